@@ -254,7 +254,7 @@ fn read(path: &Path) -> String {
 }
 
 #[test]
-fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
+fn gang_on_two_nodes_has_connected_ranks() {
     let c = Cluster::start("fifo", &[2, 2]);
     let out = c.dir.path().join("ranks");
     std::fs::create_dir(&out).unwrap();
@@ -285,7 +285,7 @@ fn ranks_of_a_gang_may_end_far_apart() {
 }
 
 #[test]
-fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
+fn work_done_out_of_reach_is_not_repeated() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit_until("running", &["--", "sleep", "2"]);
     // The fence time is 4 s here.
@@ -296,7 +296,7 @@ fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
 }
 
 #[test]
-fn a_job_that_fails_is_tried_again_and_then_has_failed() {
+fn failing_job_is_retried_and_then_failed() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit_until(
         "failed",
@@ -351,7 +351,7 @@ fn submit_too_large_for_the_cluster_fails_at_once() {
 }
 
 #[test]
-fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more() {
+fn oversized_job_is_rejected_with_a_hint() {
     let mut c = Cluster::start("fifo", &[]);
     // Without a node, any job may still fit.
     let job = c.submit(&["--gpus", "2", "--", "true"]);
@@ -371,7 +371,7 @@ fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more(
 }
 
 #[test]
-fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
+fn cancel_requeue_hold_and_drain_leave_no_process() {
     let c = Cluster::start("fifo", &[1]);
     // The job has a grandchild in a separate session.
     let script = "setsid sleep 600 & exec sleep 600";
@@ -420,7 +420,7 @@ fn drain_with_eviction_moves_a_job_to_another_node() {
 }
 
 #[test]
-fn who_waits_says_why_and_who_runs_for_how_long() {
+fn why_shows_waiting_reasons_and_running_times() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit_until("running", &["--", "sleep", "600"]);
     for _ in 0..2 {
@@ -463,7 +463,7 @@ fn is_resumed_after_preemption(trap: &str, step: &str, options: &[&str]) {
 }
 
 #[test]
-fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
+fn urgent_job_preempts_and_the_other_resumes() {
     is_resumed_after_preemption("exit 75", "", &[]);
 }
 
@@ -611,7 +611,7 @@ fn training(loss: &str) -> String {
 }
 
 #[test]
-fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
+fn job_reports_reach_the_policy_and_clients() {
     let c = Cluster::start("loss-termination{reports=1}", &[2]);
     let submit = |loss: &str| {
         let work = ["--duration", "5000", "--iterations", "5000"];
@@ -650,7 +650,7 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
 }
 
 #[test]
-fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
+fn job_that_reports_steps_gets_more_gpus_and_batch() {
     let c = Cluster::start("sia", &[4]);
     let about = c.dir.path().join("about the job.json");
     let limits = r#"{"": {"per_gpu": [16, 256], "one_gpu_rate": 500}}"#;
@@ -686,7 +686,7 @@ fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
 }
 
 #[test]
-fn daemons_that_are_killed_and_started_again_find_what_runs() {
+fn restarted_daemons_find_running_launches() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let job = c.submit_until("running", &["--gpus", "2", "--", "sleep", "6"]);
     c.restart_scheduler("fifo");
@@ -704,7 +704,7 @@ fn daemons_that_are_killed_and_started_again_find_what_runs() {
 }
 
 #[test]
-fn a_scheduler_whose_log_is_lost_does_not_take_old_processes_for_new_jobs() {
+fn scheduler_without_its_log_adopts_no_old_processes() {
     let mut c = Cluster::start("fifo", &[1]);
     let job = c.submit_until("running", &["--", "sh", "-c", "sleep 3; echo old"]);
     c.kill_scheduler();
@@ -729,7 +729,7 @@ fn with_ledger(c: &Cluster) -> (u64, PathBuf) {
 }
 
 #[test]
-fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
+fn node_with_an_old_state_copy_runs_nothing_twice() {
     let mut c = Cluster::start("fifo", &[1]);
     let (dir, old) = (c.node_dir(0), c.dir.path().join("old"));
     copy(&dir, &old);
@@ -744,7 +744,7 @@ fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
 }
 
 #[test]
-fn processes_do_not_outlive_the_folder_of_their_launch() {
+fn processes_end_with_the_folder_of_their_launch() {
     let mut c = Cluster::at_its_own_pace();
     c.submit_until("running", &["--", "sleep", "600"]);
     c.nodes[0].as_mut().unwrap().kill();
@@ -754,7 +754,7 @@ fn processes_do_not_outlive_the_folder_of_their_launch() {
 }
 
 #[test]
-fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
+fn job_of_a_lost_node_moves_and_never_runs_twice() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let (job, ledger) = with_ledger(&c);
     let on = c.job(job)["nodes"][0].as_str().unwrap().to_owned();
@@ -791,18 +791,18 @@ fn kill_after_submit(times: u32) {
 }
 
 #[test]
-fn a_scheduler_killed_after_a_submission_has_lost_nothing() {
+fn scheduler_killed_after_a_submission_loses_nothing() {
     kill_after_submit(20);
 }
 
 #[test]
 #[ignore = "long: run by name"]
-fn a_scheduler_killed_after_a_thousand_submissions_has_lost_nothing() {
+fn scheduler_killed_after_1000_submissions_loses_none() {
     kill_after_submit(1_000);
 }
 
 #[test]
-fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
+fn logs_are_read_during_and_after_each_launch() {
     let c = Cluster::start("fifo", &[2]);
     let script = "echo rank $RANK launch $BLOX_ATTEMPT; echo oh >&2; \
         [ $BLOX_ATTEMPT = 2 ] || { trap 'exit 75' TERM; while :; do sleep 0.1; done; }";
@@ -849,7 +849,7 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
 }
 
 #[test]
-fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
+fn followed_log_resumes_after_a_scheduler_restart() {
     let mut c = Cluster::at_its_own_pace();
     let script = "for i in $(seq 50); do echo line $i; sleep 0.1; done";
     let job = c.submit(&["--", "sh", "-c", script]);
@@ -891,7 +891,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
 }
 
 #[test]
-fn a_job_that_has_been_cancelled_is_stopping_until_it_has_ended() {
+fn cancelled_job_is_stopping_until_it_has_ended() {
     let c = Cluster::start("fifo", &[1]);
     let ready = c.dir.path().join("ready");
     let script = "trap '' TERM; touch ready; while :; do sleep 0.1; done";
@@ -905,7 +905,7 @@ fn a_job_that_has_been_cancelled_is_stopping_until_it_has_ended() {
 }
 
 #[test]
-fn names_and_messages_of_others_do_nothing_to_a_terminal() {
+fn foreign_names_and_messages_are_escaped_in_output() {
     let c = Cluster::start("fifo", &[1]);
     let red = "a\u{1b}[31mb\nc\u{9b}2J\u{202e}";
     let shown = "a\\u{1b}[31mb\\nc\\u{9b}2J\\u{202e}";
@@ -941,7 +941,7 @@ fn names_and_messages_of_others_do_nothing_to_a_terminal() {
 }
 
 #[test]
-fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
+fn missing_working_directory_is_named_in_the_error() {
     let c = Cluster::start("fifo", &[1]);
     let dir = c.dir.path().join("gone");
     std::fs::create_dir(&dir).unwrap();
@@ -961,7 +961,7 @@ fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
 }
 
 #[test]
-fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
+fn logs_of_a_flooding_job_are_cut_and_oldest_removed() {
     let mut c = Cluster::start("fifo", &[]);
     c.nodes.push(None);
     let room = ["--launch-logs-mib", "2", "--ended-logs-mib", "3"];
@@ -1010,7 +1010,7 @@ fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
 }
 
 #[test]
-fn exit_codes_mean_what_a_job_says() {
+fn exit_codes_follow_the_rules_of_the_job() {
     let c = Cluster::start("fifo", &[4]);
     let rules = ["--on-exit", "7=fail", "--on-exit", "5=complete"];
     let submit = |script: &str| {
@@ -1117,7 +1117,7 @@ fn room(pid: u32, bytes: &str) -> bool {
 }
 
 #[test]
-fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_on() {
+fn full_disk_is_reported_and_costs_no_job() {
     let mut c = Cluster::start("fifo", &[2]);
     let job = c.submit_until("running", &["--", "sleep", "600"]);
     c.kill_scheduler();
@@ -1204,7 +1204,7 @@ fn secret(dir: &Path, text: &str) -> String {
 }
 
 #[test]
-fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
+fn clients_without_token_or_silent_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let ours = secret(dir.path(), "the-secret-of-the-cluster");
     let other = secret(dir.path(), "the-secret-of-somebody-else");
@@ -1251,7 +1251,7 @@ fn free_address() -> String {
 }
 
 #[test]
-fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
+fn open_address_needs_a_token_and_no_server_exits_3() {
     let dir = tempfile::tempdir().unwrap();
     let scheduler = |args: &[&str], state_dir: &Path| {
         let scheduler = ["scheduler", "--state-dir", state_dir.to_str().unwrap()];
@@ -1381,7 +1381,7 @@ fn hears(lines: &std::sync::mpsc::Receiver<String>, part: &str) -> String {
 }
 
 #[test]
-fn a_node_comes_back_as_another_and_is_removed_for_good() {
+fn node_returns_with_other_gpus_and_is_removed() {
     let mut c = Cluster::start("fifo", &[2]);
     let one = |c: &Cluster, gpus: u64| {
         let nodes = c.json(&["nodes"]);
@@ -1418,7 +1418,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn old_copies_of_a_state_folder_are_told_so() {
+fn old_copies_of_a_state_folder_are_reported() {
     let mut c = Cluster::start("fifo", &[1]);
     let path = |c: &Cluster, name: &str| c.dir.path().join(name);
     copy(&path(&c, "n0"), &path(&c, "old-n0"));
@@ -1452,7 +1452,7 @@ fn old_copies_of_a_state_folder_are_told_so() {
 }
 
 #[test]
-fn paths_that_jobs_are_told_hold_in_every_folder() {
+fn paths_given_to_jobs_are_absolute() {
     let mut c = Cluster::start("fifo", &[]);
     let at = c.at.clone();
     let (node, _said) = saying(&c, "relative", &["--at", &at, "--gpus", "1"]);
@@ -1462,7 +1462,7 @@ fn paths_that_jobs_are_told_hold_in_every_folder() {
 }
 
 #[test]
-fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
+fn node_reports_lost_and_restored_scheduler() {
     let mut c = Cluster::start("fifo", &[]);
     c.kill_scheduler();
     let at = c.at.clone();
@@ -1485,7 +1485,7 @@ fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
 }
 
 #[test]
-fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
+fn sleeping_policy_costs_no_lease_and_no_answer() {
     use blox::core::{Composition, Request, Validity, policy::scheduling_fn};
     use blox::policies::placement::{Consolidated, InOrder};
     let mut c = Cluster::without_daemons(&[]);
@@ -1653,13 +1653,13 @@ fn stop_for(pid: u32, ms: u64) {
 }
 
 #[test]
-fn daemons_and_shims_killed_and_stopped_at_random_lose_nothing() {
+fn random_kills_and_stops_of_daemons_lose_nothing() {
     nothing_is_lost_and_nothing_runs_twice(12, 1);
 }
 
 #[test]
 #[ignore = "long: run by name"]
-fn daemons_and_shims_killed_and_stopped_at_random_lose_none_of_200_jobs() {
+fn random_kills_and_stops_lose_none_of_200_jobs() {
     nothing_is_lost_and_nothing_runs_twice(200, 2);
 }
 

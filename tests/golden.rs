@@ -240,7 +240,7 @@ fn elasticflows_generator_draws_its_traces() {
 }
 
 #[test]
-fn elasticflows_figures_say_what_its_program_does() {
+fn elasticflow_figures_equal_its_program() {
     let Some(golden) = golden() else { return };
     for (name, folder) in [
         ("elasticflow-fig8a", "fig8a"),
@@ -257,7 +257,7 @@ fn elasticflows_figures_say_what_its_program_does() {
 }
 
 #[test]
-fn jobs_of_shockwaves_traces_change_their_batch_as_its_profiles_say() {
+fn shockwave_jobs_change_their_batch_by_its_profiles() {
     let Some(golden) = golden() else { return };
     let inputs = golden.join("shockwave").join("inputs");
     let oracle = Oracle::read(inputs.join("tacc_throughputs.json")).unwrap();

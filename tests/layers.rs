@@ -364,7 +364,7 @@ fn packages(options: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_optional_part_recompiles_only_crates_that_have_it() {
+fn optional_feature_recompiles_only_its_crates() {
     let first = packages(&["--edges", "normal"]);
     for (option, parts) in [
         (["--features", "cluster"], &["blox", "blox-cli"][..]),
@@ -382,4 +382,63 @@ fn each_optional_part_recompiles_only_crates_that_have_it() {
             .collect();
         assert_eq!(changed, parts, "{option:?}");
     }
+}
+
+/// Words that a name of a test does without: each speaks of software as of a person, or is vague.
+const BANNED: &str = "who whom whoever nobody somebody someone everybody everyone anybody anyone told \
+    tells tell asked asks ask heard hears hear said says say knows know knew looked_at \
+    looks_at so_many as_good_as come_to_nothing comes_to_nothing by_then that_of \
+    those_of and_the_like in_vain as_it_is as_they_are as_far_as what_is_more one_more \
+    go_on goes_on comes_of";
+
+/// Returns the test functions of a file whose names are too long or have a banned word, each with
+/// its line.
+fn bad_names(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut is_test = false;
+    for (line, code) in (1..).zip(text.lines().map(str::trim_start)) {
+        is_test |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
+        let function = code.split_once("fn ").filter(|_| !code.starts_with("//"));
+        if let Some((_, rest)) = function.filter(|_| is_test) {
+            is_test = false;
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let name = &rest[..end.unwrap_or(rest.len())];
+            let words = format!("_{name}_");
+            let banned = |word: &str| words.contains(&format!("_{word}_"));
+            if name.len() > 50 || BANNED.split(' ').any(banned) {
+                found.push((line, name));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn test_names_are_short_and_plain() {
+    let bad = "#[test]\nfn whose_unknown_goes() {}\n\n#[tokio::test(start_paused = true)]\n\
+        /// Runs fn ask().\nasync fn who_asks() {}\nfn who() {}\n";
+    assert_eq!(bad_names(bad), [(6, "who_asks")]);
+    let long = format!("#[test]\nfn {}() {{}}\n", "a".repeat(51));
+    assert_eq!(bad_names(&long).len(), 1);
+    assert_eq!(bad_names(&long.replacen('a', "", 1)), []);
+
+    let mut files = Vec::new();
+    for (folder, _) in CRATES {
+        for part in ["src", "tests"].map(|part| root().join(folder).join(part)) {
+            if part.is_dir() {
+                sources(&part, &mut files);
+            }
+        }
+    }
+    let mut found = String::new();
+    for file in &files {
+        let path = file.strip_prefix(root()).unwrap().display();
+        for (line, name) in bad_names(&fs::read_to_string(file).unwrap()) {
+            found += &format!("{path}:{line}: {name}\n");
+        }
+    }
+    assert_eq!(
+        found, "",
+        "name a test `unit_condition_result` in at most 50 characters"
+    );
 }

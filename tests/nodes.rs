@@ -309,7 +309,7 @@ fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
 }
 
 #[test]
-fn node_is_requested_at_high_utility_and_returned_at_low_utility() {
+fn node_is_requested_at_high_and_returned_at_low_use() {
     let search = PolluxSettings {
         population: 20,
         generations: 20,

@@ -208,7 +208,7 @@ fn every_scheduler_has_a_row_in_the_reference() {
 }
 
 #[test]
-fn every_workload_format_has_a_section_in_the_reference() {
+fn each_workload_format_has_a_section_in_reference() {
     let page = fs::read_to_string("docs/src/reference/workload-formats.md").unwrap();
     let help = good(Path::new("."), "trace info --help").out;
     let formats = between(&help, "Its format: ", " [default").replace(" or ", ", ");
@@ -623,7 +623,7 @@ fn parsed(line: &str) -> (Option<i32>, String) {
 
 /// These commands need a cluster, so this test only parses them.
 #[test]
-fn commands_of_the_cluster_tutorial_have_known_options() {
+fn cluster_tutorial_commands_have_known_options() {
     let page = fs::read_to_string("docs/src/tutorials/cluster.md").unwrap();
     let mut names = BTreeSet::new();
     for block in page.split("```sh\n").skip(1) {

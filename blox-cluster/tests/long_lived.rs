@@ -165,7 +165,7 @@ impl Daemon {
 }
 
 #[test]
-fn archived_jobs_leave_the_state_and_stay_in_the_totals() {
+fn archived_jobs_leave_the_state_but_not_the_totals() {
     let mut daemon = Daemon::new();
     daemon.live_through(2_000);
     let durable = daemon.machine.launches().durable();

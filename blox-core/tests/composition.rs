@@ -455,7 +455,7 @@ fn decorators_and_pointers_conform() {
 }
 
 #[test]
-fn policies_hear_of_launches_once_a_plan() {
+fn policies_are_notified_of_launches_once_a_plan() {
     /// Records its calls.
     struct Listener(Arc<Mutex<Vec<String>>>);
     impl Policy for Listener {
@@ -513,7 +513,7 @@ fn policies_hear_of_launches_once_a_plan() {
 }
 
 #[test]
-fn a_scheduler_without_memory_saves_none_and_restores_none() {
+fn scheduler_without_memory_saves_and_restores_none() {
     let mut plain = composed("plain", by_submission(), FirstFit);
     assert_eq!(plain.save().unwrap(), None);
     let error = plain.restore(json!({ "cluster+placement": 1 }));

@@ -410,7 +410,7 @@ fn an_untrue_outlook_is_caught() {
 }
 
 #[test]
-fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
+fn round_counting_policy_is_caught_where_runs_differ() {
     let suite = conformance(|_| {
         let counting = Hooked::new(|calls: &mut u64, view, out| {
             *calls += 1;
@@ -660,7 +660,7 @@ fn a_panic_is_caught() {
 }
 
 #[test]
-fn who_takes_it_that_service_only_grows_is_caught() {
+fn policy_assuming_service_only_grows_is_caught() {
     // Counts the seconds that each job has run since the last decision.
     type Times = BTreeMap<JobId, f64>;
     let suite = || {
@@ -684,7 +684,7 @@ fn who_takes_it_that_service_only_grows_is_caught() {
 }
 
 #[test]
-fn a_policy_that_never_answers_is_named_and_left_behind() {
+fn policy_that_never_answers_is_named_and_abandoned() {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
     static ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -738,7 +738,7 @@ fn starvation_is_caught() {
 }
 
 #[test]
-fn a_failure_says_how_to_see_it_again() {
+fn failure_repeats_with_its_reported_case_and_jobs() {
     let first = single_gpu_only().check().unwrap_err();
     let again = single_gpu_only()
         .only(first.case)

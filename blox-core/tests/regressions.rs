@@ -111,7 +111,7 @@ fn end(state: &mut State, n: u32, at: f64) {
 }
 
 #[test]
-fn a_job_held_and_released_at_once_is_asked_about_once() {
+fn job_held_and_released_at_once_is_admitted_once() {
     let mut case = submitted(1, 4, 1, composed("fifo", by_submission(), FirstFit));
     let job = JobId(0);
     case.event(0.0, Event::Hold { job });
@@ -144,7 +144,7 @@ fn released_spared_and_released_again_is_one_stop() {
 }
 
 #[test]
-fn a_launch_on_what_a_change_leaves_comes_after_the_change() {
+fn launch_on_gpus_left_by_a_change_waits_for_it() {
     let mut state = waiting(2);
     plan(&mut state, vec![place(0, &[0], None)]);
     started(&mut state, 0, 0.0);
@@ -170,7 +170,7 @@ fn a_launch_on_what_a_change_leaves_comes_after_the_change() {
 }
 
 #[test]
-fn a_job_that_ends_with_a_change_pending_is_not_launched_again() {
+fn job_ended_with_a_pending_change_is_not_relaunched() {
     let mut state = waiting(2);
     plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
     started(&mut state, 0, 0.0);
@@ -184,7 +184,7 @@ fn a_job_that_ends_with_a_change_pending_is_not_launched_again() {
 }
 
 #[test]
-fn of_jobs_that_change_places_one_stops_and_may_end_before_it_has() {
+fn one_of_two_swapped_jobs_stops_and_may_end_early() {
     let mut state = waiting(2);
     plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
     started(&mut state, 0, 0.0);
@@ -245,7 +245,7 @@ fn a_plan_beside_a_job_that_it_moves_away_is_refused() {
 }
 
 #[test]
-fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() {
+fn draft_with_a_partner_moved_away_names_no_partner() {
     // Places job 1 beside job 0, and job 0 beside job 2.
     let matchmaker = placement_fn(|requests, draft| {
         if draft.current(JobId(0)).is_none() {
@@ -271,7 +271,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
 }
 
 #[test]
-fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
+fn launch_waiting_for_a_lost_node_is_not_changed() {
     // Places job 0, then job 1 instead, then job 1 on fewer GPUs of the same node.
     let shrinking = placement_fn(|_, draft| {
         let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|&g| GpuId(g)));
@@ -301,7 +301,7 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
 }
 
 #[test]
-fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
+fn held_and_released_job_is_offered_once_a_pass() {
     let asking = placement_fn(|requests, draft| {
         while let Some(request) = draft.next_candidate(requests) {
             draft.explain(request.job, Reason::NotChosen);
@@ -440,7 +440,7 @@ fn a_node_with_a_job_is_not_given_back() {
 }
 
 #[test]
-fn why_a_job_was_held_back_is_forgotten_when_it_is_not_any_more() {
+fn reason_is_cleared_when_the_job_is_not_held_back() {
     let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
     let why = |state: &State| state.job(JobId(0)).unwrap().reason().clone();
     let judged = |admission| Event::AdmissionDecided {

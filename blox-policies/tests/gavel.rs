@@ -198,7 +198,7 @@ fn time(allocation: &Allocation, job: &Entrant) -> f64 {
 
 /// Time is shared if all GPUs count as equal.
 #[test]
-fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
+fn type_blind_fairness_gives_at_least_the_equal_part() {
     for seed in 0..60 {
         let instance = instance(seed, 1, false);
         let equal = asked(Isolated).allocate(&instance).unwrap();
@@ -224,7 +224,7 @@ fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
 
 /// No job would be faster with the share of another job that requests as many GPUs.
 #[test]
-fn nobody_envies_anybody_with_equal_parts() {
+fn equal_parts_are_envy_free() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
         for mut policy in [asked(Isolated), asked(Proportional)] {
@@ -242,7 +242,7 @@ fn nobody_envies_anybody_with_equal_parts() {
 }
 
 #[test]
-fn a_proportional_share_is_all_of_a_jobs_time_and_depends_on_no_speed() {
+fn proportional_share_is_all_time_at_any_speed() {
     for seed in 0..20 {
         let mut instance = instance(seed, 4, false);
         let before = asked(Proportional).allocate(&instance).unwrap();
@@ -282,7 +282,7 @@ fn finish_time_fairness_gives_an_incentive_to_share() {
 }
 
 #[test]
-fn finish_time_fairness_by_weight_speeds_up_who_weighs_more() {
+fn finish_time_fairness_favours_heavier_jobs() {
     let mut instance = instance(0, 1, false);
     instance.types.truncate(1);
     instance.types[0].gpus = 1;
@@ -374,7 +374,7 @@ fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
 }
 
 #[test]
-fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
+fn water_filling_is_pareto_efficient() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
         let allocation = asked(WaterFilling::default()).allocate(&instance).unwrap();
@@ -424,7 +424,7 @@ fn least_duration_is_the_least() {
 }
 
 #[test]
-fn an_isolated_share_depends_on_nobody_else() {
+fn isolated_share_depends_on_no_other_job() {
     for seed in 0..20 {
         let mut instance = instance(seed, 4, false);
         let before = asked(Isolated).allocate(&instance).unwrap();
@@ -439,7 +439,7 @@ fn an_isolated_share_depends_on_nobody_else() {
 }
 
 #[test]
-fn nobody_gains_by_claiming_other_speeds() {
+fn false_speeds_gain_nothing() {
     for seed in 0..12 {
         let mut instance = instance(seed, 1, false);
         instance.jobs.truncate(4);
@@ -477,7 +477,7 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
 }
 
 #[test]
-fn two_jobs_trade_the_types_that_they_value_differently() {
+fn jobs_trade_types_that_they_value_differently() {
     // Gavel's argument in small: one job is ten times faster on the V100, the other is not faster.
     let instance = Instance {
         types: vec![pool("k80", 1), pool("v100", 1)],
@@ -530,7 +530,7 @@ fn is_optimal(policy: &mut Asked, instance: &Instance) -> Allocation {
 }
 
 #[test]
-fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
+fn equal_jobs_get_equal_shares_of_the_optimum() {
     let instance = many(120, 5);
     for knows in [Knows::Types, Knows::Nothing] {
         let together = is_optimal(&mut asked(MaxMinFairness::new(knows)), &instance);
@@ -559,7 +559,7 @@ fn in_pairs(jobs: usize, kinds: usize) -> Instance {
 }
 
 #[test]
-fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
+fn pairs_of_equal_jobs_get_equal_optimal_shares() {
     let instance = in_pairs(18, 4);
     let mut merged = asked(MaxMinFairness::new(Knows::Pairs));
     let together = is_optimal(&mut merged, &instance);
@@ -609,7 +609,7 @@ fn pairs_that_gain_nothing_are_needed_by_no_optimum() {
 }
 
 #[test]
-fn within_what_there_is_nobody_gets_more_and_all_get_some() {
+fn within_capacity_no_share_grows_and_none_is_zero() {
     let mut over = 0;
     for seed in 0..30 {
         let instance = instance(seed, 4, false);

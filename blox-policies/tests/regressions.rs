@@ -107,7 +107,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
 }
 
 #[test]
-fn a_partner_that_asks_for_more_gpus_is_not_placed_beside() {
+fn partner_that_needs_more_gpus_is_not_placed_beside() {
     for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, Some(vec![0]))] {
         let pair = scheduling_fn(|view, out: &mut JobQueue| {
             let first = view.active().next();
@@ -198,7 +198,7 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
 }
 
 #[test]
-fn who_makes_room_stays_on_the_types_that_it_runs_on() {
+fn job_moved_to_make_room_stays_on_its_gpu_type() {
     let cluster = "1x2:v100,1x2:k80".parse().unwrap();
     let policy = composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes);
     let mut run = Scenario::new(&cluster, policy);
@@ -215,7 +215,7 @@ fn who_makes_room_stays_on_the_types_that_it_runs_on() {
 }
 
 #[test]
-fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
+fn shape_near_a_job_prefers_its_nodes_then_its_rack() {
     let racks = ["row-1 a", "row-2 a", "row-1 b", "row-1 a"];
     let mut cluster = ClusterSpec::uniform(4, 2);
     for (node, rack) in cluster.nodes.iter_mut().zip(racks) {
@@ -276,7 +276,7 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
 }
 
 #[test]
-fn jobs_of_one_size_lie_together_when_one_decision_places_them() {
+fn jobs_of_one_size_placed_at_once_lie_together() {
     let policy = composed(Fifo::default(), InOrder::new(NodeSets));
     let mut run = Scenario::new(&ClusterSpec::uniform(2, 4), policy);
     run.submit_all(0.0, [1, 2, 1, 2].map(|gpus| job(gpus, 0.0, 10_000.0)));
@@ -308,7 +308,7 @@ fn shares_stay_numbers_while_no_gpu_can_be_used() {
 }
 
 #[test]
-fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
+fn round_without_running_does_not_count_as_received() {
     let gavel = Gavel::new(shares::Proportional);
     let policy = composed(gavel, Leases::new(Consolidated::default()));
     let mut run = Scenario::new(&"1x3".parse().unwrap(), policy);
@@ -357,7 +357,7 @@ fn a_far_deadline_makes_no_long_plan() {
 }
 
 #[test]
-fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
+fn job_needing_too_many_leases_runs_as_best_effort() {
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), chronus());
     run.submit_all(
         0.0,
@@ -374,7 +374,7 @@ fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
 }
 
 #[test]
-fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
+fn jobs_that_fit_come_before_a_wide_one() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let mut run = Scenario::new(&ClusterSpec::uniform(2, 8), composed(first, Buddy));
     run.submit_all(0.0, vec![job(2, 0.0, 10_000.0); 2]);
@@ -389,7 +389,7 @@ fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
 }
 
 #[test]
-fn gpus_that_a_wide_job_cannot_use_are_for_those_behind_it() {
+fn gpus_a_wide_job_cannot_use_go_to_later_jobs() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
@@ -407,7 +407,7 @@ fn gpus_that_a_wide_job_cannot_use_are_for_those_behind_it() {
 }
 
 #[test]
-fn who_cannot_grow_goes_on_where_nobody_may_be_preempted() {
+fn job_that_cannot_grow_continues_without_preemption() {
     let growing = list(|view, job| match view.job(job).map(|j| j.is_placed()) {
         Some(true) => Shape::gpus(GpuCount(8)),
         _ => Shape::gpus(GpuCount(2)),
@@ -422,7 +422,7 @@ fn who_cannot_grow_goes_on_where_nobody_may_be_preempted() {
 }
 
 #[test]
-fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
+fn growing_job_takes_no_held_gpus_without_preemption() {
     let growing = list(|view, job| match view.job(job).map(|j| j.is_placed()) {
         Some(true) => Shape::gpus(GpuCount(4)),
         _ => Shape::gpus(GpuCount(2)),
@@ -440,7 +440,7 @@ fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
 }
 
 #[test]
-fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
+fn wide_job_moves_no_job_without_preemption() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
@@ -457,7 +457,7 @@ fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
 }
 
 #[test]
-fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
+fn rounds_without_jobs_do_not_rotate_blind_types() {
     let second = |visited: bool| {
         let gavel = Gavel::new(shares::Proportional);
         let policy = composed(gavel, InOrder::new(Consolidated::default()));
@@ -477,7 +477,7 @@ fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
 }
 
 #[test]
-fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
+fn shockwave_plans_anew_after_the_given_rounds() {
     let shockwave = Shockwave::new(Market::DEFAULT).every(2);
     let policy = composed(shockwave, Leases::new(Consolidated::default()));
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
@@ -501,7 +501,7 @@ impl Forecaster for NoForecast {
 }
 
 #[test]
-fn who_wraps_a_placement_says_how_long_it_stays_right() {
+fn placement_wrapper_forwards_the_validity() {
     let easy = || EasyBackfill::new(Consolidated::default());
     let plain = || composed(Fifo::default(), easy());
     let synthesizer = Synthesizer::new(plain(), Arc::new(NoForecast));
@@ -557,7 +557,7 @@ fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
 }
 
 #[test]
-fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
+fn pair_with_one_job_starting_is_not_a_slow_pair() {
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), gandiva());
     run.submit_all(0.0, vec![half_busy(None); 2]);
     run.rate = |_| 0.9;
@@ -571,7 +571,7 @@ fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
 }
 
 #[test]
-fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
+fn only_profiled_jobs_leave_at_the_limit() {
     let settings = LucidSettings {
         profiler_nodes: 1,
         ..LucidSettings::DEFAULT
@@ -631,7 +631,7 @@ fn pollux_without_generations_takes_best_mutation() {
 }
 
 #[test]
-fn non_sticky_without_preemption_places_running_jobs_first() {
+fn non_sticky_without_preemption_places_running_first() {
     for preempts in [false, true] {
         let newest_first = scheduling_fn(move |view, out: &mut JobQueue| {
             let mut jobs: Vec<_> = view.active().collect();

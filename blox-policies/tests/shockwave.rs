@@ -168,7 +168,7 @@ fn rounds_are_kept_and_no_gpu_is_used_twice() {
 }
 
 #[test]
-fn who_is_late_goes_first() {
+fn late_job_goes_first() {
     let job = |fair_s: f64| Bidder {
         gpus: 1,
         length: 10.0,

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_within_a_round_waits_for_the_next_alone_as_well() {
+    fn job_inside_a_round_waits_for_the_next_one_alone() {
         let mut fair = fair("1x4", Some(60.0));
         let job = |at| JobSpec::new(Time::new(at), GpuCount(4), Seconds::new(100.0));
         // The end is seen at the end of the second round.
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_told_apart_by_all_that_they_say() {
+    fn jobs_differ_by_every_field() {
         let mut fair = fair("1x4", None);
         let job = |secs| {
             let extras = Extras {

@@ -285,7 +285,7 @@ mod tests {
     use blox_core::{GpuId, GpuList, Memory};
 
     #[test]
-    fn a_group_is_set_up_once_whoever_uses_it() {
+    fn group_is_set_up_once_for_all_users() {
         let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|g| GpuId(*g)).collect::<GpuList>());
         let (o, mut groups) = (GroupOverheads::elasticflow(), Groups::default());
         let mut form = |gpus: &[u32]| o.form(&mut groups, &on(gpus));

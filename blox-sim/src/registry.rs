@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn described_costs_are_those_of_fixed_overheads() {
+    fn described_costs_equal_fixed_overheads() {
         let described = fixed(&Params::of(&COSTS));
         assert_eq!(described, Ok(FixedOverheads::default()));
     }

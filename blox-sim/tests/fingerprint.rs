@@ -29,7 +29,7 @@ fn fingerprint(gpus: [u32; 3]) -> String {
 }
 
 #[test]
-fn fingerprint_repeats_and_tells_runs_apart() {
+fn fingerprint_repeats_and_differs_between_runs() {
     assert_eq!(fingerprint([1, 2, 1]), fingerprint([1, 2, 1]));
     assert_ne!(fingerprint([1, 2, 1]), fingerprint([2, 1, 1]));
 }
@@ -73,7 +73,7 @@ impl std::io::Write for Shared {
 }
 
 #[test]
-fn collectors_hear_the_same_with_a_journal_without_one_and_from_it() {
+fn collectors_get_equal_events_with_or_from_a_journal() {
     let srtf = || {
         let srtf = |view: View<'_>, out: &mut JobQueue| {
             let mut jobs: Vec<_> = view.active().collect();

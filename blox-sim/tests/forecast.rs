@@ -10,7 +10,7 @@ use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
 
 #[test]
-fn each_policy_is_told_what_would_become_of_it_and_nothing_changes() {
+fn forecast_of_each_policy_changes_nothing() {
     let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
     let mut fifo = fifo();
     let sjf = by(|job| job.spec().duration().secs());

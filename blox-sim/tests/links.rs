@@ -27,7 +27,7 @@ fn took(cluster: &str, gpus: u32, communication: f64) -> f64 {
 }
 
 #[test]
-fn slower_links_take_longer_in_proportion_to_what_is_sent() {
+fn slower_links_cost_in_proportion_to_traffic() {
     // First fit takes GPUs 0 and 1, which have one NVLink; the best pair has two.
     assert_eq!(took("1x4@p3.8xlarge", 2, 0.25), 1250.0);
     assert_eq!(took("1x4@p3.8xlarge", 4, 0.25), 1000.0);

@@ -46,7 +46,7 @@ fn on(model: impl ExecutionModel) -> Simulation {
 }
 
 #[test]
-fn a_model_hears_events_through_every_wrapper() {
+fn model_receives_events_through_every_wrapper() {
     let expected = [100.0, 300.0, 600.0];
     assert_eq!(ends(&on(Worn)), expected);
     assert_eq!(

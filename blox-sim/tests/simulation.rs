@@ -50,7 +50,7 @@ impl AdmissionPolicy for Falls {
 }
 
 #[test]
-fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
+fn policy_panic_on_an_event_ends_the_run() {
     let falls = fifo().with_admission(Falls).unwrap();
     let jobs = || Jobs::new(vec![job(0.0, 400.0), job(0.0, 100.0)]);
     let run = node(2).run(falls.clone(), &mut jobs());
@@ -79,7 +79,7 @@ fn a_rejected_job_stretches_no_makespan() {
 }
 
 #[test]
-fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
+fn run_ends_with_the_last_job_measured_by_id() {
     let durations = [300.0, 9e3, 600.0, 300.0, 9e3];
     let jobs = durations.map(|d| job(0.0, d));
     let simulation = node(2).measure(Measure::of_ids(&[4, 9, 5, 8, 7], 3..=5));
@@ -92,7 +92,7 @@ fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
 }
 
 #[test]
-fn what_runs_at_the_end_is_said_to_run_and_what_waits_not_to_be_chosen() {
+fn reasons_at_the_end_are_running_or_not_chosen() {
     let jobs = [job(0.0, 300.0), job(0.0, 9e3), job(0.0, 9e3), job(1.0, 9e3)];
     let simulation = node(2).measure(Measure::Ids(0, 0));
     let report = run(&simulation, fifo(), &jobs);
@@ -104,7 +104,7 @@ fn what_runs_at_the_end_is_said_to_run_and_what_waits_not_to_be_chosen() {
 }
 
 #[test]
-fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
+fn whole_scheduler_runs_as_its_inner_composition() {
     /// Makes an empty plan in every second decision.
     #[derive(Clone)]
     struct Lazy(Pipeline, u32);
@@ -146,7 +146,7 @@ fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
 }
 
 #[test]
-fn a_job_that_is_ended_twice_by_one_decision_ends_once() {
+fn job_ended_twice_by_one_decision_ends_once() {
     let twice = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         for job in view.placed().chain(view.waiting()) {
             out.push(Request::gang(&job));
@@ -238,7 +238,7 @@ fn joined() -> Event {
 }
 
 #[test]
-fn a_node_that_joins_is_used_and_one_that_leaves_loses_its_jobs() {
+fn joined_node_is_used_and_left_node_loses_its_jobs() {
     let jobs = [job(0.0, 3000.0), job(0.0, 3000.0)];
     let simulation = node(1)
         .happening(Time::new(500.0), joined())
@@ -311,7 +311,7 @@ fn training(duration: f64) -> JobSpec {
 }
 
 #[test]
-fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
+fn training_jobs_pay_restarts_and_others_start_free() {
     let jobs = [training(600.0), job(0.0, 600.0)];
     let simulation = node(2)
         .overheads(CheckpointRestart::default())
@@ -331,7 +331,7 @@ fn jobs_that_nothing_will_start_end_the_simulation() {
 }
 
 #[test]
-fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
+fn job_that_never_keeps_work_ends_the_simulation() {
     let under = |faults: Faults| {
         let jobs = [job(0.0, 60.0), job(0.0, 1e6)];
         run(&node(2).faults(faults), fifo(), &jobs)
@@ -360,7 +360,7 @@ fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
 }
 
 #[test]
-fn nodes_that_have_left_or_are_switched_off_do_not_fail_for_ever() {
+fn nodes_that_left_or_are_off_do_not_fail_forever() {
     let (node_0, on) = (NodeId(0), false);
     let action = NodeAction::Power { node: node_0, on };
     for gone in [
@@ -397,7 +397,7 @@ fn a_node_that_joins_can_fail() {
 }
 
 #[test]
-fn injected_event_that_cannot_happen_is_not_the_simulators_error() {
+fn impossible_injected_event_is_named_in_the_error() {
     let error = node(1)
         .happening(Time::new(5.0), Event::NodeReturned { node: NodeId(0) })
         .run(fifo(), &mut Jobs::new(vec![job(0.0, 300.0)]))
@@ -471,7 +471,7 @@ fn halved(gpus: u32) -> Simulation {
 }
 
 #[test]
-fn a_job_is_alone_as_soon_as_its_partner_stops_or_moves() {
+fn job_is_alone_once_its_partner_stops_or_moves() {
     for next in [false, true] {
         let simulation = halved(2).measure(Measure::Ids(0, 0));
         let report = run(
@@ -485,7 +485,7 @@ fn a_job_is_alone_as_soon_as_its_partner_stops_or_moves() {
 }
 
 #[test]
-fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
+fn job_with_a_waiting_change_runs_at_its_held_speed() {
     // Two jobs on one GPU and a third on the next. At 600 s the first is assigned the third's GPU,
     // and one more.
     let takes_over = placing(|draft| {
@@ -523,7 +523,7 @@ fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
 }
 
 #[test]
-fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
+fn crash_keeps_saved_work_at_any_later_rate() {
     let finish = |every: Option<f64>| {
         let node = NodeId(0);
         let simulation = halved(1)
@@ -549,7 +549,7 @@ fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
 }
 
 #[test]
-fn a_crash_after_the_work_is_done_takes_nothing_of_what_was_saved() {
+fn crash_after_the_work_is_done_keeps_saved_work() {
     let node_0 = NodeId(0);
     let simulation = node(1)
         .faults(Faults {
@@ -588,7 +588,7 @@ fn two_jobs_on_one_gpu_lose_their_node_together() {
 }
 
 #[test]
-fn a_change_in_place_that_fails_leaves_what_the_job_had() {
+fn failed_change_in_place_leaves_the_old_gpus() {
     let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
     let failed = Event::LaunchFailed {
         job: JobId(1),
@@ -618,7 +618,7 @@ fn a_change_in_place_that_fails_leaves_what_the_job_had() {
 }
 
 #[test]
-fn figures_sum_in_order_of_job_whatever_the_order_of_ends() {
+fn figures_sum_in_job_order_for_any_order_of_ends() {
     let durations = [0.3, 0.2, 0.1];
     let simulation = node(3).completion(Exact);
     let report = run(&simulation, fifo(), &durations.map(|d| job(0.0, d)));

@@ -64,7 +64,7 @@ fn one_of_them_alone_has_its_own_nodes() {
 }
 
 #[test]
-fn who_belongs_nowhere_is_named() {
+fn job_of_an_unknown_virtual_cluster_is_named() {
     let e = simulate(&cluster(), &[job(0.0, 1, "d")], Simulation::new, |_| {
         newest_first()
     });

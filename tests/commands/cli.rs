@@ -111,7 +111,7 @@ fn scheduler_without_a_component_is_refused() {
 }
 
 #[test]
-fn a_compressed_trace_of_another_system_gives_the_same() {
+fn compressed_windows_trace_gives_the_same() {
     let dir = folder();
     let text = format!("\u{feff}{}", TRACE.replace('\n', "\r\n"));
     let file = fs::File::create(dir.path().join("jobs.csv.gz")).unwrap();
@@ -220,7 +220,7 @@ fn results_written_over_others_leave_nothing_of_them() {
 }
 
 #[test]
-fn nobody_reading_is_no_error() {
+fn closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let child = blox()
@@ -290,7 +290,7 @@ fn ctrl_c_leaves_what_there_is() {
 /// Only seeds that have results of all schedulers are counted.
 #[cfg(unix)]
 #[test]
-fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
+fn interrupted_comparison_reports_its_finished_seeds() {
     let line = "compare fifo las --seeds 1..2000 --jobs 6000 --load 7 --output-format csv";
     let compare = start(Path::new("."), line);
     let seen = stopped(compare, Duration::from_millis(1500));
@@ -311,7 +311,7 @@ fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
 #[cfg(feature = "released")]
 #[cfg(unix)]
 #[test]
-fn a_figure_that_is_interrupted_says_what_there_is() {
+fn interrupted_figure_reports_what_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let seen = interrupted("reproduce blox-fig14 --output-dir", &out);

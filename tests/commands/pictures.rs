@@ -214,7 +214,7 @@ fn large_trace(path: &Path, jobs: u32) {
 }
 
 #[test]
-fn a_page_of_many_jobs_stays_small_and_says_what_it_leaves_out() {
+fn page_of_many_jobs_is_small_and_names_omissions() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
     large_trace(&d.join("jobs.csv"), 100_000);

@@ -53,7 +53,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_sweep_goes_on_where_it_was() {
+fn sweep_resumes_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let line = format!("{SMALL} --output-dir out");
@@ -172,7 +172,7 @@ fn a_folder_in_use_is_refused() {
 
 /// Gavel's speeds are in the parent folder of the trace, and a parameter names the forecast.
 #[test]
-fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
+fn files_not_named_by_an_option_are_tracked() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
     fs::create_dir(d.join("jobs")).unwrap();
@@ -210,7 +210,7 @@ fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
 }
 
 #[test]
-fn a_file_says_what_the_command_line_would() {
+fn sweep_file_equals_the_command_line() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("conf")).unwrap();
     let text = "schedulers = [\"fifo\", \"las{guard_h=1|500}\"]\nworkload = \"poisson\"\n\
@@ -246,7 +246,7 @@ impl PlacementPolicy for Broken {
 }
 
 #[test]
-fn a_failed_run_is_told_and_the_others_stay() {
+fn failed_run_is_reported_and_the_others_stay() {
     let mut registry = blox::registry();
     registry
         .schedulers
@@ -297,7 +297,7 @@ fn interrupted(dir: &Path, line: &str, name: &str) -> Seen {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
+fn signal_keeps_finished_runs_and_the_rest_follows() {
     let line = "sweep fifo --workload poisson --durations exponential:3600 --load 7 --jobs 800 \
                 --cluster 2x4 --seeds 0..119 --output-dir out";
     let reference = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ fn a_second_signal_ends_at_once() {
 /// After SIGKILL, only unfinished runs are lost.
 #[cfg(unix)]
 #[test]
-fn a_killed_sweep_goes_on() {
+fn killed_sweep_resumes() {
     let line = "sweep fifo --workload poisson --durations exponential:3600 --load 7 --jobs 800 \
                 --cluster 2x4 --seeds 0..59 --output-dir out";
     let dir = tempfile::tempdir().unwrap();
@@ -506,7 +506,7 @@ fn seeds_are_compared_in_pairs() {
 }
 
 #[test]
-fn too_little_to_draw_is_said() {
+fn plot_of_too_little_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     good(
         dir.path(),

@@ -49,7 +49,7 @@ fn invalid_trace_leaves_no_file() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_an_error_and_devices_are_no_workloads() {
+fn full_disk_is_an_error_and_devices_are_no_workload() {
     let text = format!("{HEAD}a,0,1,5\n");
     let dir = folder(&[("t.csv", &text)]);
     let no_space = "cannot be written: No space left on device (os error 28)";
@@ -110,7 +110,7 @@ fn generated_jobs_are_those_that_simulate_makes() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_as_good_as_a_file() {
+fn pipe_works_like_a_file() {
     let text = format!("{HEAD}b,5,1,60\na,0,2,90\n");
     let dir = folder(&[("t.csv", &text)]);
     let piped = |bytes: &[u8], args: &str| {

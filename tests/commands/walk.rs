@@ -55,7 +55,7 @@ fn the_help_of_every_subcommand_has_examples() {
 }
 
 #[test]
-fn completions_know_every_subcommand() {
+fn completions_list_every_subcommand() {
     let dir = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let script = good(dir.path(), &format!("completions {shell}"));

@@ -44,7 +44,7 @@ fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
 }
 
 #[test]
-fn gandiva_grows_jobs_onto_idle_gpus_and_shrinks_them_for_others() {
+fn gandiva_grows_onto_idle_gpus_and_shrinks_back() {
     let elastic = with(job(0.0, 1, 600.0), |e| {
         (e.levels, e.rates) = (vec![GpuCount(1), GpuCount(2)], vec![1.0, 2.0]);
     });
@@ -59,7 +59,7 @@ fn gandiva_grows_jobs_onto_idle_gpus_and_shrinks_them_for_others() {
 }
 
 #[test]
-fn gandiva_keeps_sizes_together_and_moves_jobs_to_one_node() {
+fn gandiva_groups_sizes_and_moves_jobs_to_one_node() {
     let jobs = vec![
         job(0.0, 1, 120.0),
         job(0.0, 1, 240.0),
@@ -78,7 +78,7 @@ fn gandiva_keeps_sizes_together_and_moves_jobs_to_one_node() {
 }
 
 #[test]
-fn chronus_looks_for_an_order_in_which_jobs_lie_on_one_node() {
+fn chronus_finds_an_order_with_jobs_on_one_node() {
     // In order of remaining time, the last job would span both nodes.
     let jobs = [(1, 100.0), (1, 200.0), (3, 300.0), (3, 400.0)];
     let jobs = jobs.map(|(gpus, seconds)| job(0.0, gpus, seconds)).to_vec();
@@ -92,7 +92,7 @@ fn chronus_looks_for_an_order_in_which_jobs_lie_on_one_node() {
 }
 
 #[test]
-fn themis_gives_the_lease_to_who_is_worst_off() {
+fn themis_gives_the_lease_to_the_worst_off_job() {
     // 300 s of waiting are three times the duration of the short job, and a hundredth of the long
     // one's.
     let jobs = vec![job(0.0, 2, 30_000.0), job(1.0, 2, 100.0)];

@@ -67,7 +67,7 @@ fn placement_by_bandwidth_keeps_fast_pairs_together() {
 }
 
 #[test]
-fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
+fn tiresias_plus_skew_measured_consolidates() {
     let job = |at: f64, gpus, communication| {
         with(job(at, gpus, 1000.0), |e| e.communication = communication)
     };
@@ -89,7 +89,7 @@ fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
 }
 
 #[test]
-fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
+fn synthesizer_matches_the_best_static_on_bursts() {
     use blox::schedulers::{synthesizer, synthesizer_candidates};
     let average = |scheduler: Pipeline| {
         let report = Simulation::new(ClusterSpec::uniform(16, 4))
@@ -111,7 +111,7 @@ fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
 }
 
 #[test]
-fn optimus_gives_all_gpus_to_who_gains_most() {
+fn optimus_gives_all_gpus_to_the_job_that_gains_most() {
     let job = |hours| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
     // Alone, a job of 8 h gets 8 GPUs. Of two equal jobs, the first gets half of them.
     let run = |hours: &[f64]| {
@@ -220,13 +220,13 @@ fn equals_the_artifact(name: &str, expected: usize) {
 
 #[cfg(feature = "released")]
 #[test]
-fn admission_by_load_gives_the_averages_of_the_released_rules() {
+fn admission_by_load_equals_the_released_averages() {
     equals_the_artifact("blox-fig12", 13);
 }
 
 #[cfg(feature = "released")]
 #[test]
-fn the_sweep_of_loads_gives_the_averages_of_the_released_program() {
+fn sweep_of_loads_equals_the_released_averages() {
     equals_the_artifact("blox-fig6", 54);
 }
 

@@ -54,7 +54,7 @@ fn muri_conforms_with_jobs_that_have_stages() {
 }
 
 #[test]
-fn lucid_and_sleeping_nodes_conform_where_they_have_something_to_do() {
+fn lucid_and_sleeping_nodes_conform_under_load() {
     let registry = blox::registry();
     let tight = [
         "lucid{profiler_nodes=1,limit_s=400}",

@@ -134,7 +134,7 @@ fn overheads_make_misses_and_they_are_counted() {
 }
 
 #[test]
-fn a_miss_says_why() {
+fn missed_deadline_has_a_reason() {
     let job = |due_at: f64| due(cases::job(0.0, 1, 100.0), due_at);
     // On two GPUs: on time, late by less than the launch overhead, and late because of waiting.
     let jobs = [job(200.0), job(105.0), job(250.0)];
@@ -152,7 +152,7 @@ fn a_miss_says_why() {
 }
 
 #[test]
-fn elasticity_without_admission_meets_more_than_earliest_deadline_first() {
+fn elastic_without_admission_beats_earliest_deadline() {
     let met = |build: fn() -> Pipeline| -> u64 {
         let reports = (0..100).map(|seed| run(seed, build(), FixedOverheads::default()));
         reports
@@ -250,7 +250,7 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
 
 /// Two jobs, of which the first misses its deadline because of the overhead of a new group.
 #[test]
-fn a_best_effort_job_behind_a_late_one_counts_as_declined() {
+fn best_effort_job_behind_a_late_one_is_declined() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -22,7 +22,7 @@ fn job(i: u32, model: &str, busy: f64) -> JobSpec {
 }
 
 #[test]
-fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
+fn pair_speeds_are_learned_from_running_pairs() {
     let jobs: Vec<JobSpec> = (0..24)
         .map(|i| match i % 2 {
             0 => job(i, "heavy", 0.9),
@@ -63,7 +63,7 @@ fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
 }
 
 #[test]
-fn jobs_are_as_fast_beside_each_other_as_they_say() {
+fn paired_jobs_run_at_their_given_speeds() {
     let mut speeds = TypeSpeeds::default();
     speeds.set("v100", 2.0);
     speeds.set_beside("v100", "bert", 1.5, 1.5);
@@ -158,7 +158,7 @@ fn compared(expected: &str, rounds: &str, window: &str, allocations: Option<&str
 }
 
 #[test]
-fn gpus_left_over_of_a_server_do_not_count_in_the_released_program() {
+fn released_gavel_ignores_leftover_gpus_of_a_server() {
     let out = compared(EXPECTED, &format!("{ROUNDS}{LATER}"), "null", None);
     assert_eq!(
         (out.system, out.jobs, out.differences),
@@ -167,14 +167,14 @@ fn gpus_left_over_of_a_server_do_not_count_in_the_released_program() {
 }
 
 #[test]
-fn the_released_program_stops_when_those_it_awaits_have_ended() {
+fn released_gavel_stops_when_awaited_jobs_have_ended() {
     let awaited: String = EXPECTED.lines().take(4).map(|l| format!("{l}\n")).collect();
     let out = compared(&awaited, ROUNDS, "\"1:3\"", Some(ALLOCATIONS));
     assert_eq!((out.system, out.differences), ("gavel", vec![]));
 }
 
 #[test]
-fn why_the_released_program_gave_up_is_said() {
+fn reason_the_released_program_gave_up_is_noted() {
     let rounds = format!("{ROUNDS}{LATER}");
     let out = compared(EXPECTED, &rounds, "null", Some(ALLOCATIONS));
     let first = out.differences.first().map(|d| (&*d.what, &*d.found));
@@ -189,7 +189,7 @@ fn why_the_released_program_gave_up_is_said() {
 const GAP: [(u32, u32); 3] = [(1000, 0), (500, 30), (1000, 5000)];
 
 #[test]
-fn what_comes_after_shockwaves_program_has_stopped_has_no_end() {
+fn jobs_after_shockwaves_program_stopped_have_no_end() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     let model = "ResNet-18 (batch size 64)";

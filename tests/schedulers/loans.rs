@@ -48,7 +48,7 @@ fn lent_nodes_run_jobs_until_the_grace_period_ends() {
 }
 
 #[test]
-fn a_job_that_ends_in_the_grace_period_is_not_preempted() {
+fn job_ended_in_the_grace_period_is_not_preempted() {
     let loans = "loans{nodes=1,needs=0:0/2:1,grace_s=600}";
     let (ends, preemptions) = run(loans, "2x1", &[(1, 30.0), (1, 2.1)]);
     assert!((ends[1] - 2.1).abs() < 1e-9, "{ends:?}");
@@ -154,7 +154,7 @@ impl MetricCollector for Offs {
 }
 
 #[test]
-fn a_drained_node_is_off_at_once_with_decisions_on_events() {
+fn drained_node_is_off_at_once_on_event_decisions() {
     let exact = Simulation::new("2x1".parse().unwrap()).completion(Exact);
     let observed = exact.collector(Offs::default());
     let jobs = vec![job(0.0, 1, 1000.0); 2];

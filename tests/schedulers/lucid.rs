@@ -65,7 +65,7 @@ fn ends(records: Vec<Record>) -> Vec<(u32, i64)> {
 }
 
 #[test]
-fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
+fn partner_of_an_ended_job_speeds_up_if_looked_up() {
     let two = [job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
     let lucid = |settings| ends(lucid::lucid(settings, &two));
     // The first job runs alone for 10 s, then at half speed. It takes 10 + 2 * 90 s, and its end is
@@ -117,7 +117,7 @@ fn every_policy_runs_all_virtual_clusters() {
 }
 
 #[test]
-fn models_are_trained_judged_drawn_and_asked() {
+fn models_are_trained_evaluated_drawn_and_used() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = "job_id,user,gpu_num,submit_time,duration\n".to_owned();
     for i in 0..400 {
@@ -178,7 +178,7 @@ fn models_are_trained_judged_drawn_and_asked() {
 }
 
 #[test]
-fn figures_of_lucid_say_when_their_workload_is_made_up() {
+fn lucid_figures_note_a_stand_in_workload() {
     let dir = tempfile::tempdir().unwrap();
     for figure in ["lucid-table4", "lucid-quirks", "helios-ces"] {
         let line = format!("reproduce {figure} --output-dir {figure}");

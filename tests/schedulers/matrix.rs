@@ -129,7 +129,7 @@ fn every_scheduler_has_a_short_file_of_its_own() {
 }
 
 #[test]
-fn every_scheduler_over_every_placement_runs_to_its_end() {
+fn every_scheduler_runs_over_every_placement() {
     let registry = blox::registry();
     let mut seen = Seen::default();
     for placement in names(&registry.placement) {
@@ -154,7 +154,7 @@ fn every_scheduler_over_every_placement_runs_to_its_end() {
 }
 
 #[test]
-fn every_scheduler_behind_every_admission_and_cluster_manager_runs_to_its_end() {
+fn every_scheduler_runs_with_every_other_component() {
     let registry = blox::registry();
     let mut seen = Seen::default();
     for scheduler in names(&registry.schedulers) {

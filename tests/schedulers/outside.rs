@@ -153,7 +153,7 @@ fn sisters_lend_before_strangers() {
 }
 
 #[test]
-fn a_limit_holds_and_says_why() {
+fn quota_limit_holds_with_its_reason() {
     let tree = quota("quota-tree{queues=a:4:4/b:2}");
     let jobs = vec![
         of_queue("a", job(0.0, 4, 1000.0)),

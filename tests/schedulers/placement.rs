@@ -50,7 +50,7 @@ fn jobs_do_not_get_more_cpus_than_a_node_has() {
 }
 
 #[test]
-fn a_job_of_one_gpu_type_waits_for_it_or_is_turned_away() {
+fn job_of_one_gpu_type_waits_or_is_rejected() {
     let cluster: ClusterSpec = "1x4:t4,1x8:a100".parse().expect("a cluster");
     let only = |gpus, ty: &str| job(gpus, |e| e.gpu_types = vec![ty.into()]);
     let jobs = vec![only(4, "t4"), only(2, "t4"), only(8, "a100"), only(5, "t4")];
@@ -127,7 +127,7 @@ fn selector_that_ignores_types_keeps_jobs_on_theirs() {
 }
 
 #[test]
-fn selector_that_ignores_types_preempts_on_the_right_type() {
+fn type_blind_selector_preempts_on_the_right_type() {
     // The second job is the last in the order, so its GPU of type a100 is released first. The third
     // job needs v100 and preempts the first job, which preempts the second in turn.
     let jobs = [
@@ -150,7 +150,7 @@ fn selector_that_ignores_types_preempts_on_the_right_type() {
 
 /// A kept order and a list are two forms of one answer.
 #[test]
-fn kept_order_and_list_of_the_same_order_are_placed_alike() {
+fn kept_order_and_equal_list_are_placed_alike() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let jobs: Vec<JobSpec> = (0..200)
         .map(|n: u32| {

@@ -267,7 +267,7 @@ impl Plain {
 }
 
 #[test]
-fn schedulers_do_what_a_plain_loop_does_on_random_workloads() {
+fn schedulers_equal_a_plain_loop_on_random_workloads() {
     let plain = |key, preempts| Plain {
         key,
         preempts,

@@ -118,7 +118,7 @@ fn three_jobs_on_a_gpu_run_at_a_third_of_their_speed() {
 }
 
 #[test]
-fn four_jobs_on_a_gpu_run_at_a_fourth_and_a_fifth_waits() {
+fn four_jobs_on_a_gpu_run_at_a_quarter_and_one_waits() {
     // As with three jobs until 600 s; 200 s are left of the third. At 900 s 650, 150 and 100 s are
     // left. From there four run at a fourth, and the fifth finds no place.
     //   1200 s: the fourth ends after 4 x 75 s, and the fifth starts; 575, 75 and 25 s are left.
@@ -173,7 +173,7 @@ fn a_preempted_job_leaves_its_place_to_a_fourth() {
 }
 
 #[test]
-fn small_jobs_on_parts_of_a_large_job_slow_it_by_its_fullest_gpu() {
+fn large_job_is_slowed_by_its_fullest_gpu() {
     // The first has four GPUs. At 300 s the second gets the first of them, and the third the next
     // two: all run at a half. At 600 s 750, 200 and 150 s are left. The fourth gets the last GPU,
     // where only the first runs, and the first GPU: that GPU has three jobs.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// A job whose goodput model permits no configuration within its limits continues as it started.
 #[test]
-fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
+fn job_without_permitted_configuration_still_runs() {
     let training = |stages, adapts| TrainingSpec {
         initial_batch: 128,
         max_batch: 4096,
@@ -120,7 +120,7 @@ fn numbers(value: &serde_json::Value) -> Vec<f64> {
 }
 
 #[test]
-fn goodput_and_batch_are_those_of_the_original() {
+fn goodput_and_batch_equal_the_original() {
     let Some(dir) = golden() else { return };
     let text = std::fs::read_to_string(dir.join("goodput_vectors.jsonl")).unwrap();
     let mut checked = 0;
@@ -290,7 +290,7 @@ fn an_adaptive_job_gets_what_there_is() {
 }
 
 #[test]
-fn tuned_jobs_run_on_one_type_under_schedulers_that_know_none() {
+fn tuned_jobs_run_on_one_type_under_type_blind_policy() {
     // Each type has six GPUs. Jobs with four GPUs leave free GPUs of several types.
     let cluster: ClusterSpec = "1x4:aws,1x2:aws,1x4:rtx,1x2:rtx,1x4:dgx-ext,1x2:dgx-ext"
         .parse()
@@ -367,7 +367,7 @@ fn pipelines_run_on_whole_replicas() {
 }
 
 #[test]
-fn a_pipelines_step_is_that_of_its_stages() {
+fn pipeline_step_time_follows_its_stages() {
     let applications = built_in();
     let app = applications.get("gpt_pmp").unwrap();
     let on = |name: &str| &app.types[name];

@@ -90,7 +90,7 @@ fn run(case: &Case, scheduler: Pipeline, visit: bool) -> Report {
 }
 
 #[test]
-fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
+fn skipped_rounds_equal_visited_on_random_workloads() {
     let names = [
         "fifo",
         "fifo{backfill=skip}",
@@ -132,7 +132,7 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
 
 /// If rounds are recorded, each launch is observed and plans are applied step by step.
 #[test]
-fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
+fn plans_at_once_equal_step_by_step_on_random_jobs() {
     let names = [
         "fifo{backfill=skip}",
         "srtf",
@@ -180,7 +180,7 @@ impl NodeSelector for Searching {
 }
 
 #[test]
-fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workloads() {
+fn searched_gpus_equal_first_gpus_on_random_workloads() {
     fn las(seed: u64, rule: impl NodeSelector + Send + Sync + 'static) -> Pipeline {
         let service = [Service::Time, Service::GpuTime][seed as usize % 2];
         let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
@@ -212,7 +212,7 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
 }
 
 #[test]
-fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
+fn schedulers_equal_released_programs_on_one_gpu_jobs() {
     let pairs = [
         ("fifo", "blox-fifo"),
         ("las", "blox-las"),
@@ -255,7 +255,7 @@ impl SchedulingPolicy for LookingAtAll {
 }
 
 #[test]
-fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workloads() {
+fn lazy_guards_equal_full_guards_on_random_workloads() {
     fn las(policy: impl SchedulingPolicy) -> Pipeline {
         composed("las", policy, InOrder::new(Consolidated::default()))
     }

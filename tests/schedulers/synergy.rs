@@ -99,7 +99,7 @@ fn a_case_of_the_released_program_is_equal() {
 /// The first round follows the arrival of the job on the first line, even if another job arrived
 /// earlier.
 #[test]
-fn the_first_round_is_that_of_the_first_line() {
+fn first_round_follows_the_first_line() {
     let dir = tempfile::tempdir().unwrap();
     let case = case(dir.path(), &[]);
     for (name, text) in [

@@ -55,7 +55,7 @@ fn a_job_gives_way_once_it_has_crossed_the_threshold() {
 }
 
 #[test]
-fn who_waited_long_returns_to_the_first_queue() {
+fn job_that_waited_long_returns_to_the_first_queue() {
     let jobs = [
         job(0.0, 1, 10_000.0),
         job(300.0, 1, 3000.0),
@@ -76,7 +76,7 @@ fn who_waited_long_returns_to_the_first_queue() {
 }
 
 #[test]
-fn the_gittins_index_prefers_who_is_likely_to_end() {
+fn gittins_index_prefers_jobs_likely_to_end() {
     let dir = tempfile::tempdir().expect("a folder");
     let history = dir.path().join("past.csv");
     std::fs::write(&history, "duration\n100\n100\n100\n10000\n").expect("written");
@@ -109,7 +109,7 @@ fn places(placement: &str, seed: u64, jobs: Vec<JobSpec>) -> Vec<(Vec<u32>, f64)
 }
 
 #[test]
-fn skewed_models_are_consolidated_and_others_take_what_is_left() {
+fn skewed_models_are_consolidated_and_others_fill_up() {
     let jobs = vec![
         training(3, "unheard-of"),
         training(3, "vgg19"),
@@ -143,7 +143,7 @@ fn even_models_leave_whole_nodes_whole() {
 }
 
 #[test]
-fn balanced_evens_the_load_and_random_follows_its_seed() {
+fn balanced_evens_load_and_random_follows_its_seed() {
     let jobs = vec![training(3, "a"), training(2, "a"), training(3, "a")];
     let expected = [
         (vec![0, 4, 1], 0.0),
@@ -193,7 +193,7 @@ fn classes_wait_for_their_reservation() {
 }
 
 #[test]
-fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
+fn paper_queues_equal_simulator_on_equal_sized_jobs() {
     let mut preemptions = 0;
     for seed in 0..200 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -220,7 +220,7 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
 /// The third job is stopped at 4,200 s, but ends at 4,700 s, when the fourth job arrives. In the
 /// program's log no job of this schedule ends, so the job waits from then on.
 #[test]
-fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
+fn job_ended_in_a_log_without_ends_keeps_waiting() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     put(

@@ -35,7 +35,7 @@ fn bursts_come_when_they_should() {
 }
 
 #[test]
-fn a_configuration_names_a_file_of_durations_beside_it() {
+fn configuration_names_a_durations_file_beside_it() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("conf")).unwrap();
     fs::write(dir.path().join("conf/durations.txt"), "60\n900\n").unwrap();

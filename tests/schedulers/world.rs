@@ -331,7 +331,7 @@ fn good(line: &str) -> String {
 }
 
 #[test]
-fn own_workload_has_name_parameters_and_seed_in_every_command() {
+fn own_workload_has_parameters_and_seed_everywhere() {
     let seen = good("simulate fifo --workload batches{count=3} --cluster 2x4");
     assert!(seen.contains("workload   24 jobs in memory"), "{seen}");
     let line = "compare fifo las --workload batches --cluster 1x4 --seeds 1,2 --output-format csv";
@@ -365,7 +365,7 @@ fn own_workload_has_name_parameters_and_seed_in_every_command() {
 }
 
 #[test]
-fn option_with_the_name_of_a_parameter_sets_it_in_an_own_workload() {
+fn option_named_as_a_parameter_sets_own_workload() {
     for (options, load) in [
         ("steady", "30"),
         ("steady{load=6}", "6"),

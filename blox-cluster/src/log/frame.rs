@@ -112,7 +112,7 @@ mod tests {
     ];
 
     #[test]
-    fn frame_format_stays_as_it_is() {
+    fn frame_format_is_fixed() {
         let (mut body_bytes, mut frame) = (Vec::new(), Vec::new());
         push(b"abc", &mut body_bytes);
         write(Kind::Data, 7, &body_bytes, &mut frame);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn crc32c_check_value_is_that_of_the_catalogue() {
+    fn crc32c_check_value_equals_the_catalogue() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }
 }

@@ -27,7 +27,7 @@ fn written(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_was_synchronised_is_there_again_and_what_was_not_is_not() {
+fn reopened_log_has_only_synchronised_records() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
     let (mut log, found) = Log::open(dir.path()).unwrap();
@@ -40,7 +40,7 @@ fn what_was_synchronised_is_there_again_and_what_was_not_is_not() {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_of_its_last_frame_keeps_all_frames_before() {
+fn log_cut_in_its_last_frame_keeps_earlier_frames() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let whole = fs::read(&path).unwrap();
@@ -61,7 +61,7 @@ fn a_log_cut_at_any_byte_of_its_last_frame_keeps_all_frames_before() {
 }
 
 #[test]
-fn any_flipped_bit_is_refused_or_harmless_never_a_silent_loss() {
+fn flipped_bit_is_refused_or_loses_no_record() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let whole = fs::read(&path).unwrap();
@@ -91,7 +91,7 @@ fn any_flipped_bit_is_refused_or_harmless_never_a_silent_loss() {
 }
 
 #[test]
-fn damage_is_told_with_its_position() {
+fn damage_is_reported_with_its_position() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let mut bytes = fs::read(&path).unwrap();
@@ -190,7 +190,7 @@ fn without(dir: &Path, first: u64) -> String {
 }
 
 #[test]
-fn a_missing_segment_is_told_with_its_name() {
+fn missing_segment_is_reported_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     written(dir);
@@ -229,7 +229,7 @@ fn a_missing_segment_is_told_with_its_name() {
 }
 
 #[test]
-fn a_snapshot_may_be_written_while_the_log_goes_on() {
+fn snapshot_during_appends_keeps_later_records() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
     let (mut log, _) = Log::open(dir.path()).unwrap();
@@ -247,7 +247,7 @@ fn a_snapshot_may_be_written_while_the_log_goes_on() {
 }
 
 #[test]
-fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
+fn record_without_room_is_written_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let full = dir.path().join(FULL);
     let (mut log, _) = Log::open(dir.path()).unwrap();
@@ -281,7 +281,7 @@ fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
 }
 
 #[test]
-fn a_mark_that_finds_no_room_is_made_up_for_by_the_next_frame() {
+fn mark_without_room_is_replaced_by_the_next_frame() {
     let dir = tempfile::tempdir().unwrap();
     let (mut log, _) = Log::open(dir.path()).unwrap();
     add(&mut log, b"a");
@@ -297,7 +297,7 @@ fn a_mark_that_finds_no_room_is_made_up_for_by_the_next_frame() {
 }
 
 #[test]
-fn a_scheduler_that_ends_without_room_begins_again_with_all_that_was_acknowledged() {
+fn log_ended_without_room_keeps_acknowledged_records() {
     let dir = tempfile::tempdir().unwrap();
     let full = dir.path().join(FULL);
     let path = written(dir.path());

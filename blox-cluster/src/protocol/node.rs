@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_counts_from_the_sending_of_the_report_that_is_answered() {
+    fn lease_starts_when_the_answered_report_was_sent() {
         let mut n = node(); // sent report 1 at 0
         let e = n.step(Millis(4_000), orders(1, 1, vec![(0, run())]));
         assert_eq!(spawned(&e), [(0, 15_000)]);
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_overtaken_or_is_late_or_of_another_life_is_refused() {
+    fn orders_overtaken_late_or_of_other_life_are_refused() {
         let mut n = node();
         n.step(Millis(10), orders(2, 1, vec![(0, Wish::Kill)]));
         let e = n.step(Millis(20), orders(1, 1, vec![(0, run())]));
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_ends_what_is_there_before_the_node_is_its_own() {
+    fn node_of_another_cluster_ends_its_launches_first() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
         let of_other = |seq, reply_to, list, forget| {
@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_given_to_jobs_of_which_one_names_the_other() {
+    fn gpu_is_shared_only_by_jobs_named_as_partners() {
         let beside = |job: u32, partners: &[u32]| {
             let mut task = task(&[0]).unwrap();
             let partners = partners.iter().copied().map(JobId).collect();
@@ -772,7 +772,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_ends_with_its_lease_and_a_stalled_shim_is_done_without() {
+    fn reservation_and_stalled_shim_end_with_the_lease() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, Wish::Prepare)]));
         assert_eq!(statuses(&mut n, 20), [(0, Status::Prepared)]);
@@ -789,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_that_stalls_while_it_ends_is_done_without_though_its_lease_is_renewed() {
+    fn shim_stalled_while_stopping_is_destroyed() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
         n.step(Millis(20), NodeInput::Shim(id(0), ShimSays::Stopping));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ranks_ending_well_complete_it_once_nothing_is_left() {
+    fn launch_completes_once_all_ranks_ended_well() {
         let mut s = shim(2);
         assert_eq!(s.step(Millis(10), exit(0, 0)), []);
         assert_eq!(s.step(Millis(20), exit(1, 0)), [ShimEffect::KillAll]);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_saves_in_time_has_yielded_and_who_does_not_is_cut() {
+    fn rank_saved_in_time_yields_and_late_one_is_cut() {
         let stop = ShimInput::Control(Control {
             lease: Millis(15_000),
             wish: ShimWish::Yield(Millis(3_000)),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_says_saved_unasked_has_failed() {
+    fn rank_that_exits_as_saved_unprompted_has_failed() {
         let mut s = shim(1);
         assert_eq!(s.step(Millis(10), exit(0, 75)), [ShimEffect::KillAll]);
         assert_eq!(
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn told_to_end_sooner_it_ends_sooner_and_told_again_not_later() {
+    fn shorter_grace_ends_sooner_and_repeat_not_later() {
         let stop = |grace| {
             ShimInput::Control(Control {
                 lease: Millis(60_000),

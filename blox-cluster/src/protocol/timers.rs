@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_waits_twice_as_long_after_each_failure_up_to_a_limit() {
+    fn back_off_doubles_after_each_failure_up_to_a_limit() {
         let t = Timers::default();
         let waits = [1, 2, 3, 5, 6, 100].map(|n| t.back_off_after(n).0 / 1000);
         assert_eq!(waits, [10, 20, 40, 160, 300, 300]);

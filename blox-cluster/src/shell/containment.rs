@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn all_processes_of_a_launch_are_ended_however_they_are_held() {
+    fn all_processes_of_a_launch_end_under_every_cgroup() {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         let at = |kind: &str, option: &str| {
             let line = mounts.lines().find(|l| {

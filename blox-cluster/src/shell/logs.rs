@@ -357,7 +357,7 @@ mod tests {
     use blox_core::{GpuCount, JobSpec, Seconds, Time, trigger::Rounds};
 
     #[tokio::test]
-    async fn who_follows_a_job_that_waits_and_goes_is_not_looked_for_any_more() {
+    async fn disconnected_follower_of_a_waiting_job_is_dropped() {
         let trigger = Box::new(Rounds::default());
         let (settings, saved) = (Settings::default(), Saved::default());
         let cluster = ClusterId("c".into());

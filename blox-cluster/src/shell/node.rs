@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_a_state_folder_that_counted_as_far_are_different_lives() {
+    fn copied_state_folders_get_different_sessions() {
         let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let next = |dir: &tempfile::TempDir| {
             std::thread::sleep(Duration::from_millis(2));

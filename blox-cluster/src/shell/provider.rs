@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn program_gets_names_and_a_file_and_accepts_with_exit_code_0() {
+    fn program_gets_names_and_file_and_accepts_by_exit_0() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
         let seen = at.join("seen");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_takes_too_long_is_killed_with_its_children() {
+    fn slow_program_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let (at, late) = (dir.path(), dir.path().join("late"));
         let text = format!("(sleep 4; touch {}) & wait", late.display());

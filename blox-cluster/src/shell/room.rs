@@ -163,7 +163,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_log_is_cut_at_its_share_and_says_so_once_whatever_is_written() {
+    fn log_over_its_share_is_cut_with_one_notice() {
         let dir = tempfile::tempdir().unwrap();
         let paths = ["out", "err"].map(|name| dir.path().join(name));
         let shares = Shares::of(&paths, Some(20));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_logs_go_when_there_is_no_room_also_after_a_restart() {
+    fn oldest_logs_go_without_room_also_after_restart() {
         let dir = tempfile::tempdir().unwrap();
         let kept = dir.path().join("logs");
         let mut ended = Ended::open(kept.clone(), 25).unwrap();

@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_still_thinks_is_not_asked_again() {
+    fn policy_still_deciding_is_not_called_again() {
         let dir = tempfile::tempdir().unwrap();
         let ((begins, begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
         let slow = Composition::new("slow")
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_in_the_log_nobody_is_answered_until_there_is_some_and_nothing_is_lost() {
+    fn full_log_delays_answers_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = || {
             let fifo = Composition::new("fifo").in_rounds(Seconds::new(1.0));
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn old_ended_jobs_are_in_the_archive_also_after_a_restart() {
+    fn old_ended_jobs_stay_archived_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let begin = || {
             let fifo = Composition::new("fifo")
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn log_of_another_format_is_refused_and_left_as_it_is() {
+    fn log_of_another_format_is_refused_and_unchanged() {
         let header =
             |format: u32| serde_json::json!([{ "header": { "format": format, "program": "9.9" } }]);
         for (entry, expected) in [
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn journal_of_a_scheduler_replays_with_equal_decisions() {
+    fn scheduler_journal_replays_with_equal_decisions() {
         #[derive(Clone, Default)]
         struct Shared(Arc<Mutex<Vec<u8>>>);
         impl std::io::Write for Shared {

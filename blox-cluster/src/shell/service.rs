@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_only_a_command_line_would_refuse_is_refused_by_the_scheduler() {
+    async fn scheduler_refuses_what_the_command_line_refuses() {
         let dir = tempfile::tempdir().unwrap();
         let (stop, served, channel) = served(dir.path()).await;
         let mut client = pb::jobs_client::JobsClient::new(channel);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_is_told_that_its_report_cannot_be_read() {
+    async fn unreadable_report_is_answered_with_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let (stop, served, channel) = served(dir.path()).await;
         let mut client = pb::node_link_client::NodeLinkClient::new(channel);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_the_token_is_heard() {
+    fn only_requests_with_the_token_pass() {
         let (_d, path) = file("0123456789abcdef\n", 0o600);
         let ours = Token::read(&path).unwrap();
         let (_d, path) = file("0123456789abcdeF\n", 0o600);

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_return_as_they_were_with_any_number_of_partners() {
+    fn orders_round_trip_with_any_number_of_partners() {
         for partners in [&[][..], &[3], &[0, 3, 7]] {
             let task = Task {
                 spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))),

@@ -104,7 +104,7 @@ fn a_node_that_frees_gpus_too_early_is_found() {
 }
 
 #[test]
-fn a_scheduler_that_forgets_requests_for_nodes_is_found() {
+fn scheduler_that_forgets_node_requests_is_found() {
     finds(Bug::ForgetRequests);
 }
 

@@ -149,7 +149,7 @@ mod tests {
 
     // Every literal is output of CPython 3.11.
     #[test]
-    fn draws_are_those_of_cpython() {
+    fn draws_equal_cpython() {
         let mut r = Random::new(0);
         assert_eq!(
             [r.random(), r.random()],
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_where_it_was_saved() {
+    fn restored_generator_continues_where_it_was_saved() {
         let mut r = Random::new(9);
         for _ in 0..700 {
             r.random();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn by_with_descending_order_of_strings_equals_the_standard_sort() {
+    fn by_descending_strings_equals_the_standard_sort() {
         for_lists(|list| {
             let named = list.into_iter().map(|(key, at)| (key.to_string(), at));
             let mut list: Vec<(String, usize)> = named.collect();

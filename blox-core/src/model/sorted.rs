@@ -348,7 +348,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn random_changes_equal_those_of_a_tree() {
+    fn random_changes_equal_a_tree() {
         let (mut map, mut tree) = (SortedMap::new(), BTreeMap::new());
         let mut random = 1u32;
         for step in 0..5_000u32 {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn saved_maps_are_those_of_a_tree() {
+    fn saved_maps_equal_a_tree() {
         let map = SortedMap::from([(20, "b"), (3, "a"), (20, "c")]);
         let saved = serde_json::to_string(&map).unwrap();
         assert_eq!(saved, r#"{"3":"a","20":"c"}"#);

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_pops_in_order_whatever_the_order_of_pushes() {
+    fn queue_pops_in_order_for_any_order_of_pushes() {
         let mut q = KeptQueue::default();
         let mut x = 12345u64;
         let mut reference = std::collections::BTreeSet::new();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn saved_slots_that_make_no_sense_are_refused_before_memory_is_taken() {
+    fn invalid_saved_slots_are_refused_without_allocating() {
         for text in [
             r#"{"base":0,"next":4000000000,"live":[]}"#,
             r#"{"base":64,"next":3,"live":[]}"#,

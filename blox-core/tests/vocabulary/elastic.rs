@@ -142,7 +142,7 @@ fn elastic(work: f64, deadline: f64) -> JobSpec {
 }
 
 #[test]
-fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
+fn elastic_flow_admits_by_the_plan_and_schedules_it() {
     let policy = Composition::new("elastic-flow")
         .joint(ElasticFlow, |roles| roles.admission().scheduling())
         .placement(in_place())

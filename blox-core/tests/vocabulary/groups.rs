@@ -23,7 +23,7 @@ fn partners(b: &Scenario, job: u32) -> Vec<u32> {
 }
 
 #[test]
-fn group_of_four_runs_on_one_gpu_and_follows_its_members() {
+fn group_of_four_shares_a_gpu_and_tracks_its_members() {
     let plans = [
         vec![
             place(0, &[0]),
@@ -131,7 +131,7 @@ fn beside_the_first() -> impl PlacementPolicy {
 }
 
 #[test]
-fn job_beside_another_takes_the_gpus_with_the_fewest_jobs() {
+fn job_beside_another_takes_gpus_with_fewest_jobs() {
     let policy = composed(
         "beside",
         policy::by_key(|job| order::SortKey::by(job.submit().secs())),

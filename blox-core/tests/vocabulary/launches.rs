@@ -65,7 +65,7 @@ fn a_launch_that_failed_is_planned_again() {
 }
 
 #[test]
-fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
+fn launch_on_preempted_gpus_waits_for_the_checkpoint() {
     let mut b = replacing();
     b.round(0.0);
     b.decide(100.0);
@@ -85,7 +85,7 @@ fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
 }
 
 #[test]
-fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
+fn late_end_takes_back_time_that_was_not_run() {
     let mut b = bench(
         "1x2",
         [
@@ -142,7 +142,7 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
 }
 
 #[test]
-fn what_is_taken_back_of_a_job_that_changes_is_news_to_answers_that_stand() {
+fn correction_of_a_changing_job_ends_standing_answer() {
     fn due(trigger: impl DecisionTrigger + 'static) -> Option<Time> {
         let (wide, narrow) = (vec![place(0, &[0, 1])], vec![place(0, &[0])]);
         let plans = [wide, Vec::new(), narrow];
@@ -189,7 +189,7 @@ fn a_job_that_is_moved_stops_and_starts_elsewhere() {
 }
 
 #[test]
-fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
+fn victim_that_ends_by_itself_makes_room() {
     let mut b = replacing();
     b.round(0.0);
     b.decide(100.0);
@@ -211,7 +211,7 @@ fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
 }
 
 #[test]
-fn a_launch_that_fails_while_it_is_being_stopped_has_left() {
+fn launch_that_fails_while_stopping_has_left() {
     let mut b = replacing();
     b.decide(0.0);
     b.decide(5.0);
@@ -241,7 +241,7 @@ fn a_later_plan_cancels_a_launch_that_still_waits() {
 }
 
 #[test]
-fn a_launch_that_waits_may_be_confirmed_or_its_victim_taken_back() {
+fn waiting_launch_is_confirmed_or_its_victim_restored() {
     let plans = [
         vec![place(0, &[0])],
         vec![stop(0), place(1, &[0])],
@@ -265,7 +265,7 @@ fn a_launch_that_waits_may_be_confirmed_or_its_victim_taken_back() {
 }
 
 #[test]
-fn a_victim_placed_back_beside_its_successor_lets_it_start() {
+fn victim_placed_beside_its_successor_lets_it_start() {
     let plans = [
         vec![place(0, &[0])],
         vec![stop(0), place(1, &[0])],
@@ -283,7 +283,7 @@ fn a_victim_placed_back_beside_its_successor_lets_it_start() {
 }
 
 #[test]
-fn a_change_in_place_holds_its_old_gpus_until_it_is_done() {
+fn change_in_place_holds_its_old_gpus_until_done() {
     let plans = [
         vec![place(0, &[0, 1])],
         vec![place(0, &[0]), place(1, &[1])],
@@ -321,7 +321,7 @@ fn a_change_that_waits_is_charged_what_it_holds() {
 }
 
 #[test]
-fn a_change_taken_back_before_it_was_carried_out_is_no_change() {
+fn change_undone_before_it_was_applied_is_no_change() {
     let plans = [
         vec![place(0, &[0]), place(1, &[1])],
         vec![stop(1), place(0, &[0, 1])],
@@ -338,7 +338,7 @@ fn a_change_taken_back_before_it_was_carried_out_is_no_change() {
 }
 
 #[test]
-fn jobs_that_change_places_do_not_wait_for_one_another() {
+fn jobs_that_swap_gpus_do_not_wait_for_each_other() {
     let plans = [
         vec![place(0, &[0]), place(1, &[1]), place(2, &[2])],
         vec![place(0, &[1]), place(1, &[2]), place(2, &[0])],
@@ -623,7 +623,7 @@ fn answer_without_later_news_is_not_due() {
 }
 
 #[test]
-fn a_late_plan_is_applied_without_what_became_impossible() {
+fn late_plan_is_applied_without_impossible_actions() {
     let mut b = bench("2x2", [vec![place(0, &[0]), place(1, &[1])]], 4);
     b.round(0.0);
     let plan = now(
@@ -670,7 +670,7 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
 }
 
 #[test]
-fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
+fn late_change_stops_if_its_gpus_are_reallocated() {
     let mut b = bench("2x1", [vec![place(0, &[0])]], 2);
     b.round(0.0);
     let plan = now(&b, vec![place(0, &[1]), place(1, &[0])]);
@@ -683,7 +683,7 @@ fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
 }
 
 #[test]
-fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
+fn events_during_a_decision_reach_the_next_one() {
     let mut b = case("2x1", OnEvent::default(), fifo());
     b.submit_all(0.0, vec![job(1, 1e6); 2]);
     b.round(0.0);
@@ -707,7 +707,7 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
 }
 
 #[test]
-fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
+fn panic_or_timeout_fails_only_the_decision() {
     struct Panics;
     impl Policy for Panics {
         /// Number of calls.
@@ -763,7 +763,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
 }
 
 #[test]
-fn a_job_held_and_released_between_decisions_asks_once() {
+fn job_held_and_released_in_a_round_is_admitted_once() {
     let mut b = case("1x1", rounds(300.0), fifo());
     let id = b.submit(0.0, job(1, 1e6));
     b.event(1.0, Event::Hold { job: id });
@@ -773,7 +773,7 @@ fn a_job_held_and_released_between_decisions_asks_once() {
 }
 
 #[test]
-fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loop_too() {
+fn invalid_gpu_for_a_job_just_admitted_is_refused() {
     for (gpu, applied) in [(1, true), (2, false)] {
         let mut b = bench("1x2", [], 2);
         ask(&mut b, 0.0);
@@ -795,7 +795,7 @@ fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loo
 }
 
 #[test]
-fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
+fn panic_while_scheduling_drops_the_admissions() {
     let falls = scheduling_fn(|view: View<'_>, _: &mut JobQueue| {
         // The view shows the decision that admission has just made.
         assert_eq!(view.waiting_count(), 0, "a job waits");
@@ -809,7 +809,7 @@ fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
 }
 
 #[test]
-fn input_that_fits_no_question_is_refused_and_changes_nothing() {
+fn input_for_no_open_question_is_refused() {
     let mut b = bench("1x2", [], 1);
     let lost = |question| Input::Lost {
         at: t(9.0),
@@ -835,7 +835,7 @@ fn input_that_fits_no_question_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn core_that_was_saved_keeps_its_counters_question_and_reasons() {
+fn saved_core_keeps_counters_question_and_reasons() {
     let mut b = case("1x1", rounds(300.0), fifo());
     b.submit_all(0.0, vec![job(1, 1e6); 2]);
     b.round(0.0);

@@ -100,7 +100,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
 }
 
 #[test]
-fn jobs_that_nobody_was_asked_about_are_asked_about_after_a_restart() {
+fn undecided_job_is_admitted_after_a_restart() {
     let mut b = case("1x1", rounds(360.0), srtf());
     b.submit(5.0, job(1, 10.0));
     let state: State =
@@ -174,7 +174,7 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
 }
 
 #[test]
-fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
+fn job_without_answer_is_deferred_in_and_beside_loop() {
     // Makes no decision about any job.
     let silent = composed("silent", by_submission(), FirstFit);
     let silent = silent.with_admission(admission_fn(|_, _, _| ())).unwrap();
@@ -217,7 +217,7 @@ impl AdmissionPolicy for Closed {
 }
 
 #[test]
-fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
+fn job_deferred_for_the_same_reason_has_no_new_event() {
     let closed = composed("closed", by_submission(), FirstFit);
     let closed = closed.with_admission(Closed).unwrap();
     let (mut b, journal) = recorded("1x1", closed.clone());
@@ -250,7 +250,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
 }
 
 #[test]
-fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
+fn journal_replays_equally_and_shows_a_changed_policy() {
     let (mut b, journal) = recorded("1x2", picky(1000.0, false));
     for secs in [300.1, 0.1 + 0.2, 900.0, 5000.0] {
         b.submit(1.0 / 3.0, job(1, secs));

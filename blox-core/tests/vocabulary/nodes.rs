@@ -54,7 +54,7 @@ fn node(bench: &Scenario, node: u32) -> &Node {
 }
 
 #[test]
-fn drained_node_preempts_at_its_time_and_is_powered_off() {
+fn drained_node_preempts_on_time_and_powers_off() {
     let mut b = managed("2x1", vec![drain(0, 250.0, AfterDrain::Off)]);
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
@@ -120,7 +120,7 @@ fn uncordon_cancels_a_drain() {
 }
 
 #[test]
-fn growth_names_a_specification_that_the_cluster_lacks() {
+fn growth_names_a_spec_that_the_cluster_lacks() {
     let spec = NodeSpec {
         gpu_type: Some("h100".into()),
         ..NodeSpec::with_gpus(8)

@@ -110,7 +110,7 @@ fn promoted_job_of_a_list_comes_first() {
 }
 
 #[test]
-fn promotion_counts_before_and_after_the_order_is_filled() {
+fn promotion_counts_before_and_after_order_is_filled() {
     struct Promoting(KeyFn, bool);
     impl Stateless for Promoting {}
     impl SchedulingPolicy for Promoting {
@@ -167,7 +167,7 @@ fn partner_is_put_beside_its_job_by_any_placement() {
 }
 
 #[test]
-fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
+fn scheduling_reason_precedes_the_placement_reason() {
     let quota = Reason::Other("over quota".into());
     let why = quota.clone();
     let capped = scheduling_fn(move |view, out: &mut JobQueue| {
@@ -189,7 +189,7 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
 }
 
 #[test]
-fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
+fn draft_narrowed_to_a_job_is_wide_next_decision() {
     // Narrows the draft and does not widen it again.
     let narrowing = placement_fn(|requests, draft| {
         assert_eq!(draft.nodes_with_free().count(), 2);

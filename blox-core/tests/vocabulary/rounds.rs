@@ -224,7 +224,7 @@ impl SchedulingPolicy for Leases {
 }
 
 #[test]
-fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
+fn two_round_lease_ends_and_is_renewed_or_passed_on() {
     let policy = composed("leases", Leases, Shapes);
     let mut b = case("1x1", rounds(100.0), policy);
     b.submit_all(0.0, vec![job(1, 1e6); 2]);
@@ -407,7 +407,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
 }
 
 #[test]
-fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
+fn eligible_since_is_the_first_possible_decision() {
     let mut b = case(
         "1x1",
         rounds(300.0),
@@ -477,7 +477,7 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
 }
 
 #[test]
-fn a_key_that_an_event_changed_is_looked_at_again() {
+fn key_changed_by_an_event_is_computed_again() {
     let policy = composed(
         "by loss",
         by_key(|j| SortKey::by(j.metric("loss").last().map_or(0.0, |m| m.1))),

@@ -60,7 +60,7 @@ fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
 }
 
 #[test]
-fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
+fn virtual_clusters_on_one_node_plan_different_gpus() {
     let mut b = Scenario::deciding(&cluster(&[(2, None)]), rounds(100.0), both(fifo("fifo-a")));
     b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
     b.submit_all(0.0, vec![job(1, 1e6).in_virtual_cluster("b"); 2]);
@@ -91,7 +91,7 @@ fn with_cpus() -> impl PlacementPolicy {
 }
 
 #[test]
-fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
+fn virtual_clusters_on_one_node_plan_different_cpus() {
     let mut node = NodeSpec::with_gpus(4);
     node.cpus = 8.0;
     let pipeline = |name: &str| {
@@ -149,7 +149,7 @@ impl ClusterManager for Lender {
 }
 
 #[test]
-fn a_node_that_moves_keeps_what_runs_and_serves_its_new_partition() {
+fn moved_node_keeps_its_jobs_and_serves_new_partition() {
     let mut b = Scenario::deciding(
         &cluster(&[(1, Some("a")), (2, Some("a"))]),
         rounds(100.0),

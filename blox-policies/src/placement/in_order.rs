@@ -915,7 +915,7 @@ mod tests {
     }
 
     #[test]
-    fn running_pair_restarts_together_on_the_nodes_of_a_request() {
+    fn running_pair_restarts_together_on_requested_nodes() {
         // The agreement of one of both is enough.
         let moved = second_decision_after(packed, asks_for(0, on(&[(1, 2)])));
         let first = (0, vec![4, 5], vec![]);
@@ -963,7 +963,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_is_known_before_anybody_has_a_place() {
+    fn victims_are_chosen_before_any_job_is_placed() {
         let mut run = Run::on(2, 2, Blocked::Stop);
         let first = run.round(0.0, &[(1, 100.0), (1, 3.0)]);
         assert_eq!(first.1, [(1, vec![0]), (0, vec![1])]);
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn gangs_wait_for_their_places_while_others_are_passed() {
+    fn blocked_gang_waits_while_other_jobs_are_skipped() {
         let mut run = Run::on(2, 2, Blocked::Skip);
         run.round(0.0, &[(1, 100.0), (1, 3.0)]);
         run.round(300.0, &[(1, 90.0), (1, 4.0)]);
@@ -991,7 +991,7 @@ mod tests {
     }
 
     #[test]
-    fn a_victim_that_has_no_more_than_is_left_over_goes_on() {
+    fn victim_no_larger_than_the_leftover_keeps_running() {
         let mut run = Run::on(1, 4, Blocked::Stop);
         let first = run.round(0.0, &[(1, 100.0), (3, 90.0)]);
         assert_eq!(first.1, [(1, vec![0, 1, 2]), (0, vec![3])]);
@@ -1000,7 +1000,7 @@ mod tests {
     }
 
     #[test]
-    fn victims_on_a_node_that_takes_nothing_new_make_no_room() {
+    fn victims_on_a_cordoned_node_make_no_room() {
         let mut run = Run::on(2, 2, Blocked::Stop);
         run.round(0.0, &[(2, 100.0), (1, 90.0), (1, 80.0)]);
         let node = NodeId(1);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pal_spans_nodes_only_if_that_costs_less_than_slow_gpus() {
+    fn pal_spans_nodes_only_if_slow_gpus_cost_more() {
         // Within a node at 1.3 costs 1.3; over nodes at 1.0 costs 1.7.
         let gpus = free(&[0.9, 1.3, 1.0, 2.0]);
         assert_eq!(numbers(weighed(&gpus, 2, 1.7)), [0, 1]);

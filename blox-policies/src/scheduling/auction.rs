@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_nobodys_way_pays_nothing() {
+    fn bidder_without_conflict_pays_nothing() {
         let bids = [bid(1.0, &[(2, 2.0)]), bid(1.0, &[(2, 5.0)])];
         let awards = partial_allocation(&bids, 8);
         assert!(

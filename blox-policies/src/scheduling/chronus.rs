@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_takes_two_narrow_jobs_where_greed_takes_a_wide_one() {
+    fn program_takes_two_narrow_jobs_and_greed_a_wide_one() {
         let chronus = Chronus::new(Seconds::new(240.0));
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
         let solver = blox_microlp::BranchAndBound { limit: Some(1000) };

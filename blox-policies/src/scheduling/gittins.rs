@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_is_the_chance_to_end_over_the_service_that_it_takes() {
+    fn index_is_chance_to_end_over_expected_service() {
         let h = history(&[40.0, 10.0, 20.0]);
         let index = |a, q| h.index(Seconds::new(a), Seconds::new(q));
         // No job ends within 5.

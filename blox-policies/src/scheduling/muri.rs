@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn four_jobs_that_need_different_resources_share_a_gpu() {
+    fn four_jobs_with_different_resources_share_a_gpu() {
         let job = |at: usize| {
             let stages = std::array::from_fn(|i| if i == at { 0.7 } else { 0.1 });
             (1, 10.0 + at as f64, stages)

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_are_worst_off_bid_and_the_rest_take_what_is_left() {
+    fn only_worst_off_jobs_bid_and_others_share_the_rest() {
         let claims = [
             claim(0, 1.0, 0.9, &[(2, 1.0)]),
             claim(1, 5.0, 0.1, &[(2, 0.2)]),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_elastic_winner_pays_with_gpus_that_others_then_have() {
+    fn elastic_winner_pays_with_gpus_for_others() {
         let elastic = claim(0, 5.0, 0.1, &[(1, 0.2), (2, 0.38), (4, 0.7)]);
         // The first job wins all, since 0.7 x 0.1 is more than the value of the second job. It
         // keeps 0.1 / 0.6 of them, and at least its smallest offer.

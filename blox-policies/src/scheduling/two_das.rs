@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_believed_service_has_the_index_of_its_own_distribution() {
+    fn believed_service_has_index_of_its_distribution() {
         let of = |samples: &[f64]| ServiceHistory::of(samples.iter().map(|s| Seconds::new(*s)));
         let trusted = of(&[1.0]).unwrap();
         // If the estimate is trusted and the job ends within the quantum: the inverse of the

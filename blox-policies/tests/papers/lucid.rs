@@ -114,7 +114,7 @@ fn jobs_over_several_nodes_are_never_packed() {
 }
 
 #[test]
-fn least_estimated_service_comes_first_and_blocks_no_other() {
+fn least_estimated_service_is_first_and_blocks_no_job() {
     let mut case = lucid(1, 0, -1.0);
     case.submit(0.0, job(6, 10_000.0));
     case.round(0.0);
@@ -128,7 +128,7 @@ fn least_estimated_service_comes_first_and_blocks_no_other() {
 }
 
 #[test]
-fn profiler_takes_the_smallest_first_and_lets_each_go_at_the_limit() {
+fn profiler_runs_smallest_first_and_stops_at_limit() {
     let mut case = lucid(4, 1, -1.0);
     case.submit_all(0.0, [job(8, 1000.0), job(1, 1000.0), job(8, 2000.0)]);
     case.round(0.0);

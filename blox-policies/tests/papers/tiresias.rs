@@ -21,7 +21,7 @@ fn las() -> TwoDas {
 }
 
 #[test]
-fn job_of_four_gpus_leaves_the_first_queue_after_800_seconds() {
+fn four_gpu_job_leaves_the_first_queue_after_800_s() {
     let mut case = tiresias(4, las());
     case.submit(0.0, job(4, 1e6));
     case.round(0.0);

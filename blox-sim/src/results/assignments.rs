@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn assignments_say_from_the_plan_to_the_end() {
+    fn assignments_span_from_the_plan_to_the_end() {
         let overheads = FixedOverheads {
             launch: Seconds::new(30.0),
             ..FixedOverheads::default()

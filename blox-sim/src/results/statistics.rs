@@ -218,7 +218,7 @@ mod tests {
 
     /// Values from textbook tables.
     #[test]
-    fn quantiles_of_t_are_those_of_the_tables() {
+    fn quantiles_of_t_equal_the_tables() {
         for (p, df, t) in [
             (0.975, 1.0, 12.7062),
             (0.975, 2.0, 4.3027),

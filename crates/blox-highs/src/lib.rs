@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_solved_is_said() {
+    fn unsolvable_programs_are_typed_errors() {
         for integers in [false, true] {
             let mut p = Program::minimise();
             let x = match integers {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn assignments_have_the_objective_and_the_tie_break_sum_of_the_pure_solvers() {
+    fn assignments_equal_the_pure_solvers_with_ties() {
         // Pseudo-random numbers.
         let mut seed = 7_u64;
         let mut draw = move || {

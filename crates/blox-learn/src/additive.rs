@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_says_what_single_features_cannot() {
+    fn pair_fits_what_single_features_cannot() {
         let frame = frame(|x, z| if (x > 0.5) == (z >= 5.0) { 1.0 } else { -1.0 });
         let error = |pairs| {
             let params = AdditiveParams {

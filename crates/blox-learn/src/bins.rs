@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_most_frequent_categories_have_bins_of_their_own() {
+    fn only_the_most_frequent_categories_have_own_bins() {
         let values = ["a", "b", "b", "c", "c", "d"].map(str::to_owned);
         let bins = Bins::of(&Column::Categories(values.into()), &[1.0; 6], 2);
         let bin = |v| bins.bin("v", Cell::Category(v)).unwrap();

@@ -97,7 +97,7 @@ mod tests {
     use crate::Cell;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_equal_the_calendar() {
         // 2020-09-01 13:20:00 is a Tuesday, and 2021-01-03 is in the last ISO week of 2020.
         let f = features(&[1_598_966_400.0, 1_609_632_000.0, 1e300, -1e300], &[]).unwrap();
         let of = |name: &str| match f.column(name) {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_is_told() {
+    fn features_include_earlier_values() {
         let times: Vec<f64> = (0..30).map(|i| 600.0 * f64::from(i)).collect();
         let x: Vec<f64> = (0..30).map(|i| f64::from(i * i)).collect();
         let f = features(&times, &[("x", &x)]).unwrap();

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_found_and_told() {
+    fn splits_are_found_and_shown() {
         let tree = Tree::fit(&frame(), &TreeParams::default()).unwrap();
         assert_eq!(tree.leaves(), 3);
         assert_eq!(

@@ -54,7 +54,7 @@ fn throughput(text: &str) -> (Frame, Frame) {
 }
 
 #[test]
-fn the_forecast_of_jobs_is_as_good_as_the_references() {
+fn job_forecast_matches_the_reference_quality() {
     let Some(text) = file("throughput/cluster_throughput.csv") else {
         return;
     };
@@ -110,7 +110,7 @@ fn the_forecast_of_jobs_is_as_good_as_the_references() {
 }
 
 #[test]
-fn the_packing_tree_is_as_good_as_the_references() {
+fn packing_tree_matches_the_reference_quality() {
     let (Some(text), Some(split)) = (
         file("packing/single_data.csv"),
         file("packing/split_random_state42.json"),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_program_has_the_optimum_of_the_self_dual_method() {
+    fn linear_program_optimum_equals_the_self_dual_method() {
         // min 2x + 3y with x + y >= 4, x - y <= 1, x <= 9.
         let mut p = Program::minimise();
         let x = p.real(2.0, 0.0, 9.0);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interleaved_jobs_with_complementary_stages_take_as_long_as_one() {
+    fn interleaved_complementary_jobs_take_as_long_as_one() {
         let job = |at: usize| std::array::from_fn(|i| if i == at { 2.0 } else { 0.5 });
         let all: Vec<Stages> = (0..4).map(job).collect();
         // The long stages of all four jobs are in one step.

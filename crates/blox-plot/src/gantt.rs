@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_fine_is_merged_and_says_so() {
+    fn bars_too_fine_to_draw_are_merged_with_a_note() {
         let many = (0..20_000).map(|i| bar(i, i % 4, i % 4, f64::from(i), f64::from(i) + 1.0));
         let svg = Gantt::new("las", [4]).with_all(many).svg();
         assert!(svg.contains("of 1 GPU)"), "{}", &svg[..600]);

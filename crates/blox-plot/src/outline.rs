@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_stand_below_and_right_of_their_parent_and_are_joined() {
+    fn children_are_below_and_right_of_their_parent() {
         let lines = [
             (0, "gpus <= 4"),
             (1, "class 0"),

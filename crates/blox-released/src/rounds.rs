@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_fall_where_the_first_one_says() {
+    fn rounds_follow_the_first_one() {
         let t = Time::new;
         let c = RoundsFrom::new(t(1.0), Seconds::new(300.0));
         assert_eq!(c.first_from(t(0.0), None), t(1.0));

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_of_time_are_said_in_a_unit_that_suits() {
+    fn durations_are_printed_in_a_fitting_unit() {
         assert_eq!(span(3.0), "3 s");
         assert_eq!(span(300.0), "5.0 minutes");
         assert_eq!(span(27_000.0), "7.5 hours");

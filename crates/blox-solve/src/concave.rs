@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_gains_are_spread_and_units_without_gain_are_left() {
+    fn equal_gains_are_spread_and_zero_gains_are_left() {
         let alike = user(1, &[1.0, 1.0, 0.0]);
         let program = Concave::new(3, vec![alike.clone(), alike]);
         assert_eq!(program.solve(&[]).unwrap().of, [2, 1]);

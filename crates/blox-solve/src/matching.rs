@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn heaviest_matching_of_random_graphs_is_as_heavy_as_the_best_of_all() {
+    fn heaviest_matching_equals_the_best_on_random_graphs() {
         let mut state = 7u64;
         let mut below = |n: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn heaviest_matching_leaves_a_vertex_alone_rather_than_take_a_missing_edge() {
+    fn heaviest_matching_takes_no_missing_edge() {
         assert_eq!(heaviest_matching(0, |_, _| 1), []);
         assert_eq!(heaviest_matching(2, |_, _| -3), [None, None]);
         let star = |a: usize, b: usize| if a == 0 { b as i64 } else { 0 };

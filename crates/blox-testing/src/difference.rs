@@ -255,7 +255,7 @@ mod tests {
     use blox_core::ids::{GpuId, JobId};
 
     #[test]
-    fn long_plans_are_told_apart_by_the_step_that_differs() {
+    fn long_plans_are_compared_by_the_step_that_differs() {
         let plan = |last: u32| {
             let place = |job: u32| Action::Place {
                 job: JobId(job),

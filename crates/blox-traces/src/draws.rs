@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copy_of_a_generator_goes_on_with_the_same_numbers() {
+    fn copied_generator_draws_the_same_numbers() {
         let mut first = Draws::new(7, 2);
         for before in 0..40 {
             let mut copy = first.clone();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_mean_what_the_map_says() {
+    fn columns_are_read_by_the_map() {
         let map = "job_id=id,submit=when:date,gpus=parts:percent,duration=minutes:min,user=owner,\
                    memory=mem:mib,cpus=cpu:milli,user_estimate=limit:clock,deadline=due:date,\
                    priority=prio,batch_size=batch,model=net,group=team,virtual_cluster=queue";
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_kept_and_start_and_end_tell_durations() {
+    fn numbers_are_kept_and_start_and_end_give_duration() {
         let map = "submit=s:h,gpus=g,start=b:epoch-ms,end=e:epoch-ms";
         let text = "s\tg\tb\te\n2\t1\t1000\t3500\n3\t1\t\t\n3\t1\t1000\tnone\n";
         let trace = read(map, text).unwrap();

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_tells_the_format() {
+    fn first_line_determines_the_format() {
         for (name, text, told) in [
             ("a", "submit_s,gpus,duration_s\n0,1,1\n", "a (csv, 1 job)"),
             ("a", "gpus,\"submit_s\",duration_s", "a (csv, 0 jobs)"),

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn workload_parameter_with_wrong_value_names_what_is_expected() {
+    fn wrong_workload_parameter_names_what_is_expected() {
         for (text, error) in [
             (
                 "blox{load=0}",

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_lasts_as_long_as_was_told() {
+    fn work_lasts_for_the_given_duration() {
         for (iterations, seconds) in [
             (45_775.0, 2429.0),
             (1e9, 7.0),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_jobs_each_as_likely_as_any() {
+    fn sample_of_jobs_is_uniform() {
         let mut often = [0; 20];
         for seed in 0..2_000 {
             let chosen = choose(&mut jobs(20), 5, seed).unwrap();

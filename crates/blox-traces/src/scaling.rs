@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_without_gain_are_told_and_are_no_levels() {
+    fn cells_without_gain_are_noted_and_are_no_levels() {
         let t = table();
         assert_eq!(t.notices().count(&NoticeKind::NoThroughput), 2);
         assert_eq!(t.notices().count(&NoticeKind::ZeroThroughput), 1);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_the_table_does_not_know_stays_as_it_is() {
+    fn job_missing_in_the_table_is_unchanged() {
         let plain = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
         let of = |gpus, batch| {
             let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(60.0));

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_told_by_its_first_bytes_and_may_have_members() {
+    fn gzip_is_found_by_magic_bytes_and_may_have_members() {
         assert_eq!(read(b"plain").unwrap(), "plain");
         assert_eq!(read("\u{feff}marked".as_bytes()).unwrap(), "marked");
         let members = [gz("\u{feff}one,"), gz("two")].concat();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_damaged_gzip_are_told_apart() {
+    fn truncated_and_damaged_gzip_have_different_errors() {
         let whole = gz("some text that is long enough");
         for end in [2, 12, whole.len() - 1] {
             assert_eq!(

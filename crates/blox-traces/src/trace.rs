@@ -355,7 +355,7 @@ mod tests {
     use std::fmt::Write;
 
     #[test]
-    fn disorder_that_shows_early_or_late_gives_the_same_jobs() {
+    fn disorder_early_or_late_gives_the_same_jobs() {
         // Times are shifted to the earliest submission, and one job precedes the others.
         let moments = |late: usize, rows: usize| {
             let mut text = String::from("timestamp,duration,num_gpus,gpu_time,cluster\n");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lost_lines_since_it_was_opened_is_not_read() {
+    fn file_truncated_after_opening_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("late.csv");
         let text = |rows: usize| {

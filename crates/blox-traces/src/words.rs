@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_serde_says_is_said_in_plain_words() {
+    fn serde_errors_are_put_in_plain_words() {
         let plain = |text: &str| found_and_expected(text).map(|(f, e)| format!("{f}: {e}"));
         for (text, said) in [
             (

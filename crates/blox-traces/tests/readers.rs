@@ -238,7 +238,7 @@ fn any_bytes_in_any_format_are_jobs_or_an_error() {
 }
 
 #[test]
-fn damaged_clusters_and_profiles_are_read_or_one_sentence() {
+fn damaged_clusters_and_profiles_give_one_sentence() {
     let line = |e: String| {
         assert!(!e.contains(['\n', '\r', '\u{1b}']), "{e:?}");
         assert!(e.len() < 6_000, "{} bytes", e.len());

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_again_after_a_restart_until_they_are_accepted() {
+    fn requests_repeat_after_restart_until_accepted() {
         let mut all = All::of(&["a", "b"]);
         all.act(power(false));
         assert_eq!(all.names(), ["action 0: power off a"]);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn node_that_does_not_come_in_time_stays_off_with_the_reason() {
+    fn late_node_stays_off_with_the_reason() {
         let mut all = All::of(&["a", "b"]);
         all.act(power(false));
         all.accept(0);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_fulfilled_by_its_names_and_gpus_and_dropped_at_its_limit() {
+    fn growth_is_fulfilled_by_name_and_gpus_or_expires() {
         let grow = || NodeAction::Grow {
             spec: Box::new(NodeSpec::with_gpus(4)),
             count: 2,

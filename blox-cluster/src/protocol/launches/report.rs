@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_followed_a_later_life_of_the_scheduler_is_turned_away() {
+    fn node_of_a_later_scheduler_life_is_refused() {
         let mut all = All::new();
         all.epoch = 3;
         let said = refusal(&all.hear("k", 1, 1, named("n", 2)));
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_followed_another_life_of_the_same_number_is_turned_away() {
+    fn node_of_another_life_with_equal_number_is_refused() {
         let mut all = All::new();
         all.hear("k", 1, 1, named("n", 2));
         let copy = all.log.clone();
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_the_same_again_keeps_its_lease_as_long_as_it_was_not_silent() {
+    fn repeated_orders_renew_the_lease_unless_node_silent() {
         let mut all = All::new();
         let step = all.hear("k", 1, 1, named("n", 2));
         let [Effect::Send(told)] = &step.effects[..] else {
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_cluster_granted_is_ended_and_never_taken_for_ones_own() {
+    fn launch_of_another_cluster_is_ended_not_adopted() {
         let mut all = All::new();
         // The other cluster has a higher epoch and session.
         (all.cluster, all.epoch) = (ClusterId("d".into()), 3);
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn question_of_a_moment_knows_nothing_of_what_is_heard_after_it() {
+    fn decision_question_excludes_later_inputs() {
         let mut all = All::new();
         all.hear("a", 1, 1, named("n", 2));
         let submit = |key: &str| {
@@ -822,7 +822,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_comes_back_with_another_inventory_joins_anew() {
+    fn node_back_with_other_inventory_joins_anew() {
         use NodeStatus::{Left, Lost, Up};
         let mut all = All::new();
         all.hear("k", 1, 1, named("n", 2));
@@ -858,7 +858,7 @@ mod tests {
     }
 
     #[test]
-    fn another_inventory_waits_until_nothing_of_the_old_one_runs() {
+    fn new_inventory_waits_for_launches_of_the_old_one() {
         use NodeStatus::{Left, Up};
         let mut all = All::new();
         all.hear("k", 1, 1, named("n", 2));
@@ -920,7 +920,7 @@ mod tests {
     }
 
     #[test]
-    fn report_of_an_old_session_after_a_restart_is_refused() {
+    fn old_session_after_a_restart_is_refused() {
         let mut all = All::new();
         all.hear("k", 2, 1, named("n", 2));
         (all.scheduler, _) = begun(&all.log);
@@ -980,7 +980,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_comes_and_goes_is_left_out_for_longer_and_longer() {
+    fn flapping_node_is_quarantined_ever_longer() {
         let (scheduler, _) = Controller::begin(
             Settings::default(),
             Saved::default(),

@@ -312,7 +312,7 @@ fn done_after(exit: Exit, secs: u64) -> Status {
 }
 
 #[test]
-fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
+fn grant_from_an_old_log_is_not_the_running_launch() {
     let at = Time::ZERO;
     let first = Gang::running(9.0);
     // An old copy of the log, without the job; another job is submitted to it.
@@ -356,7 +356,7 @@ fn ranks_may_end_as_far_apart_as_they_like() {
 }
 
 #[test]
-fn ranks_that_end_before_others_begin_do_not_keep_the_launch_from_starting() {
+fn ranks_ended_early_do_not_block_the_launch() {
     let mut g = Gang::new();
     g.runs(1, &[0]);
     g.set(0, 1, done(Exit::Completed));
@@ -374,7 +374,7 @@ fn ranks_that_end_before_others_begin_do_not_keep_the_launch_from_starting() {
 }
 
 #[test]
-fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
+fn rank_failing_after_others_ended_fails_the_launch() {
     let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Completed));
     g.beats(60);
@@ -414,7 +414,7 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
 }
 
 #[test]
-fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
+fn scheduler_outage_is_not_counted_as_runtime() {
     for (beats, exits, saved) in [
         (100, [Exit::Yielded; 2], 112.0),
         // The core has received no event since the start.
@@ -441,7 +441,7 @@ fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
 }
 
 #[test]
-fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_is_heard() {
+fn outage_is_not_counted_for_a_requeued_job() {
     let mut g = Gang::running(9_000.0);
     g.beats(100);
     g.outage(3_600);
@@ -456,7 +456,7 @@ fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_i
 }
 
 #[test]
-fn what_ran_since_the_core_last_heard_of_anything_counts() {
+fn runtime_since_the_last_core_event_counts() {
     let mut g = Gang::running(9_000.0);
     let start = g.now;
     g.now += 20_000;
@@ -473,7 +473,7 @@ fn what_ran_since_the_core_last_heard_of_anything_counts() {
 }
 
 #[test]
-fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
+fn launch_on_a_lost_node_counts_to_its_last_report() {
     // Time of the last report before the loss.
     let mut g = Gang::running(9.0);
     g.beats(100);
@@ -505,7 +505,7 @@ fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
 }
 
 #[test]
-fn work_that_was_done_in_part_out_of_reach_is_done_again() {
+fn work_done_partly_out_of_reach_is_repeated() {
     let mut g = given_up();
     g.set(1, 1, done(Exit::Cut));
     g.silent = [false; 2];
@@ -514,7 +514,7 @@ fn work_that_was_done_in_part_out_of_reach_is_done_again() {
 }
 
 #[test]
-fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
+fn lost_node_lets_ranks_on_others_save_their_work() {
     let mut g = Gang::running(9.0);
     g.silent[0] = true;
     g.beats(30);
@@ -531,7 +531,7 @@ fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
 }
 
 #[test]
-fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
+fn launch_lost_by_a_new_manager_is_not_restarted() {
     let mut g = Gang::running(9.0);
     g.sessions[1] = 2;
     g.has[1].clear();
@@ -556,7 +556,7 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
 }
 
 #[test]
-fn what_a_launch_saved_counts_that_its_nodes_do_not_know_of_any_more() {
+fn saved_work_counts_after_nodes_forget_the_launch() {
     let mut g = Gang::new();
     g.said.progress = progress(6.0, 5.0);
     g.runs(1, &[0, 1]);
@@ -567,7 +567,7 @@ fn what_a_launch_saved_counts_that_its_nodes_do_not_know_of_any_more() {
 }
 
 #[test]
-fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
+fn failed_rank_gives_other_nodes_the_kill_timeout() {
     let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Failed { code: 3 }));
     g.beat();
@@ -593,7 +593,7 @@ fn saved_five() -> Gang {
 }
 
 #[test]
-fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
+fn launch_without_progress_takes_no_work_back() {
     let mut g = saved_five();
     g.ends(2, done(Exit::Failed { code: 3 }));
     assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
@@ -606,7 +606,7 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
 }
 
 #[test]
-fn a_node_is_lost_only_if_it_says_nothing() {
+fn node_is_lost_only_if_it_is_silent() {
     let why = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.reason().to_string());
     assert_eq!(why(&given_up()).as_deref(), Some("node lost"));
     let mut g = Gang::running(9.0);
@@ -621,7 +621,7 @@ fn a_node_is_lost_only_if_it_says_nothing() {
 }
 
 #[test]
-fn the_first_failure_says_what_becomes_of_a_job() {
+fn first_failure_decides_the_outcome_of_a_job() {
     // The rank on the lower-numbered node fails as a consequence.
     let mut g = Gang::running(9.0);
     for (node, code) in [(1, 42), (0, 1)] {
@@ -633,7 +633,7 @@ fn the_first_failure_says_what_becomes_of_a_job() {
 }
 
 #[test]
-fn what_a_launch_says_with_its_end_counts() {
+fn progress_reported_with_the_end_counts() {
     let mut g = Gang::running(9.0);
     g.step(Heard::Request(Request::Requeue(JOB)));
     g.said.progress = progress(5.0, 5.0);
@@ -656,7 +656,7 @@ fn says(g: &mut Gang, done: f64, loss: f64) {
 }
 
 #[test]
-fn what_a_job_says_reaches_the_policies_once_in_a_while() {
+fn job_reports_reach_policies_at_intervals() {
     let mut g = Gang::running(5_000.0);
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(speed(&g), Some(1.0));
@@ -793,7 +793,7 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
 }
 
 #[test]
-fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
+fn steps_of_a_training_job_become_a_goodput_model() {
     let mut g = Gang::training(5_000.0);
     let report = |g: &Gang| {
         let job = g.scheduler.view().job(JOB);
@@ -948,7 +948,7 @@ fn launch_zero_after_all_iterations_is_completed() {
 }
 
 #[test]
-fn launch_that_completes_while_it_stops_is_shown_with_its_last_progress() {
+fn launch_completed_while_stopping_has_last_progress() {
     let mut g = Gang::running(100.0);
     g.preempts = true;
     while g.phase() == Some(Phase::Running) {

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn shorthand_with_a_third_number_sets_the_jobs_per_gpu() {
+    fn shorthand_third_number_sets_the_jobs_per_gpu() {
         let c: ClusterSpec = "1x4x4:t4@pcie,2x8".parse().unwrap();
         let jobs = |c: &ClusterSpec| c.nodes.iter().map(|n| n.jobs_per_gpu).collect::<Vec<_>>();
         assert_eq!((c.total_gpus(), jobs(&c)), (20, vec![4, 2, 2]));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_says_nothing_has_no_bandwidth() {
+    fn node_without_links_has_no_bandwidth() {
         let plain = NodeSpec::with_gpus(4);
         assert_eq!(plain.bandwidth(0, 1), None);
         assert_eq!(plain.bandwidth_of(&[0, 1]), None);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_exact_and_what_lies_between_is_interpolated() {
+    fn points_are_exact_and_others_are_interpolated() {
         let t = table();
         assert_eq!(t.speed(3.0, 60.0), 1.0);
         assert_eq!(t.speed(6.0, 60.0), 1.5);

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_out_what_a_job_does_not_say() {
+    fn json_omits_unset_fields_of_a_job() {
         let spec = JobSpec::new(Time::new(1.5), GpuCount(2), Seconds::new(60.0)).owned_by("ada");
         let json = serde_json::to_string(&spec).unwrap();
         assert_eq!(

@@ -390,7 +390,7 @@ mod tests {
     use crate::cluster::spec::ClusterSpec;
 
     #[test]
-    fn the_first_gpus_of_a_node_are_taken_wherever_they_lie() {
+    fn take_first_takes_the_lowest_free_gpus_of_a_node() {
         let mut cluster = Cluster::default();
         for gpus in [4, 64] {
             let spec = ClusterSpec::uniform(1, gpus).nodes.remove(0);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_many_nodes_are_what_their_counts_say() {
+    fn node_sets_equal_their_counts() {
         let mut counts: Vec<u32> = (0..150).map(|i| i * 7 % 65).collect();
         let mut sets = NodeSets::default();
         for (i, &count) in counts.iter().enumerate() {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn few_measurements_of_a_new_model_tell_the_rest() {
+    fn few_measurements_of_a_new_model_predict_the_rest() {
         let mut known = Colocation::default();
         for i in 0..8 {
             for k in 0..8 {

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_waits_for_all_its_gpus_and_others_fill_the_gap() {
+    fn gang_waits_for_all_gpus_and_others_fill_the_gap() {
         let mut m = RoundMechanism::new(1, 360.0);
         for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
             m.add(
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_nobody_overtakes_a_gang_that_does_not_fit() {
+    fn in_turn_no_job_overtakes_a_gang_that_does_not_fit() {
         let mut m = RoundMechanism::new(2, 360.0);
         for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
             let runs = SmallVec::from_elem(true, 2);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_runs_in_one_combination_and_on_one_type_at_a_time() {
+    fn job_runs_in_one_combination_on_one_type_at_a_time() {
         let mut m = RoundMechanism::new(2, 360.0);
         let pair = Combination::pair(JobId(1), JobId(0));
         for who in [

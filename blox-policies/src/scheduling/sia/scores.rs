@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restart_costs_young_jobs_nothing_and_often_moved_ones_most() {
+    fn restart_is_free_for_young_and_dear_for_moved_jobs() {
         let s = Seconds::new;
         assert_eq!(restart_factor(s(20.0), 0, s(30.0)), 1.0);
         assert_eq!(restart_factor(s(90.0), 0, s(30.0)), 0.75);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_as_fast_as_what_is_nearest() {
+    fn unmeasured_placement_is_as_fast_as_the_nearest() {
         let mut t = table();
         assert_eq!(t.step(&[4, 4, 4], 8), Some((5.0, 1.25)));
         assert_eq!(t.step(&[4, 4, 3], 20), Some((5.5, 1.375)));

@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates_and_words_are_as_a_shell_takes_them() {
+    fn moments_are_dates_and_words_are_quoted_for_a_shell() {
         for (secs, date) in [
             (0.0, "1970-01-01 00:00:00 UTC"),
             (951_782_399.9, "2000-02-28 23:59:59 UTC"),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn new_crate_has_the_profiles_and_flags_of_the_checkout() {
+    fn new_crate_has_profiles_and_flags_of_the_checkout() {
         let source = checkout().unwrap();
         let read = |file| std::fs::read_to_string(source.join(file)).unwrap();
         assert_eq!(FILES[1].1, read(".cargo/config.toml"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_those_of_rust() {
+    fn names_become_valid_rust_names() {
         let text = "{{name}} {{crate}} {{type}} {{dependency}}";
         assert_eq!(
             filled(text, "my-policy2", "\"1\""),

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_that_of_the_value() {
+    fn gradient_equals_differences_of_the_value() {
         let points = seen(&[
             (1, 1, 32, 0.10, 0.11),
             (1, 4, 64, 0.19, 0.22),

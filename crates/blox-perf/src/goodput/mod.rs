@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_batch_grows_with_the_noise_and_stays_within_limits() {
+    fn batch_grows_with_the_noise_within_limits() {
         let limits = BatchLimits {
             max_batch: 1000,
             per_gpu: (5, 100),

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_that_begins_is_used_or_left_as_the_objective_says() {
+    fn starting_lease_is_used_or_left_by_the_objective() {
         let rows = [row(0, 0, 2, 1, 4, 10.0), row(1, 0, 2, 1, 2, 10.0)];
         let [used, left] = [true, false].map(|many| solved(&rows, &[6, 6], many));
         assert_eq!(used, [(0, "10".to_owned()), (1, "10".to_owned())]);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_has_passed_takes_leases_of_the_row_before() {
+    fn passed_deadline_takes_leases_of_the_row_before() {
         let rows = [
             row(0, 0, 3, 1, 1, 10.0),
             row(1, 0, -2, 1, 1, 10.0),

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn tops_are_those_of_the_released_table() {
+    fn tops_equal_the_released_table() {
         assert_eq!(elastic_top("T4", "deepspeech2", 640), 64);
         assert_eq!(elastic_top("A100", "deepspeech2", 32), 32);
         assert_eq!(elastic_top("A100", "bert", 64), 8);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_restarts_when_its_nodes_come_in_another_order() {
+    fn job_restarts_when_its_nodes_change_order() {
         let stays: &[(u32, u32)] = &[(0, 8), (1, 4)];
         let (end, restarts, _) = turned("3x8:rtx", &[stays]);
         assert_eq!(restarts.iter().max(), Some(&0));

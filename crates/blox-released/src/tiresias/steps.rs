@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_broken_seconds_go_on() {
+    fn steps_from_fractional_seconds_stay_regular() {
         for arrival in (1..500).map(|i| f64::from(i) / 10.0) {
             let steps = Steps::between([Time::new(arrival)]);
             let mut at = Time::new(arrival);

@@ -482,7 +482,7 @@ fn maintenance_conforms() {
 
 /// Attained times of two jobs differ only in the last bit, and their order changes over time.
 #[test]
-fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
+fn nearly_equal_jobs_keep_their_order_after_restart() {
     let build = || {
         let skip = InOrder::new(Consolidated::default()).when_blocked(Blocked::Skip);
         let las = on_event(Composition::new("las")).scheduling(Las::default());

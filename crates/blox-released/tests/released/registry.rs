@@ -110,7 +110,7 @@ fn jobs_that_can_never_run_are_turned_away() {
 }
 
 #[test]
-fn queues_of_tiresias_released_grant_gpus_of_the_types_that_jobs_name() {
+fn tiresias_released_grants_gpus_of_the_named_types() {
     let list = jobs(&[
         (0.0, 3, 5000.0, "v100"),
         (10.0, 4, 5000.0, "a100"),
@@ -163,7 +163,7 @@ fn shockwave_plans_alike_whenever_a_trace_begins() {
 }
 
 #[test]
-fn schedulers_of_blox_released_turn_away_who_names_types() {
+fn blox_released_schedulers_reject_jobs_naming_types() {
     for name in ["fifo", "las", "srtf", "tiresias", "optimus"] {
         let list = jobs(&[(0.0, 4, 600.0, "k80"), (0.0, 4, 600.0, "v100;k80")]);
         let (report, _) = run(&format!("blox-{name}"), "1x4:v100,1x4:k80", list);
@@ -175,7 +175,7 @@ fn schedulers_of_blox_released_turn_away_who_names_types() {
 }
 
 #[test]
-fn what_nobody_can_mean_is_refused() {
+fn meaningless_parameters_are_refused() {
     let registry = blox_released::register(blox_schedulers::registry());
     let said = |text: &str| {
         let named: ComponentSpec = text.parse().expect("a name");

@@ -61,7 +61,7 @@ fn hungry() -> [JobSpec; 4] {
 }
 
 #[test]
-fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
+fn tuning_grants_all_first_then_takes_back_for_others() {
     let mut b = fifo(1, Synergy::new(Consolidated::default()));
     // In order of demand: 6, then 4 (its share is left), then 3 and 1. For 3 no core is left, so
     // the first job gives up what exceeds its share.
@@ -99,7 +99,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
 }
 
 #[test]
-fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
+fn demand_is_capped_to_a_node_and_defaults_to_share() {
     let mut b = fifo(3, Synergy::new(Consolidated::default()));
     let jobs = [job(2, 100.0, 100.0), job(1, 0.0, 0.0), job(6, 50.0, 12.0)];
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
 }
 
 #[test]
-fn everybody_has_at_least_the_share_that_it_can_use() {
+fn each_job_has_at_least_its_usable_share() {
     let mut seed = 1u64;
     let mut draw = |below: u64| {
         seed = seed
@@ -147,7 +147,7 @@ fn everybody_has_at_least_the_share_that_it_can_use() {
 }
 
 #[test]
-fn orders_rank_by_what_they_say() {
+fn orders_rank_by_their_keys() {
     let running = |policy: Pipeline| {
         let mut b = Scenario::new(&cluster(1), policy);
         let late = |spec: JobSpec, seconds: f64| JobSpec {
@@ -178,7 +178,7 @@ fn orders_rank_by_what_they_say() {
 }
 
 #[test]
-fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
+fn released_program_shrinks_to_share_and_raises_below() {
     let round = Seconds::new(300.0);
     let build = |mode, place| {
         Composition::new("test")

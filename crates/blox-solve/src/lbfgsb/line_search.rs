@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shrink_steeper_slope_takes_the_minimum_of_the_cubic() {
+    fn shrink_steeper_slope_takes_the_cubic_minimum() {
         let mut search = LineSearch::new(1.0, 10.0, 0.0, -1.0).unwrap();
         search.bracketed = true;
         // Two points of `t^3 / 3 + t^2 - 8 t`, which has its minimum at 2.

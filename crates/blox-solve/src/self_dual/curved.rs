@@ -212,7 +212,7 @@ mod tests {
     use crate::SelfDual;
 
     #[test]
-    fn product_of_levels_is_largest_where_the_budget_is_split_by_weight() {
+    fn product_of_levels_is_largest_split_by_weight() {
         // The most of 3 ln a + ln b with 2 a + 5 b <= 8: 2 a is 6, 5 b is 2.
         let mut p = Program::maximise();
         let [a, b] = [0.0; 2].map(|weight| p.real(weight, 0.0, f64::INFINITY));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_program_has_the_optimum_of_the_self_dual_method() {
+    fn linear_program_optimum_equals_the_self_dual_method() {
         let (p, parts, _, least) = super::super::tests::users(&super::super::tests::KINDS, false);
         let [one, other] = [
             Interior.solve_in_parts(&p, &parts).unwrap(),

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_solution_is_said() {
+    fn unsolvable_programs_are_typed_errors() {
         let mut p = Program::minimise();
         let x = p.real(1.0, 0.0, 9.0);
         p.at_least(&[(x, 1.0)], 10.0);

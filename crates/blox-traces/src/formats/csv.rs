@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profiled_job_runs_as_long_as_was_told_on_its_own_gpus() {
+    fn profiled_job_lasts_its_duration_on_its_own_gpus() {
         let header = "submit_s,gpus,duration_s,iterations,rate_per_s,levels,rates";
         let read = |cells: &str| -> Result<JobSpec, WorkloadError> {
             let mut workload = read_text(&format!("{header}\n0,{cells}\n"))?;
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_line_break_is_not_written_where_it_cannot_be_read() {
+    fn name_with_a_line_break_is_not_written_as_csv() {
         let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)).owned_by("a\nb");
         assert_eq!(
             write_csv(Vec::new(), &[job]).unwrap_err().to_string(),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lucids_log_tells_models() {
+    fn lucids_log_has_models() {
         let text = "job_id,user,vc,gpu_num,submit_time,duration,model,batchsize,amp\n\
                     7,u,v,2,2020-09-01 00:00:49,1176,LSTM,128,0\n";
         let jobs = collect(&mut read_bytes("x", text.as_bytes(), Format::Helios).unwrap()).unwrap();

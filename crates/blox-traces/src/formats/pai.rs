@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_jobs_tells_submission_and_user() {
+    fn job_table_gives_submission_and_user() {
         let dir = tempfile::tempdir().unwrap();
         let header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n";
         std::fs::write(

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_from_the_earliest_and_ties_keep_their_order() {
+    fn rows_are_sorted_by_time_and_ties_keep_their_order() {
         let mut workload = read_text(
             "timestamp,duration,num_gpus,gpu_time,cluster\n\
              2017-10-09 07:01:55,66.0,1,66.0,b\n\

@@ -128,7 +128,7 @@ mod tests {
 
     // The expected values are from the published rules, run by CPython 3.11.
     #[test]
-    fn first_jobs_are_those_of_the_rules() {
+    fn first_jobs_follow_the_rules() {
         let (submits, durations) = take(BloxWorkload::new(7.0).unwrap(), 4);
         assert_eq!(submits, [75.0, 227.0, 964.0, 1507.0]);
         assert_eq!(

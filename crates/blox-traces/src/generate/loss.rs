@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn three_quarters_are_flat_after_forty_epochs_and_jobs_stay_as_they_are() {
+    fn three_quarters_of_losses_are_flat_after_40_epochs() {
         let job =
             |i: u32| JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0 + f64::from(i)));
         let made = |seed| {

@@ -31,7 +31,7 @@ fn log_normal() -> DurationLaw {
 }
 
 #[test]
-fn means_are_those_of_the_laws() {
+fn sample_means_equal_the_laws() {
     for law in [
         DurationLaw::BloxLaw,
         DurationLaw::Exponential {
@@ -171,7 +171,7 @@ fn a_burst_adds_jobs_and_leaves_the_others() {
 }
 
 #[test]
-fn mean_rates_are_those_of_the_load() {
+fn mean_rates_equal_the_load() {
     let rate = |arrivals| {
         let spec = GeneratorSpec {
             arrivals,
@@ -308,7 +308,7 @@ fn arrivals_that_make_no_sense_are_refused_by_name() {
 }
 
 #[test]
-fn a_description_says_what_is_made() {
+fn description_names_what_is_generated() {
     let text = |arrivals| {
         let spec = GeneratorSpec {
             arrivals,

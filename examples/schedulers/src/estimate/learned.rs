@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_told_as_the_model_was_trained() {
+    fn estimate_reads_a_job_as_the_model_was_trained() {
         let (b, seven) = (Some(json!("b")), Some(json!(7.0)));
         let (small, large) = (Some(json!(1)), Some(json!("6")));
         assert_eq!(said(b.clone(), small.clone()), Some(100.0));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_said() {
+    fn missing_table_entry_is_an_error() {
         let error = Recipe::default().generate(&ScalingTable::default());
         assert_eq!(
             error.unwrap_err().to_string(),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_always_fit_when_the_large_ones_come_first() {
+    fn powers_of_two_fit_when_the_largest_come_first() {
         let mut b = Buddy::new(Shape {
             switches: 1,
             nodes_per_switch: 3,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_behind_two_switches_come_back_in_order_of_release() {
+    fn equal_nodes_of_two_switches_return_as_released() {
         let mut b = Buddy::new(Shape {
             switches: 2,
             nodes_per_switch: 2,

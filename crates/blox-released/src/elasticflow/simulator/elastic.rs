@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_up_with_nobody_there_is_a_step_only_without_admission() {
+    fn wake_up_without_jobs_steps_only_without_admission() {
         fn steps<const ADMITS: bool>() -> (u64, f64) {
             let shape = Shape {
                 switches: 1,

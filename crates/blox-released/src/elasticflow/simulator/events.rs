@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_goes_with_the_end_that_moves_away_from_it() {
+    fn wake_up_moves_with_the_end_at_its_time() {
         let mut e = Events::default();
         e.wake(30.0);
         e.add_end(7, 30.0);

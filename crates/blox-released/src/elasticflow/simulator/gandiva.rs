@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_once_waited_is_charged_for_a_slice_without_a_turn_no_longer() {
+    fn job_that_once_waited_pays_no_slice_without_a_turn() {
         let shape = Shape {
             switches: 1,
             nodes_per_switch: 1,

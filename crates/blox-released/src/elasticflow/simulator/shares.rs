@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_anyway_has_all_the_time_and_the_rest_lies_in_the_middle() {
+    fn late_job_gets_all_time_and_the_rest_is_between() {
         let claims = [
             claim(900.0, 100.0, 100.0, 1.0),
             claim(0.0, 100.0, 100.0, 1.0),

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_share_that_does_is_filled_as_late_as_it_must_begin() {
+    fn smallest_sufficient_share_starts_at_the_latest() {
         let mut p = Planner::new(60.0, 4);
         // 300 iterations by 240 s: one GPU completes 240, two complete 432.
         let done = p.elastic(&job(300.0, 240.0), 0.0, None, &[(0.0, 4)]);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_cannot_make_it_runs_on_past_its_deadline() {
+    fn infeasible_job_runs_past_its_deadline() {
         let mut p = Planner::new(60.0, 4);
         let done = p.elastic(&job(300.0, 60.0), 0.0, None, &[(0.0, 4)]);
         // 180 iterations until 60 s, then 120 at 3 per second.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_stay_where_they_were_and_new_ones_fill_from_the_front() {
+    fn jobs_stay_in_place_and_new_ones_fill_from_front() {
         let servers = [vec![vec![0, 1], vec![2, 3]]];
         let run = |list: &[Chosen], before: &[Placed]| {
             assign(list, &[0], &servers, before).map(|all| {

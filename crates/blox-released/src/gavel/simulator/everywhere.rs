@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_measure_is_the_same_and_useless_shares_are_there() {
+    fn measure_is_equal_with_useless_shares_included() {
         let instance = Instance {
             types: vec![pool("k80", 2), pool("v100", 2)],
             jobs: vec![job(0, &[0.0, 1.0]), job(1, &[1.0, 1.0])],

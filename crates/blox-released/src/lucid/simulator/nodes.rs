@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn consolidate_takes_the_fullest_node_and_whole_nodes_first() {
+    fn consolidate_takes_fullest_and_whole_nodes_first() {
         let mut n = Nodes::new(3, Placer::Consolidate);
         assert_eq!(masks(n.place(0, 5)), [(0, 0b1_1111)]);
         assert_eq!(masks(n.place(1, 4)), [(1, 0b1111)]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_temporary_node_changes_names_with_the_one_that_goes() {
+    fn busy_temporary_node_swaps_names_with_the_removed() {
         let mut n = Nodes::new(2, Placer::Consolidate);
         assert_eq!(n.remove_idle().unwrap().0, 1);
         assert!(n.add_temporary());

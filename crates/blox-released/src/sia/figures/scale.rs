@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_decision_there_is_no_time_that_a_claim_could_hold_for() {
+    fn typical_time_without_decisions_is_nan() {
         assert_eq!(typical(&[3.0, 1.0, 2.0]), [2.0, 3.0]);
         assert!(typical(&[]).iter().all(|ms| ms.is_nan()));
     }

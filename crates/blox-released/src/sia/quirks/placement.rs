@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_go_on_after_the_nodes_of_the_one_before() {
+    fn jobs_start_after_the_nodes_of_the_previous_job() {
         let mut ring = ring(&[8, 8, 8]);
         assert_eq!(parts(&mut ring, 12).unwrap(), [(0, 8), (1, 4)]);
         // The four GPUs left on the second node are not taken.

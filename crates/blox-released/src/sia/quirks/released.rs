@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn rigid_jobs_are_as_fast_as_their_placement_was_measured() {
+    fn rigid_jobs_run_at_their_measured_placement_speed() {
         let mut table = StepTable::default();
         let mut add = |placement: &[u32], per_gpu, step, sync| {
             let row = Measured {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithms_are_those_of_glibc() {
+    fn logarithms_equal_glibc() {
         assert_eq!(log10(1.0), 0.0);
         assert_eq!(log10(10.0), 1.0);
         // One unit above the nearest number.

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_a_server_is_capped_and_the_speedup_follows_the_cpus() {
+    fn demand_over_a_server_is_capped_with_its_speedup() {
         let fits = demand(2, 12.0, 125.0, 2.94);
         assert_eq!(
             (fits.best, fits.speedup),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_profile_demands_what_it_asks_for() {
+    fn job_without_a_profile_demands_its_request() {
         let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(10.0)).with_extras(Extras {
             cpus: 4.0,
             ..Extras::default()

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_change_stays_as_it_is() {
+    fn job_without_batch_changes_is_unchanged() {
         for (mode, first, epochs) in [("static", 32, 60), ("gns", 32, 21), ("gns", 256, 90)] {
             let (job, oracle) = job(mode, first, epochs);
             assert_eq!(regimes(&job), []);

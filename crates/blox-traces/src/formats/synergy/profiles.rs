@@ -189,7 +189,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_original_takes_what_it_does_not_know_for_alexnet() {
+    fn original_takes_an_unknown_model_for_alexnet() {
         let p = profiles().as_replayed().unwrap();
         assert_eq!(p.get("vae"), p.get("alexnet"));
         assert_eq!(p.get("bert").unwrap().cpus, 9.0);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_in_order_and_their_arrivals_in_that_of_the_file() {
+    fn jobs_are_sorted_and_arrivals_keep_the_file_order() {
         let text = "0,vae,600,40,1\n1,vae,0,40,2\n2,vae,600,40,4\n";
         let replay = read(&Source::of("t", text.as_bytes()).unwrap(), &profiles()).unwrap();
         let gpus: Vec<u32> = replay.jobs.iter().map(|j| j.gpus.get()).collect();
