@@ -3,9 +3,9 @@
 use super::file::Clock;
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
-use super::rows::{NoJob, Opened, SharedNames, jobs, makes_sense, sensible};
+use super::rows::{NoJob, Opened, jobs, makes_sense, sensible};
 use super::source::Source;
-use super::table::{Column, Table};
+use super::table::{Column, SharedNames, Table};
 use blox_core::SortedMap;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};

@@ -1,11 +1,9 @@
 //! The rows of a file, and how they become jobs.
 
 use super::source::{LONGEST_ROW, Source, Text, reading_error, too_long};
-use super::table::{Column, Table};
-use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_core::{JobSpec, Seconds, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
-use std::collections::BTreeSet;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -288,37 +286,6 @@ pub(crate) fn work(iterations: f64, seconds: f64) -> Work {
         .find(exact)
         .unwrap_or(rate);
     Work { iterations, rate }
-}
-
-/// Names that occur in many rows, each stored once.
-#[derive(Debug, Default)]
-pub(crate) struct SharedNames {
-    seen: BTreeSet<Name>,
-}
-
-impl SharedNames {
-    pub(crate) fn get(&mut self, text: &str) -> Name {
-        if let Some(name) = self.seen.get(text) {
-            return name.clone();
-        }
-        let name = Name::from(text);
-        // A column with a new name in every row must not fill the memory of a stream.
-        if self.seen.len() < 1 << 16 {
-            self.seen.insert(name.clone());
-        }
-        name
-    }
-
-    /// Returns the name in a cell; `None` if the cell is empty.
-    pub(crate) fn of_cell(&mut self, text: &str) -> Option<Name> {
-        let text = text.trim();
-        (!text.is_empty()).then(|| self.get(text))
-    }
-
-    /// Returns the name in a cell of the row; `None` without the column or a value.
-    pub(crate) fn at(&mut self, table: &Table, column: Option<Column>) -> Option<Name> {
-        self.of_cell(table.text(column?))
-    }
 }
 
 #[cfg(test)]

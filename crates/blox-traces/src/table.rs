@@ -12,6 +12,7 @@ use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -409,6 +410,37 @@ pub fn meant(missing: &[&str], header: &[String]) -> String {
 pub fn shown_header(header: &[String]) -> String {
     let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
     names.join(", ")
+}
+
+/// Names that occur in many rows, each stored once.
+#[derive(Debug, Default)]
+pub(crate) struct SharedNames {
+    seen: BTreeSet<Name>,
+}
+
+impl SharedNames {
+    pub(crate) fn get(&mut self, text: &str) -> Name {
+        if let Some(name) = self.seen.get(text) {
+            return name.clone();
+        }
+        let name = Name::from(text);
+        // A column with a new name in every row must not fill the memory of a stream.
+        if self.seen.len() < 1 << 16 {
+            self.seen.insert(name.clone());
+        }
+        name
+    }
+
+    /// Returns the name in a cell; `None` if the cell is empty.
+    pub(crate) fn of_cell(&mut self, text: &str) -> Option<Name> {
+        let text = text.trim();
+        (!text.is_empty()).then(|| self.get(text))
+    }
+
+    /// Returns the name in a cell of the row; `None` without the column or a value.
+    pub(crate) fn at(&mut self, table: &Table, column: Option<Column>) -> Option<Name> {
+        self.of_cell(table.text(column?))
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use crate::cell::{number, values};
 use crate::map::{ATTRIBUTE, attribute};
-use crate::rows::{Opened, SharedNames, jobs, sensible, work};
+use crate::rows::{Opened, jobs, sensible, work};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::{Column, SharedNames, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_core::{LossReports, Sensitivity, SortedMap};
 use blox_sim::workload::text::number_of;

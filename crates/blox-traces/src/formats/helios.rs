@@ -20,9 +20,9 @@
 //! its `start_time` or `duration` is present without a value.
 
 use crate::cell::Date;
-use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
+use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::{Column, SharedNames, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;

@@ -23,9 +23,9 @@
 //! and deadlines at random.
 
 use crate::cell::{fields, values};
-use crate::rows::{NoJob, Opened, SharedNames, jobs, sensible, work};
+use crate::rows::{NoJob, Opened, jobs, sensible, work};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::{Column, SharedNames, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
 use blox_sim::workload::Notices;
 use serde::Deserialize;

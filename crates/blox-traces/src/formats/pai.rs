@@ -32,9 +32,9 @@
 //! bytes each.
 
 use crate::cell::{Moment, fields};
-use crate::rows::{NoJob, Opened, Rows, SharedNames, makes_sense, wrong_field};
+use crate::rows::{NoJob, Opened, Rows, makes_sense, wrong_field};
 use crate::source::Source;
-use crate::table::{Column, Layout, Table};
+use crate::table::{Column, Layout, SharedNames, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde::Deserialize;

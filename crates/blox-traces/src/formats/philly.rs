@@ -6,9 +6,9 @@
 //! missing; it is only compared with the product of duration and GPUs.
 
 use crate::cell::Date;
-use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
+use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::{Column, SharedNames, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{NoticeKind, Notices};
 use serde::Deserialize;

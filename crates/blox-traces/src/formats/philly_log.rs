@@ -25,9 +25,9 @@
 //! The array is read job by job. Only the text of one job is held in memory.
 
 use crate::moment::parse_date;
-use crate::rows::{Cursor, NoJob, Opened, SharedNames, jobs, makes_sense, wrong_field};
+use crate::rows::{Cursor, NoJob, Opened, jobs, makes_sense, wrong_field};
 use crate::source::{LONGEST_ROW, Source, Text, peek, reading_error, too_long};
-use crate::table::is_null;
+use crate::table::{SharedNames, is_null};
 use crate::words::{explained, without_place};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::text::{one_line, shown};

@@ -13,9 +13,9 @@
 //! ([`built_in`]), unless other tables are given.
 
 use crate::cell::values;
-use crate::rows::{NoJob, Opened, SharedNames, jobs, sensible};
+use crate::rows::{NoJob, Opened, jobs, sensible};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::{Column, SharedNames, Table};
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::training::{Applications, built_in};

@@ -28,9 +28,9 @@
 
 use crate::cell::{Date, number, values};
 use crate::moment::{parse_date, parse_elapsed};
-use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
+use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
-use crate::table::{Column, Layout, Table, is_null};
+use crate::table::{Column, Layout, SharedNames, Table, is_null};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;

@@ -13,9 +13,9 @@
 //! Cells of jobs and clusters are separated by commas. If the header has no comma, they are
 //! separated by single spaces, as in the simulator's `.txt` files.
 
-use crate::rows::{NoJob, Opened, SharedNames, all, jobs, sensible};
+use crate::rows::{NoJob, Opened, all, jobs, sensible};
 use crate::source::{Source, first_line};
-use crate::table::{Column, Layout, Table};
+use crate::table::{Column, Layout, SharedNames, Table};
 use blox_core::{
     ClusterSpec, Extras, GpuCount, JobSpec, MAX_GPUS_PER_NODE, Name, NodeSpec, Seconds, Time,
 };
