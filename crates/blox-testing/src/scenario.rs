@@ -9,6 +9,24 @@ use blox_core::{
 use std::sync::Arc;
 
 /// A question and its answer as two steps, for decisions that are applied late or never.
+///
+/// ```
+/// use blox_core::{Composition, ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+/// use blox_core::{order::SortKey, policy::by_key};
+/// use blox_testing::{FirstFit, Scenario, StepByStep};
+///
+/// let fifo = Composition::new("fifo")
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+///     .placement(FirstFit)
+///     .build()?;
+/// let mut case = Scenario::new(&ClusterSpec::uniform(1, 2), fifo);
+/// case.submit(0.0, JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)));
+/// let decision = case.core.consult(Time::ZERO, &mut *case.policy)?;
+/// assert!(!case.core.has_commands());
+/// case.core.apply(Time::new(9.0), decision, &mut *case.policy)?;
+/// assert!(case.core.has_commands());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait StepByStep {
     /// Returns the scheduler's decision at `at` without applying it. The question stays open until
     /// [`StepByStep::apply`] or [`Input::Lost`].

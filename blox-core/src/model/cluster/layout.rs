@@ -1,7 +1,6 @@
 //! Usual layouts of the links between the GPUs of a node.
 
-use super::link::{Link, LinkKind};
-use super::spec::MAX_GPUS_PER_NODE;
+use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
 
 /// GB/s between two GPUs without a link on a node that specifies links: through the host's memory.
 pub const HOST_GB_PER_S: f64 = 9.0;

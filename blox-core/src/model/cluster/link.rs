@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Maximum number of GPUs of a node: free GPUs of a node are kept in one machine word.
+pub const MAX_GPUS_PER_NODE: u32 = 64;
+
 /// Kind of connection between two GPUs of one node, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

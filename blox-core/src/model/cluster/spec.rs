@@ -1,14 +1,11 @@
 //! Specification of a cluster.
 
 pub use super::layout::links_of;
-pub use super::link::{Link, LinkKind};
+pub use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
 use crate::ids::Name;
 use crate::units::{AMOUNT, is_amount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// Maximum number of GPUs of a node: free GPUs of a node are kept in one machine word.
-pub const MAX_GPUS_PER_NODE: u32 = 64;
 
 /// Maximum number of jobs that share a GPU.
 pub const MAX_JOBS_PER_GPU: u32 = 4;
