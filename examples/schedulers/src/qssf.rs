@@ -48,7 +48,8 @@ pub(crate) fn add(r: &mut Registry) {
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;
-            let placement = backfilled(Consolidated::default(), p, belief.clone())?;
+            let rule = Consolidated::new(Split::WholeNodes);
+            let placement = backfilled(rule, p, belief.clone())?;
             Ok(qssf_with(belief).with_placement(placement)?)
         },
     );
