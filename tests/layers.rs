@@ -416,7 +416,7 @@ fn bad_names(text: &str) -> Vec<(usize, &str)> {
 #[test]
 fn test_names_are_short_and_plain() {
     let bad = "#[test]\nfn whose_unknown_goes() {}\n\n#[tokio::test(start_paused = true)]\n\
-        /// Runs fn ask().\nasync fn who_asks() {}\nfn who() {}\n";
+        // Calls fn ask().\nasync fn who_asks() {}\nfn who() {}\n";
     assert_eq!(bad_names(bad), [(6, "who_asks")]);
     let long = format!("#[test]\nfn {}() {{}}\n", "a".repeat(51));
     assert_eq!(bad_names(&long).len(), 1);

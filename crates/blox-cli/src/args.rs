@@ -681,7 +681,7 @@ pub(crate) fn decides(key: &str) -> bool {
     .contains(&key)
 }
 
-/// Hides all options except those of policies. A journal names the scheduler.
+/// Hides all options except the options of policies. A journal names the scheduler.
 fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
     if arg.get_id() == "positional" {
         return arg.help("Scheduler that decides [default: the one that the journal names]");

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What is recorded of runs beside their results.
+/// Records of runs beside their results.
 #[derive(Default)]
 pub(super) struct Records {
     /// A journal for each run of the plan; empty without journals.

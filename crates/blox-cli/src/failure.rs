@@ -62,7 +62,7 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Of writing to standard output; files have their own messages.
+    /// Converts an error of writing to standard output. Files have their own messages.
     fn from(e: io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,

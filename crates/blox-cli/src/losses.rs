@@ -1,4 +1,5 @@
-//! What the figures leave out, and what an option replaces: lines that `--quiet` does not hide.
+//! Notices of jobs that the figures leave out, and of parts that an option replaces.
+//! `--quiet` does not hide them.
 
 use super::grid::{number_of, whole};
 use super::resolve::Experiment;

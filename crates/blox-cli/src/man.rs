@@ -14,7 +14,7 @@ pub(super) fn run(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Failur
     Ok(OK)
 }
 
-/// Writes the page of a command, then those of its commands.
+/// Writes the page of a command, then the pages of its commands.
 fn pages(
     command: &clap::Command,
     name: &str,

@@ -57,7 +57,7 @@ pub(crate) struct Plan<'r> {
     /// Options that are the same for all runs.
     pub base: Options,
     pub schedulers: Vec<String>,
-    /// True if each run has a folder of its own below `runs`, as those of a sweep.
+    /// True if each run has a folder of its own below `runs`, as in a sweep.
     pub several: bool,
     pub axes: Vec<Axis>,
     pub cells: Vec<Cell<'r>>,

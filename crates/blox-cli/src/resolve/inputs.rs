@@ -18,7 +18,7 @@ pub(crate) struct Input {
 
 /// Options that identify a trace and how it is read.
 pub(super) const OF_TRACE: [&str; 4] = ["trace", "format", "map", "throughputs"];
-/// Options that, with those of the trace, identify its jobs.
+/// Options that identify the jobs of a trace, together with [`OF_TRACE`].
 pub(super) const OF_JOBS: [&str; 2] = ["virtual-cluster", "jobs"];
 
 /// Cache of facts about files, shared by the experiments of a sweep.

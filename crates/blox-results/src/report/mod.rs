@@ -22,7 +22,7 @@ const RUNS_OF_A_SWEEP: usize = 24;
 
 /// Returns one HTML page of result folders: figures, pictures, GPUs over time, and jobs.
 ///
-/// The page needs no other file. Of large results, the page holds a part and states which part.
+/// The page needs no other file. If the results are large, the page holds a part and states which part.
 ///
 /// # Errors
 /// A file cannot be read.

@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub seed: String,
     /// A value for each setting that varies.
     pub settings: Vec<String>,
-    /// By column of [`COLUMNS`].
+    /// The figure of each column of [`COLUMNS`].
     figures: BTreeMap<&'static str, f64>,
 }
 
