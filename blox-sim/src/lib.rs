@@ -32,7 +32,6 @@ mod backend;
 mod clock;
 pub mod collectors;
 pub mod completion;
-mod erased;
 mod error;
 pub mod execution;
 pub mod fairness;

@@ -1,6 +1,5 @@
 //! Overheads: costs of changes from one assignment to another.
 
-use crate::erased::erased;
 use blox_core::{Assignment, JobRef, JobSpec, NodeSpec, Policy, Seconds, Stateless, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -96,12 +95,12 @@ pub trait Overheads: Policy {
     }
 }
 
-erased! {
+blox_core::erased! {
     /// [`Overheads`] of any type.
     ///
     /// The trait is implemented for all overheads; do not implement it by hand. A box of it has
     /// the trait [`Overheads`], so that overheads of a registry can be used as any other.
-    pub trait AnyOverheads for Overheads {
+    pub trait AnyOverheads for Overheads in Box {
         with memory {
             start as any_start(
                 view: View<'_>,

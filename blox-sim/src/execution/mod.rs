@@ -40,7 +40,6 @@ macro_rules! passes_on {
 }
 use passes_on;
 
-use crate::erased::erased;
 use blox_core::{
     Assignment, BatchConfig, GpuId, JobId, JobRef, Phase, Policy, Stateless, Time, TrainingReport,
     View,
@@ -171,12 +170,12 @@ pub struct Turn {
     pub rate: f64,
 }
 
-erased! {
+blox_core::erased! {
     /// An [`ExecutionModel`] of any type.
     ///
     /// It is implemented for every execution model; do not implement it by hand. A box of it is a
     /// model, so that one from a registry can be wrapped.
-    pub trait AnyExecution for ExecutionModel {
+    pub trait AnyExecution for ExecutionModel in Box {
         with memory {
             rate as any_rate(view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
             stretch as any_stretch(view: View<'_>, job: &JobRef<'_>) -> Option<Stretch>;
