@@ -65,7 +65,7 @@ mod tiresias_plus;
 use blox::core::registry::Registry;
 
 #[test]
-fn files_of_shipped_schedulers_compile_in_another_crate() {
+fn files_of_schedulers_compile_in_another_crate() {
     let mut own = Registry::new();
     allox::add(&mut own);
     bandwidth_placement::add(&mut own);
