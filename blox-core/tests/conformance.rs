@@ -896,7 +896,7 @@ impl Monkey {
             (6, None) if self.pairs && draft.may_place(job) => {
                 let cluster = draft.view().cluster();
                 let accepts = |gpu: &GpuId| {
-                    let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+                    let node = cluster.node_with(*gpu);
                     node.is_some_and(|n| known.accepts(cluster, n.gpu_type()))
                 };
                 let has = draft.current(other).cloned();

@@ -652,7 +652,7 @@ fn movable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let cluster = draft.view().cluster();
     // A pending launch on a lost node can be stopped, but not changed.
     let reachable = here.gpus.iter().all(|gpu| {
-        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+        let node = cluster.node_with(*gpu);
         node.is_some_and(|n| n.status() == NodeStatus::Up)
     });
     (draft.may_place(job) && reachable).then_some(here)

@@ -64,11 +64,11 @@ impl PlacementPolicy for KeepNodes {
 fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let cluster = draft.view().cluster();
     let of_type = || {
-        let node = has.gpus.first().and_then(|g| cluster.node_of(*g));
-        node.and_then(|n| cluster.node(n)).map(|n| n.gpu_type())
+        let node = has.gpus.first().and_then(|g| cluster.node_with(*g));
+        node.map(|n| n.gpu_type())
     };
     let usable = has.gpus.iter().all(|g| {
-        let node = cluster.node_of(*g).and_then(|n| cluster.node(n));
+        let node = cluster.node_with(*g);
         node.is_some_and(|n| n.is_usable())
     });
     has.count() == shape.gpus

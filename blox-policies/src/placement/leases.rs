@@ -97,11 +97,10 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
                 false => !has_room(p),
             });
     let cluster = view.cluster();
-    let node = |gpu| cluster.node_of(gpu).and_then(|n| cluster.node(n));
     together
         && request.shapes.iter().any(|shape| {
             let of_type = |gpu| {
-                node(gpu).is_some_and(|n| {
+                cluster.node_with(gpu).is_some_and(|n| {
                     n.status() == NodeStatus::Up && shape.gpu_type.is_none_or(|t| t == n.gpu_type())
                 })
             };

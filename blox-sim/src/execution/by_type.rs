@@ -44,7 +44,7 @@ pub(super) fn rate(
     let mut last = None;
     let mut slowest = f64::INFINITY;
     for gpu in &assignment.gpus {
-        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+        let node = cluster.node_with(*gpu);
         let kind = node.map(|n| n.gpu_type());
         let partners = assignment.partners.iter().filter_map(|p| view.job(p));
         let partners: Vec<JobRef<'_>> = partners.filter(|p| has(p, *gpu)).collect();

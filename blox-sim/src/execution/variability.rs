@@ -42,7 +42,7 @@ impl<M: ExecutionModel> ExecutionModel for Variability<M> {
         let (cluster, class) = (view.cluster(), app_class(job.spec()));
         let mut slowest = 0.0_f64;
         for gpu in &assignment.gpus {
-            let node = cluster.node_of(*gpu).and_then(|id| cluster.node(id));
+            let node = cluster.node_with(*gpu);
             let Some(node) = node else { continue };
             let first = node.gpus().next().map_or(0, |g| g.0);
             let scores = gpu_scores(node, class);

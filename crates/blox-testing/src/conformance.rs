@@ -1154,14 +1154,14 @@ fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
 /// job's virtual cluster.
 fn strays(view: View<'_>, plan: &Plan) -> Option<Problem> {
     let cluster = view.cluster();
-    let node_of = |gpu| cluster.node_of(gpu).and_then(|id| cluster.node(id));
     plan.actions.iter().find_map(|action| {
         let Action::Place { job, assignment } = action else {
             return None;
         };
         let own = view.job(*job)?.virtual_cluster()?;
         let mut others = assignment.gpus.iter().filter_map(|&gpu| {
-            let other = node_of(gpu)?.partition().filter(|p| *p != own)?;
+            let node = cluster.node_with(gpu)?;
+            let other = node.partition().filter(|p| *p != own)?;
             Some((gpu, other))
         });
         let (gpu, other) = others.next()?;

@@ -365,9 +365,9 @@ impl Cluster {
         self.gpu_node.get(gpu.index()).copied()
     }
 
-    /// Returns the node with a GPU.
+    /// Returns the node with a GPU. Returns `None` if the cluster never had the GPU.
     #[inline]
-    pub(crate) fn node_with(&self, gpu: GpuId) -> Option<&Node> {
+    pub fn node_with(&self, gpu: GpuId) -> Option<&Node> {
         self.node(self.node_of(gpu)?)
     }
 
