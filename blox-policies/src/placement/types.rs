@@ -126,6 +126,11 @@ pub(super) fn fits_a_type(
         training.on(name).map(|l| l.stages)
     };
     let holds = |(id, gpus)| replica(id).is_some_and(|stages| gpus >= stages);
-    let any = pools(view, job, |_| true).into_iter().any(holds);
-    enough(asked, if any { asked } else { GpuCount(0) })
+    match pools(view, job, |_| true).into_iter().any(holds) {
+        true => Ok(()),
+        false => Err(Reason::NeverFits {
+            asked,
+            possible: GpuCount(0),
+        }),
+    }
 }

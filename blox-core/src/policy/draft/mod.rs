@@ -238,8 +238,8 @@ impl<'a> Draft<'a> {
 
     /// Returns an assignment of the shape on GPUs of the job `host`, shared with all jobs on them.
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
-    /// work and have room for another job or if the job does not accept one of them. Also returns `None` if
-    /// too few CPUs or too little memory are left.
+    /// work and have room for another job, or if the job does not accept one of them. Also returns
+    /// `None` if too few CPUs or too little memory are left.
     pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let theirs = self.current(host).filter(|_| host != job.id())?;
         let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);
