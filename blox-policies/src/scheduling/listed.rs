@@ -1,6 +1,6 @@
-//! Helpers of policies whose keys change while jobs wait.
+//! Helpers of policies that list jobs anew in each decision.
 
-use blox_core::{JobId, JobQueue, JobRef, Request, Validity, View};
+use blox_core::{GpuCount, JobId, JobQueue, JobRef, Request, Shape, Validity, View};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
 /// Earlier jobs may preempt later ones. Returns how long the order stays valid if keys change over
@@ -15,6 +15,17 @@ pub(super) fn list_by(
     match view.waiting_count() {
         0 => Validity::UntilEvent,
         _ => Validity::NextRound,
+    }
+}
+
+/// Returns the shape of a job on a number of GPUs, with its CPUs and memory in proportion.
+pub(super) fn resized(job: &JobRef<'_>, gpus: u32) -> Shape {
+    let extras = job.spec().extras();
+    let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
+    Shape {
+        cpus: extras.cpus * share,
+        memory_gib: extras.memory_gib * share,
+        ..Shape::gpus(GpuCount(gpus))
     }
 }
 

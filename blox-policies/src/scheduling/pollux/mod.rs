@@ -6,11 +6,12 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
+use super::listed::resized;
 use crate::placement::OnNodes;
 use blox_core::{
-    ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds,
-    SortedMap, Validity, View, sort,
+    ClusterManager, Composition, Event, JobId, JobQueue, JobRef, NodeActionKind, NodeActionKinds,
+    NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
+    Validity, View, sort,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -212,14 +213,12 @@ impl SchedulingPolicy for Pollux {
                 continue;
             }
             let gpus: u32 = nodes.iter().map(|(_, count)| count).sum();
-            let mut request = Request::gang(job);
-            let shape = &mut request.shapes[0];
-            shape.gpus = GpuCount(gpus);
-            let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
-            shape.cpus *= share;
-            shape.memory_gib *= share;
-            shape.place = Place::Nodes(nodes);
-            out.push(request);
+            let place = Place::Nodes(nodes);
+            let shape = Shape {
+                place,
+                ..resized(job, gpus)
+            };
+            out.push(Request::with_shape(job.id(), shape));
         }
         Validity::NextRound
     }

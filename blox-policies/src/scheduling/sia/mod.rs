@@ -12,9 +12,10 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
+use super::listed::resized;
 use blox_core::{
-    Adapts, Event, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
-    SchedulingPolicy, Seconds, SortedMap, TrainingReport, Validity, View,
+    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
+    SchedulingPolicy, Seconds, Shape, SortedMap, TrainingReport, Validity, View,
 };
 use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
@@ -307,12 +308,10 @@ impl SchedulingPolicy for Sia {
 }
 
 fn request(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Request {
-    let mut request = Request::gang(job);
-    let shape = &mut request.shapes[0];
-    shape.gpus = GpuCount(gpus);
-    shape.gpu_type = Some(blox_core::GpuTypeId(gpu_type));
-    let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
-    shape.cpus *= share;
-    shape.memory_gib *= share;
-    request
+    let gpu_type = Some(GpuTypeId(gpu_type));
+    let shape = Shape {
+        gpu_type,
+        ..resized(job, gpus)
+    };
+    Request::with_shape(job.id(), shape)
 }
