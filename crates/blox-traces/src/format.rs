@@ -48,7 +48,6 @@ macro_rules! formats {
     };
 }
 
-/// Opens the rows of a file.
 /// A format, as [`formats`] defines it.
 struct Entry {
     name: &'static str,

@@ -12,10 +12,10 @@ use blox_traces::{Format, ReadOptions, Trace, check};
 use std::io::Write;
 use std::path::Path;
 
-/// Path under which the inputs are opened: Synergy's profiles are searched in its folder.
+/// Path under which the inputs are opened: its folder has Synergy's profiles and Gavel's oracle.
 const NAME: &str = "tests/inputs/damaged";
 
-/// Small valid inputs, one for each format, with their read options.
+/// Small valid inputs with their read options: one for each format, and two mapped tables.
 fn inputs() -> Vec<(ReadOptions, &'static str)> {
     let known = |format| ReadOptions {
         format: Some(format),
@@ -25,25 +25,8 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
         format: None,
         columns: Some(map.parse().unwrap()),
     };
-    vec![
-        (known(Format::Csv), include_str!("inputs/csv.txt")),
-        (known(Format::Jsonl), include_str!("inputs/jsonl.txt")),
-        (known(Format::Philly), include_str!("inputs/philly.txt")),
-        (
-            known(Format::PhillyLog),
-            include_str!("inputs/philly-log.txt"),
-        ),
-        (known(Format::Itp), include_str!("inputs/itp.txt")),
-        (known(Format::Helios), include_str!("inputs/helios.txt")),
-        (known(Format::Pai), include_str!("inputs/pai.txt")),
-        (known(Format::Openb), include_str!("inputs/openb.txt")),
-        (known(Format::Slurm), include_str!("inputs/slurm.txt")),
-        (
-            known(Format::BloxJobs),
-            include_str!("inputs/blox-jobs.txt"),
-        ),
-        (known(Format::Tiresias), include_str!("inputs/tiresias.txt")),
-        (known(Format::Synergy), include_str!("inputs/synergy.txt")),
+    let mut all: Vec<_> = Format::ALL.map(|f| (known(f), text_of(f))).into();
+    all.extend([
         (
             mapped(
                 "job_id=id,submit=when:date,gpus=n:percent,start=b:epoch-ms,end=e:epoch-ms,memory=m:mib,user_estimate=l:clock",
@@ -54,7 +37,29 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
             mapped("submit=\"t, s\":h,gpus=g,duration=d:min,cpus=c:milli,deadline=x:ms"),
             include_str!("inputs/map-numbers.txt"),
         ),
-    ]
+    ]);
+    all
+}
+
+/// Returns a small valid input of a format. `throughputs.json` and `profiles.json` lie beside it.
+fn text_of(format: Format) -> &'static str {
+    match format {
+        Format::Csv => include_str!("inputs/csv.txt"),
+        Format::Jsonl => include_str!("inputs/jsonl.txt"),
+        Format::Philly => include_str!("inputs/philly.txt"),
+        Format::PhillyLog => include_str!("inputs/philly-log.txt"),
+        Format::Itp => include_str!("inputs/itp.txt"),
+        Format::Helios => include_str!("inputs/helios.txt"),
+        Format::Pai => include_str!("inputs/pai.txt"),
+        Format::Openb => include_str!("inputs/openb.txt"),
+        Format::Slurm => include_str!("inputs/slurm.txt"),
+        Format::BloxJobs => include_str!("inputs/blox-jobs.txt"),
+        Format::Tiresias => include_str!("inputs/tiresias.txt"),
+        Format::Synergy => include_str!("inputs/synergy.txt"),
+        Format::Gavel => include_str!("inputs/gavel.txt"),
+        Format::Sia => include_str!("inputs/sia.txt"),
+        other => panic!("{} needs an input", other.name()),
+    }
 }
 
 /// Random numbers that are the same on every machine (splitmix64).
