@@ -22,12 +22,12 @@
 use blox_released::elasticflow::files as elasticflow;
 use blox_released::lucid::files as lucid;
 use blox_sim::workload::{Workload, WorkloadError};
-use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
-use blox_traces::formats::{gavel, lucid as helios, tiresias};
+use blox_traces::formats::{gavel, tiresias};
 use blox_traces::scaling::ScalingTable;
 use blox_traces::source::Source;
 use blox_traces::{ColumnMap, ReadOptions, Trace, check};
+use blox_traces::{cluster_file, lucid_cluster};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -144,8 +144,10 @@ pub fn profiles(bytes: &[u8]) {
 /// Readers whose only argument is a path.
 const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 13] = [
     |path| gavel::Oracle::read(path).map(drop),
-    |path| helios::read_virtual_clusters(path).map(drop),
-    |path| helios::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
+    |path| lucid_cluster::read_virtual_clusters(path).map(drop),
+    |path| {
+        lucid_cluster::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense"))
+    },
     |path| lucid::read_estimates(path).map(drop),
     |path| lucid::read_scores(path).map(drop),
     |path| lucid::read_pairs(path).map(drop),

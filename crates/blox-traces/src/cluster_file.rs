@@ -24,7 +24,7 @@
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
 //! [`tiresias`](crate::formats::tiresias). If its second column is `num`, it holds the virtual
-//! clusters of Lucid's simulator, see [`lucid`](crate::formats::lucid::read_cluster). A file whose
+//! clusters of Lucid's simulator, see [`lucid_cluster`](crate::lucid_cluster). A file whose
 //! name ends with `.ini` is a cluster of Synergy's simulator, see
 //! [`parse_cluster`](crate::formats::synergy::parse_cluster).
 
@@ -72,8 +72,8 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         });
     }
     if ends_with(arg, "csv") {
-        if crate::formats::lucid::is_cluster(path) {
-            return Ok(crate::formats::lucid::read_cluster(path)?);
+        if crate::lucid_cluster::is_cluster(path) {
+            return Ok(crate::lucid_cluster::read_cluster(path)?);
         }
         return Ok(crate::formats::tiresias::read_cluster(path)?);
     }

@@ -20,7 +20,7 @@
 //! | Select a window or a sample of jobs | [`sample`] |
 //! | Add speeds by GPU count from a table | [`scaling`] |
 //! | Compute statistics | [`stats`] |
-//! | Read a cluster | [`cluster_file`] |
+//! | Read a cluster | [`cluster_file`], [`lucid_cluster`] |
 //! | Read the applications of training jobs | [`applications`] |
 
 #![warn(missing_docs)]
@@ -36,6 +36,7 @@ mod format;
 pub mod formats;
 pub mod generate;
 mod guess;
+pub mod lucid_cluster;
 pub mod map;
 mod mapped;
 pub(crate) mod moment;

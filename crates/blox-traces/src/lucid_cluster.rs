@@ -1,4 +1,4 @@
-//! Virtual clusters in the configuration file of Lucid's simulator.
+//! Virtual clusters in the configuration file of Lucid's simulator, `vc_config.csv`.
 
 use crate::rows::Cursor as _;
 use crate::source::Source;

@@ -9,7 +9,7 @@
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
 //! | [`slurm`] | Slurm's accounting |
-//! | [`blox_jobs`], [`gavel`], [`lucid`], [`sia`], [`synergy`], [`tiresias`] | files of other simulators |
+//! | [`blox_jobs`], [`gavel`], [`sia`], [`synergy`], [`tiresias`] | files of other simulators |
 
 pub mod blox_jobs;
 pub mod csv;
@@ -17,7 +17,6 @@ pub mod gavel;
 pub mod helios;
 pub mod itp;
 pub mod jsonl;
-pub mod lucid;
 pub mod openb;
 pub mod pai;
 pub mod philly;

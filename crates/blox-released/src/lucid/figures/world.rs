@@ -31,7 +31,7 @@ impl World {
         }
         let find = |name| figure.file(data, name);
         let experiment = Experiment::VENUS;
-        let clusters = blox_traces::formats::lucid::read_virtual_clusters(find("vc_config.csv")?)?;
+        let clusters = blox_traces::lucid_cluster::read_virtual_clusters(find("vc_config.csv")?)?;
         let log = find("cluster_full_log.csv")?;
         let mut jobs = files::read_log(&log, &clusters, experiment.window)?;
         let scores = files::read_scores(find("single_data.csv")?)?;

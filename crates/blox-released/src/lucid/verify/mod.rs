@@ -89,7 +89,7 @@ impl Setting {
 
     fn read(&self, case: &Case) -> Result<Input, VerifyError> {
         let clusters =
-            blox_traces::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)?;
+            blox_traces::lucid_cluster::read_virtual_clusters(case.input("vc_config.csv")?)?;
         let log = case.input("cluster_full_log.csv")?;
         let window = self.experiment.window;
         let mut jobs = files::read_log(&log, &clusters, window)?;
