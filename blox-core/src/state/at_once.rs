@@ -15,7 +15,7 @@ impl State {
     /// launch. Stopped and launched jobs count as changed at the last report, because no decision
     /// sees the state in between. Launched jobs run at their own rates until [`State::set_rates`]
     /// sets other rates.
-    pub(super) fn carry_out(&mut self, plan: &Plan, trial: &mut Trial) -> Applied {
+    pub(super) fn commit_at_once(&mut self, plan: &Plan, trial: &mut Trial) -> Applied {
         self.cluster.settle(&mut trial.passing);
         let planned = self.version + 1;
         // Each report counts as one event.

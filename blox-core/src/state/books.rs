@@ -84,7 +84,7 @@ impl State {
         self.set_phase(s, Phase::Waiting);
     }
 
-    /// Changes the phase of a job and the accounting. [`State::carry_out`] does the same for all
+    /// Changes the phase of a job and the accounting. [`State::commit_at_once`] does the same for all
     /// jobs of a plan together.
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
         let rec = &mut self.records[s];

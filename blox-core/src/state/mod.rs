@@ -366,7 +366,7 @@ impl State {
         let checked = self.check(plan, seen, &mut trial);
         let result = match checked {
             Ok(()) if instant && trial.is_plain(&self.cluster) => {
-                Ok(self.carry_out(plan, &mut trial))
+                Ok(self.commit_at_once(plan, &mut trial))
             }
             Ok(()) => Ok(self.commit_steps(plan, &mut trial)),
             Err(why) => {
