@@ -232,9 +232,9 @@ impl Simulation {
         self
     }
 
-    /// Injects an event at a moment: a node joins or leaves, a GPU fails, or a job is cancelled
-    /// (`Event::Ended`). A failed GPU is not allocated again, but its running job continues. An
-    /// event that the state rejects ends the simulation with an error.
+    /// Injects an event at a moment: a node joins or leaves (`Event::NodeLost`), a GPU fails, or a
+    /// job is cancelled (`Event::Ended`). A failed GPU is not allocated again, but its running job
+    /// continues. An event that the state rejects ends the simulation with an error.
     #[must_use]
     pub fn happening(mut self, at: Time, event: Event) -> Self {
         self.script.push((at, event));

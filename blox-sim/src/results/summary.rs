@@ -150,7 +150,7 @@ impl Deadlines {
 pub struct Column {
     /// Name of the column in files.
     pub name: &'static str,
-    /// Heading of the column in tables.
+    /// Heading of the column in reports. Tables on a terminal have shorter ones.
     pub heading: &'static str,
     /// Formula of the column.
     pub formula: &'static str,
