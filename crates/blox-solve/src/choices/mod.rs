@@ -5,6 +5,7 @@ mod repair;
 mod walk;
 
 use crate::SolveError;
+use walk::Packed;
 
 /// One alternative of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,8 +61,6 @@ pub struct Chosen {
     pub proven: bool,
 }
 
-/// Maximum number of resources. The remaining amount of each takes 16 bits of a state.
-const RESOURCES: usize = 8;
 /// Maximum number of open states in the first search.
 const NARROW: usize = 8;
 /// Cost differences below this are rounding errors.
@@ -101,20 +100,13 @@ impl Choices {
     /// Returns the best choice. Ties are always broken in the same way.
     ///
     /// # Errors
-    /// Fails if required alternatives exceed a capacity, or if the number of resources or an amount
-    /// is too large.
+    /// Fails if required alternatives exceed a capacity or are not there.
     pub fn solve(&self) -> Result<Chosen, SolveError> {
         let mut left = self.capacities.clone();
         let unsuited = |why: &str| SolveError::Unsuited {
             solver: "choices",
             why: why.to_owned(),
         };
-        if left.len() > RESOURCES {
-            return Err(unsuited("it has more than 8 resources"));
-        }
-        if left.iter().any(|c| *c > u32::from(u16::MAX)) {
-            return Err(unsuited("a capacity is above 65535"));
-        }
         let mut of = vec![None; self.groups.len()];
         let mut open = Vec::new();
         for (i, group) in self.groups.iter().enumerate() {
@@ -216,7 +208,10 @@ impl Search {
             if proven {
                 break;
             }
-            let (found, whole) = self.walk(width, cost);
+            let (found, whole) = match Packed::holds(&self.left) {
+                true => self.walk::<Packed>(width, cost),
+                false => self.walk::<Box<[u32]>>(width, cost),
+            };
             proven = whole;
             if let Some((better, less)) = found.filter(|(_, less)| *less < cost) {
                 (picked, cost) = (better, less);
@@ -263,8 +258,8 @@ mod tests {
         go(p, 0, &mut p.capacities.clone())
     }
 
-    /// Returns a pseudo-random program.
-    fn program(seed: u64) -> Choices {
+    /// Returns a pseudo-random program within the capacities.
+    fn program(seed: u64, capacities: &[u32]) -> Choices {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
         let mut draw = |n: u64| {
             state ^= state << 13;
@@ -272,11 +267,11 @@ mod tests {
             state ^= state << 17;
             state % n
         };
-        let mut p = Choices::within(&[6, 4, 8]);
+        let mut p = Choices::within(capacities);
         for _ in 0..6 {
             let alternatives = (0..5).map(|_| Alternative {
                 cost: draw(200) as f64 / 100.0 - 1.5,
-                resource: draw(3) as usize,
+                resource: draw(capacities.len() as u64) as usize,
                 amount: 1 << draw(3),
             });
             p.group(alternatives.collect());
@@ -289,8 +284,10 @@ mod tests {
 
     #[test]
     fn no_choice_is_better() {
+        // The last two do not fit into a packed state.
+        let all: [&[u32]; 3] = [&[6, 4, 8], &[2, 1, 2, 3, 1, 2, 1, 2, 4, 1], &[70_000, 4, 2]];
         for seed in 0..300 {
-            let p = program(seed);
+            let p = program(seed, all[seed as usize % 3]);
             let expected = by_trying(&p);
             match p.solve() {
                 Ok(best) => {
@@ -309,7 +306,7 @@ mod tests {
     fn narrow_search_keeps_within_capacities() {
         let mut solved = 0;
         for seed in 0..50 {
-            let p = program(seed).with_width(1);
+            let p = program(seed, &[6, 4, 8]).with_width(1);
             let Ok(best) = p.solve() else { continue };
             solved += 1;
             assert_eq!(best.of.len(), p.groups.len());

@@ -1,6 +1,6 @@
 //! Prices of capacities, and the resulting bound.
 
-use super::{OpenGroup, RESOURCES, Search};
+use super::{OpenGroup, Search};
 
 /// Maximum number of sweeps over all prices. [`HALVINGS`] is the number of interval halvings per
 /// price, and [`ROUNDS`] the number of subgradient steps.
@@ -11,9 +11,8 @@ const ROUNDS: u32 = 40;
 const ENOUGH: f64 = 1e-5;
 
 impl Search {
-    /// Returns the bound at some prices, and the excess over each capacity.
-    fn bound_at(&self, price: &[f64]) -> (f64, [f64; RESOURCES]) {
-        let mut over = [0.0; RESOURCES];
+    /// Returns the bound at some prices. Sets the excess over each capacity.
+    fn bound_at(&self, price: &[f64], over: &mut [f64]) -> f64 {
         for (over, c) in over.iter_mut().zip(&self.left) {
             *over = -f64::from(*c);
         }
@@ -28,7 +27,7 @@ impl Search {
         for (p, c) in price.iter().zip(&self.left) {
             bound -= p * f64::from(*c);
         }
-        (bound, over)
+        bound
     }
 
     /// Maximises the Lagrangian bound.
@@ -40,16 +39,19 @@ impl Search {
         let items = || self.groups.iter().flat_map(|g| &g.items);
         let dearest = items().map(|(_, a)| -a.cost / f64::from(a.amount.max(1)));
         let dearest = dearest.fold(0.0, f64::max);
-        let mut best = (self.bound_at(&price).0, price.clone());
+        let mut over = vec![0.0; price.len()];
+        let mut best = (self.bound_at(&price, &mut over), price.clone());
         for _ in 0..SWEEPS {
             let before = best.0;
             for r in 0..price.len() {
                 let (mut low, mut high) = (0.0, dearest);
                 price[r] = 0.0;
-                if self.bound_at(&price).1[r] > 0.0 {
+                self.bound_at(&price, &mut over);
+                if over[r] > 0.0 {
                     for _ in 0..HALVINGS {
                         price[r] = 0.5 * (low + high);
-                        if self.bound_at(&price).1[r] > 0.0 {
+                        self.bound_at(&price, &mut over);
+                        if over[r] > 0.0 {
                             low = price[r];
                         } else {
                             high = price[r];
@@ -57,7 +59,7 @@ impl Search {
                     }
                     price[r] = high;
                 }
-                let bound = self.bound_at(&price).0;
+                let bound = self.bound_at(&price, &mut over);
                 if bound > best.0 {
                     best = (bound, price.clone());
                 }
@@ -69,7 +71,7 @@ impl Search {
         let mut price = best.1.clone();
         let mut step = 0.1 * dearest;
         for _ in 0..ROUNDS {
-            let (bound, over) = self.bound_at(&price);
+            let bound = self.bound_at(&price, &mut over);
             if bound > best.0 {
                 best = (bound, price.clone());
             } else {
