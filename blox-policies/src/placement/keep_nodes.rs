@@ -7,17 +7,21 @@ use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
     PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
+use std::collections::VecDeque;
 
-/// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
+/// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.1).
 ///
 /// A job whose assignment matches its request keeps its nodes. The other jobs are placed, the
 /// largest first. Each takes whole nodes first, then the node with the fewest free GPUs that are
 /// enough.
 ///
 /// If no node has enough, single-node jobs move to other nodes of the type, smallest first, until
-/// there is room. If that does not help either, the job is spread over the free GPUs. If all sizes
-/// are powers of two or whole nodes, jobs are never spread. A job whose request could never be met
-/// with one GPU type is rejected.
+/// there is room. If that does not help, smaller jobs of one node are evicted and placed anew. If
+/// that does not help either, the job waits.
+///
+/// Only a job that would not fit on the empty nodes is spread over free GPUs. An example is a job
+/// of 16 GPUs on nodes of 8, 4 and 4. A job whose request could never be met with one GPU type is
+/// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
@@ -35,14 +39,21 @@ impl PlacementPolicy for KeepNodes {
         let mut todo = unmet(&all, draft, is)?;
         let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
         sort::by_key(&mut todo, |r| std::cmp::Reverse(size(r)));
-        for request in todo {
+        let mut todo = VecDeque::from(todo);
+        while let Some(request) = todo.pop_front() {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
             let mut placed = false;
             for shape in &request.shapes {
-                if let Some(assignment) = find(draft, &job, shape)? {
+                let mut evicted = Vec::new();
+                if let Some(assignment) = find(draft, &job, shape, &all, &mut evicted)? {
                     draft.assign(job.id(), assignment)?;
+                    for request in evicted {
+                        // They are smaller than this job.
+                        let at = todo.partition_point(|r| size(r) >= size(request));
+                        todo.insert(at, request);
+                    }
                     placed = true;
                     break;
                 }
@@ -77,10 +88,13 @@ fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
         && shape.gpu_type.is_none_or(|t| of_type() == Some(t))
 }
 
-fn find(
+/// Finds GPUs for a job. Adds the requests of the jobs that it evicts.
+fn find<'r>(
     draft: &mut Draft<'_>,
     job: &JobRef<'_>,
     shape: &Shape,
+    requests: &'r [Request],
+    evicted: &mut Vec<&'r Request>,
 ) -> Result<Option<Assignment>, DraftError> {
     let view = draft.view();
     let nodes: Vec<&Node> = view
@@ -99,20 +113,32 @@ fn find(
     let mut taken: Vec<(NodeId, u32)> = Vec::new();
     let mut parts = vec![size; (wanted / size) as usize];
     parts.extend((!wanted.is_multiple_of(size)).then_some(wanted % size));
+    let mut sizes: Vec<u32> = nodes.iter().map(|n| n.usable_count()).collect();
+    sort::by_key(&mut sizes, |size| std::cmp::Reverse(*size));
+    if sizes.len() < parts.len() || parts.iter().zip(&sizes).any(|(part, size)| part > size) {
+        return Ok(spread(draft, nodes, shape));
+    }
     for part in parts {
-        let node = match fitting(draft, &nodes, &taken, shape, part) {
-            Some(node) => Some(node),
-            None => make_room(draft, &nodes, &taken, shape, part)?,
-        };
+        let mut node = fitting(draft, &nodes, &taken, shape, part);
+        if node.is_none() {
+            node = make_room(draft, &nodes, &taken, shape, part)?;
+        }
+        if node.is_none() {
+            node = evict(draft, &nodes, &taken, shape, part, requests, evicted)?;
+        }
         match node {
             Some(node) => taken.push((node, part)),
             None => {
                 draft.rollback(before);
-                return Ok(spread(draft, nodes, shape));
+                return Ok(None);
             }
         }
     }
-    Ok(on_nodes(draft, &taken, shape))
+    let found = on_nodes(draft, &taken, shape);
+    if found.is_none() {
+        draft.rollback(before);
+    }
+    Ok(found)
 }
 
 /// Returns the node with the fewest free GPUs that are enough.
@@ -137,6 +163,53 @@ fn is_open(taken: &[(NodeId, u32)], node: NodeId) -> bool {
     taken.iter().all(|(n, _)| *n != node)
 }
 
+/// Returns the nodes that could hold `count` GPUs, the emptiest first.
+fn emptiest<'n>(
+    draft: &Draft<'_>,
+    nodes: &[&'n Node],
+    taken: &[(NodeId, u32)],
+    count: u32,
+) -> Vec<&'n Node> {
+    let mut candidates = nodes.to_vec();
+    candidates.retain(|n| n.usable_count() >= count && is_open(taken, n.id()));
+    sort::by_key(&mut candidates, |n| {
+        std::cmp::Reverse(draft.free_on(n.id()))
+    });
+    candidates
+}
+
+/// Evicts jobs of one node that are smaller than the shape, the smallest first, until it has enough
+/// free GPUs. Adds their requests.
+fn evict<'r>(
+    draft: &mut Draft<'_>,
+    nodes: &[&Node],
+    taken: &[(NodeId, u32)],
+    shape: &Shape,
+    count: u32,
+    requests: &'r [Request],
+    evicted: &mut Vec<&'r Request>,
+) -> Result<Option<NodeId>, DraftError> {
+    for node in emptiest(draft, nodes, taken, count) {
+        let (before, kept) = (draft.savepoint(), evicted.len());
+        for (job, has) in residents(draft, node.id()) {
+            if has.count() >= shape.gpus || has_room(draft, node, shape, count) {
+                break;
+            }
+            let request = requests.iter().find(|r| r.job == job);
+            if let Some(request) = request.filter(|_| draft.may_place(job)) {
+                draft.release(job, Reason::other("moved"))?;
+                evicted.push(request);
+            }
+        }
+        if has_room(draft, node, shape, count) {
+            return Ok(Some(node.id()));
+        }
+        draft.rollback(before);
+        evicted.truncate(kept);
+    }
+    Ok(None)
+}
+
 /// Moves single-node jobs off a node until it has enough free GPUs.
 fn make_room(
     draft: &mut Draft<'_>,
@@ -145,12 +218,7 @@ fn make_room(
     shape: &Shape,
     count: u32,
 ) -> Result<Option<NodeId>, DraftError> {
-    let mut candidates = nodes.to_vec();
-    candidates.retain(|n| n.usable_count() >= count && is_open(taken, n.id()));
-    sort::by_key(&mut candidates, |n| {
-        std::cmp::Reverse(draft.free_on(n.id()))
-    });
-    for node in candidates {
+    for node in emptiest(draft, nodes, taken, count) {
         let before = draft.savepoint();
         let mut closed = taken.to_vec();
         closed.push((node.id(), 0));
