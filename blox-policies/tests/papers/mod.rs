@@ -2,10 +2,76 @@
 
 mod helios;
 mod lucid;
+mod sia;
 mod tiresias;
 
-use blox_core::{GpuCount, JobSpec, Seconds, Time};
+use crate::with;
+use blox_core::{
+    Event, GpuCount, GradientNoise, JobId, JobSpec, Seconds, SpeedReport, ThroughputParams, Time,
+    TrainingReport, TrainingSpec, TypeLimits,
+};
+use std::sync::Arc;
 
 fn job(gpus: u32, seconds: f64) -> JobSpec {
     JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(seconds))
+}
+
+/// A training job that adapts, with these seconds of a restart. It is equally fast on all types.
+fn training(restart: f64, types: &[&str]) -> JobSpec {
+    let limits = TypeLimits {
+        per_gpu: (1, 1_000),
+        one_gpu_rate: 100.0,
+        stages: 1,
+    };
+    let training = TrainingSpec {
+        initial_batch: 1,
+        max_batch: 1_000_000,
+        adapts: Default::default(),
+        restart: Seconds::new(restart),
+        types: types.iter().map(|name| ((*name).into(), limits)).collect(),
+    };
+    with(job(1, 1e9), |extras| {
+        extras.training = Some(Arc::new(training));
+    })
+}
+
+/// Reported speed on a type.
+#[derive(Clone, Copy)]
+enum Speed {
+    /// In proportion to GPUs; seen on this number.
+    Linear(u32),
+    /// In proportion to GPUs, and this number of times as fast; seen on one.
+    Faster(f64),
+    /// No faster on several GPUs; seen on this number.
+    Flat(u32),
+}
+
+impl Speed {
+    fn report(self) -> SpeedReport {
+        let (most, pass, exchange) = match self {
+            Speed::Linear(most) => (most, 1.0, 0.0),
+            Speed::Faster(times) => (1, 1.0 / times, 0.0),
+            Speed::Flat(most) => (most, 1.0, 1e6),
+        };
+        SpeedReport {
+            // A pass has no constant part, so that all batches are equally fast.
+            params: ThroughputParams::from_array([
+                0.0, pass, exchange, exchange, exchange, exchange, 1.0,
+            ]),
+            most_gpus: GpuCount(most),
+        }
+    }
+}
+
+/// A report of a job whose speed, not its noise, decides.
+fn reported(job: u32, speeds: &[(&str, Speed)]) -> Event {
+    let speed = speeds.iter().map(|(name, s)| ((*name).into(), s.report()));
+    let report = TrainingReport {
+        noise: GradientNoise { sqr: 0.0, var: 1.0 },
+        speed: speed.collect(),
+    };
+    Event::Reported {
+        job: JobId(job),
+        report: Arc::new(report),
+    }
 }

@@ -22,13 +22,19 @@ const PARAMETERS: [ParamDoc; 3] = [
 /// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
 /// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
 /// if the job would have to restart. An integer program chooses the configurations with the best
-/// sum of values to a power. Jobs tune their batch sizes themselves. See
+/// sum of values to a power. A job starts on one GPU, and at most doubles its GPUs from round to
+/// round. A job within a node is never split. Jobs tune their batch sizes themselves. See
 /// [`Sia`](blox::policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
 /// **Parameters** (command line): `power`, `lambda`, `round_s`.
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox::core::TrainingSpec), as in workloads of the
 /// format `sia`. Other jobs run on their requested number of GPUs, of any one type.
+///
+/// **Not done.** A job keeps its configuration while it restarts, also over several rounds. A node
+/// whose number of GPUs is no power of two is one whole node, not several virtual ones. The search
+/// for the best assignment is bounded, so on large clusters a better one may exist. A job that was
+/// stopped starts on one GPU again; the paper does not define this case.
 ///
 /// **Verified.** The program that its authors released is `blox_released::sia`. It equals the
 /// original per job where the original's choice among equally good assignments is known.

@@ -26,14 +26,16 @@ use std::sync::Arc;
 ///
 /// A configuration is a GPU type and a number of GPUs.
 ///
-/// **Rule.** The value of a configuration is the job's goodput on it, divided by the goodput on the
-/// job's worst usable configuration. A configuration that needs a restart is multiplied by a factor
-/// below 1. On a type on which a job has not run, its speed is derived from other types. The
-/// objective sums the values to the power `p`. An integer program chooses at most one configuration
-/// for each job, within the GPUs of each type (equation 4).
+/// **Rule.** The value of a configuration is the job's goodput on it. The values of a job are scaled
+/// so that the worst one equals the number of GPUs of its smallest configuration. A configuration
+/// that needs a restart is multiplied by a factor below 1. On a type on which a job has not run on
+/// several GPUs, its speed is derived from other types. The objective sums the values to the power
+/// `p`. An integer program chooses at most one configuration for each job, within the GPUs of each
+/// type (equation 1).
 ///
-/// A job at most doubles its GPUs from round to round. A restarting job keeps its configuration. A
-/// rigid job has one configuration per type; a job without training information counts as rigid.
+/// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps
+/// its configuration. A rigid job has one configuration per type; a job without training
+/// information counts as rigid.
 ///
 /// Estimates of values and tie breaking are replaceable: [`Scores`], [`Ties`].
 #[derive(Clone)]
@@ -94,7 +96,7 @@ impl Sia {
         Sia {
             scores: Arc::new(scores),
             ties: Arc::new(Hashed),
-            most_gpus: 64,
+            most_gpus: u32::MAX,
             most_nodes: SortedMap::new(),
             work: 1 << 14,
         }
@@ -282,16 +284,9 @@ impl SchedulingPolicy for Sia {
         for group in &groups {
             program.group(group.iter().map(|(a, _)| *a).collect());
         }
-        // Only a cluster with too many types can fail, since nothing is required. All jobs then
-        // stay.
-        let Ok(best) = program.solve() else {
-            for job in jobs.iter().filter(|j| j.is_placed()) {
-                let has = memory.known.get(&job.id()).and_then(|k| k.last);
-                out.push(request(job, has.unwrap_or((0, job.gpus().get()))));
-            }
-            return Validity::NextRound;
-        };
-        for ((pick, group), i) in best.of.iter().zip(&groups).zip(&open) {
+        // Nothing is required, so there is always a choice.
+        let picks = program.solve().map(|best| best.of).unwrap_or_default();
+        for ((pick, group), i) in picks.iter().zip(&groups).zip(&open) {
             let row = memory.kept.rows.get(&jobs[*i].id());
             chosen[*i] = pick.zip(row).map(|(p, row)| {
                 let config = &row.configs[group[p].1];

@@ -1,7 +1,9 @@
 //! Values of configurations for a job.
 
 use super::config::Config;
-use blox_core::{Adapts, JobRef, Name, NameId, Seconds, TrainingSpec, View};
+use blox_core::{
+    Adapts, JobRef, Name, NameId, Seconds, SpeedReport, TrainingSpec, TypeLimits, View,
+};
 use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 
 /// Job for which a configuration is chosen.
@@ -99,13 +101,13 @@ pub trait Scores: Send + Sync + 'static {
     }
 }
 
-/// Factor of a job's value if it must restart (section 3.4, equation 2).
+/// Factor of a job's value if it must restart (section 3.3, equation 2).
 ///
-/// The factor is the fraction of the job's life that is not spent on restarts. It is 1 for a job
-/// younger than one restart.
+/// The factor is the fraction of the job's life that is not spent on restarts, from 0 to 1. Both
+/// durations are in seconds; the paper counts the duration of a restart in GPU-seconds.
 pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     let (age, takes) = (age.secs(), restart.secs());
-    if age < takes || age + takes <= 0.0 {
+    if age + takes <= 0.0 {
         return 1.0;
     }
     (age - f64::from(restarts) * takes).max(0.0) / (age + takes)
@@ -114,8 +116,8 @@ pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
 /// Scores from reported goodputs, as in the paper.
 ///
 /// Before its first report, a job has a value on one GPU of each type only: the throughput in its
-/// profile of that type. On a type without a report, the value is the one on the first reported
-/// type, times the ratio of both profiles (equation 1).
+/// profile of that type. On a type on which it has not run on several GPUs, another type on which it
+/// has stands in. The value there is multiplied by the ratio of both profiles (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodputs {
     /// Fairness power. Values are minimized if it is below 0, and maximized if it is above 0.
@@ -150,28 +152,24 @@ impl Scores for Goodputs {
         values: &[Option<f64>],
     ) -> Vec<Option<f64>> {
         let mut values = values.to_vec();
-        let worst = values
-            .iter()
-            .flatten()
-            .copied()
-            .fold(f64::INFINITY, f64::min);
+        // The worst value counts as much as the job's smallest number of GPUs.
+        let (mut worst, mut least) = (f64::INFINITY, u32::MAX);
+        for (value, config) in values.iter().zip(configs) {
+            if let Some(value) = value {
+                worst = worst.min(*value);
+                least = least.min(config.gpus);
+            }
+        }
+        let unit = worst / f64::from(least);
         let restart = applicant.training.map_or(Seconds::ZERO, |t| t.restart);
-        let since = match applicant.adapts {
-            Adapts::Nothing => applicant.job.attained_time(),
-            _ => applicant.age,
-        };
-        let factor = if since < restart {
-            1.0
-        } else {
-            restart_factor(applicant.age, applicant.restarts, restart)
-        };
+        let factor = restart_factor(applicant.age, applicant.restarts, restart);
         for (value, config) in values.iter_mut().zip(configs) {
             let stays = applicant
                 .previous
                 .is_none_or(|has| has == (config.gpu_type.0, config.gpus));
             let factor = if stays { 1.0 } else { factor };
             *value = value.and_then(|v| {
-                let v = v / worst * factor;
+                let v = v / unit * factor;
                 let powered = libm::pow(v.max(1e-4), self.power);
                 let signed = if self.power < 0.0 { powered } else { -powered };
                 Some(signed - self.lambda).filter(|c| c.is_finite())
@@ -180,6 +178,9 @@ impl Scores for Goodputs {
         values
     }
 }
+
+/// Speed on a type on which a job has run, and the job's limits there.
+type Known<'a> = (&'a SpeedReport, &'a TypeLimits);
 
 /// Goodput of each configuration, in any unit.
 fn values(
@@ -210,29 +211,28 @@ fn values(
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         return configs.iter().map(first).collect();
     };
-    let most = most_replicas(view, applicant, training, report);
-    let in_order = |name: &Name| report.speed.get(name).map(|s| (name.clone(), *s));
-    let donor = types.iter().find_map(|(_, name)| in_order(name));
+    let most = most_replicas(view, applicant, training);
+    // The first type with several replicas, or else with one.
+    let known = |(_, name): (NameId, &Name)| Some((report.speed.get(name)?, training.on(name)?));
+    let several = |(speed, on): &Known<'_>| speed.most_gpus.get() > on.stages;
+    let scaled = types.iter().filter_map(known).find(several);
+    let donor = scaled.or_else(|| types.iter().find_map(known));
     let asked = applicant.job.spec().extras().batch_size;
     let stays = (applicant.adapts == Adapts::Gpus).then(|| asked.unwrap_or(training.initial_batch));
     let mut value = |c: &Config| {
         let own = limits(c)?;
         let replicas = c.gpus / own.stages;
         let most = match applicant.adapts {
-            Adapts::Gpus => applicant.job.gpus().get() / own.stages,
+            Adapts::Gpus => most.min(applicant.job.gpus().get() / own.stages),
             _ => most,
         };
         if replicas > most || !c.gpus.is_multiple_of(own.stages) {
             return None;
         }
-        let (speed, from, share) = match report.speed.get(name(c)?) {
-            Some(speed) => (speed, own, 1.0),
-            None => {
-                let (from, speed) = donor.as_ref()?;
-                let theirs = training.on(from)?;
-                (speed, theirs, own.one_gpu_rate / theirs.one_gpu_rate)
-            }
-        };
+        let ran = report.speed.get(name(c)?).map(|speed| (speed, own));
+        let enough = |ran: &Known<'_>| replicas == 1 || scaled.is_none() || several(ran);
+        let (speed, from) = ran.filter(enough).or(donor)?;
+        let share = own.one_gpu_rate / from.one_gpu_rate;
         let model = GoodputModel {
             speed: speed.params,
             noise: report.noise,
@@ -261,39 +261,15 @@ fn values(
     }
 }
 
-/// Returns the maximum number of replicas: at most twice the number on which the job has run.
-fn most_replicas(
-    view: View<'_>,
-    applicant: &Applicant<'_>,
-    training: &TrainingSpec,
-    report: &blox_core::TrainingReport,
-) -> u32 {
-    let stages = |name: &Name| training.on(name).map_or(1, |l| l.stages);
-    let seen = report
-        .speed
-        .iter()
-        .map(|(name, s)| s.most_gpus.get() / stages(name));
+/// Returns the maximum number of replicas: twice the current number, and one for a job that waits.
+fn most_replicas(view: View<'_>, applicant: &Applicant<'_>, training: &TrainingSpec) -> u32 {
+    let Some((gpu_type, gpus)) = applicant.previous else {
+        return 1;
+    };
+    let name = view.cluster().gpu_types().get(NameId(gpu_type));
+    let stages = name.and_then(|n| training.on(n)).map_or(1, |l| l.stages);
+    let replicas = gpus / stages;
     let least = training.types.values().map(|t| t.per_gpu.0).min();
     let by_batch = training.max_batch / least.unwrap_or(1).max(1);
-    let doubled = 2 * seen.max().unwrap_or(0).max(1);
-    let bound = applicant.previous.map_or(0, |(gpu_type, gpus)| {
-        let name = view.cluster().gpu_types().get(NameId(gpu_type));
-        gpus / name.map_or(1, stages)
-    });
-    doubled.min(by_batch).max(bound)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn restart_is_free_for_young_and_dear_for_moved_jobs() {
-        let s = Seconds::new;
-        assert_eq!(restart_factor(s(20.0), 0, s(30.0)), 1.0);
-        assert_eq!(restart_factor(s(90.0), 0, s(30.0)), 0.75);
-        assert_eq!(restart_factor(s(90.0), 2, s(30.0)), 0.25);
-        assert_eq!(restart_factor(s(90.0), 9, s(30.0)), 0.0);
-        assert_eq!(restart_factor(s(90.0), 9, s(0.0)), 1.0);
-    }
+    (2 * replicas).min(by_batch).max(replicas).max(1)
 }

@@ -4,8 +4,9 @@
 //!
 //! - policy: [`ReleasedScores`] values a new job equally on every type, and uses the goodput of at
 //!   most the batch that the job's user would request. It rounds coefficients, and has its own
-//!   restart delays. Rigid jobs are valued by their true step times. [`Canonical`] picks one of the
-//!   equally good assignments; the program takes the one that its solver finds.
+//!   restart delays. Rigid jobs are valued by their true step times. A job gets at most 64 GPUs, and
+//!   moves freely while it is younger than a restart. [`Canonical`] picks one of the equally good
+//!   assignments; the program takes the one that its solver finds.
 //! - placement: [`RoundAndRound`].
 //! - simulated world: [`FreeMoves`], epochs that end at [whole
 //!   seconds](blox_sim::execution::training::EpochEnds), and [no more
@@ -41,11 +42,14 @@ pub use recorded::{RecordedFits, add_points};
 use crate::rounds::RoundsFrom;
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::MOST_NODES;
-use blox_core::{Composition, Pipeline, Seconds, Time};
+use blox_core::{Composition, GpuCount, Pipeline, Seconds, Time};
 use blox_policies::scheduling::Sia;
 use blox_sim::Simulation;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::Applications;
+
+/// Most GPUs of a job.
+const MOST_GPUS: GpuCount = GpuCount(64);
 
 /// Returns a composition with rounds of this length. The first decision follows the first round.
 fn in_rounds(name: &str, round: Seconds) -> Composition {
@@ -56,7 +60,10 @@ fn in_rounds(name: &str, round: Seconds) -> Composition {
 /// rigid jobs.
 pub fn sia(round: Seconds, applications: Applications) -> Pipeline {
     let scores = ReleasedScores::knowing(applications);
-    let mut policy = Sia::new(scores).settling(Canonical).searching(1 << 24);
+    let mut policy = Sia::new(scores)
+        .settling(Canonical)
+        .searching(1 << 24)
+        .up_to(MOST_GPUS);
     for (gpu_type, nodes) in MOST_NODES {
         policy = policy.on_nodes(gpu_type, nodes);
     }

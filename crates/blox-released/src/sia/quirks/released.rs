@@ -86,12 +86,9 @@ impl ReleasedScores {
             "yolov3" => 45.0,
             _ => 30.0,
         });
-        let young = match applicant.adapts {
-            // A configuration from which the job started counts here: the job is no longer young.
-            Adapts::Nothing => applicant.previous.is_none(),
-            _ => applicant.age < takes,
-        };
-        if young {
+        // Quirk: a job younger than one restart moves freely.
+        let waits = applicant.adapts == Adapts::Nothing && applicant.previous.is_none();
+        if waits || applicant.age < takes {
             return 1.0;
         }
         restart_factor(applicant.age, applicant.restarts, takes)
