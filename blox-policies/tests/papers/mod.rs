@@ -2,6 +2,7 @@
 
 mod helios;
 mod lucid;
+mod pollux;
 mod sia;
 mod tiresias;
 

@@ -30,7 +30,7 @@ const PARAMETERS: [ParamDoc; 5] = [
 /// A genetic search for the allocation with the best fitness (Pollux, OSDI 2021).
 ///
 /// **Rule.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
-/// share. It is lower if the job would have to restart. The fitness of an allocation is a power
+/// share of nodes and GPUs. It is lower if a job that has run would have to restart. The fitness of an allocation is a power
 /// mean of speedups, by default the harmonic mean. Two jobs that span nodes never share a node.
 /// Jobs tune their batch sizes themselves. See [`Pollux`](blox::policies::scheduling::Pollux).
 ///
@@ -38,7 +38,11 @@ const PARAMETERS: [ParamDoc; 5] = [
 /// without improvement), `round_s`, and the seed.
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox::core::TrainingSpec), as in workloads of the
-/// format `sia`. Other jobs run on their requested number of GPUs.
+/// format `sia`. Other jobs run on their requested number of GPUs; the paper has no such jobs. They
+/// count as jobs at their fair share, and so does a new job on its first GPU.
+///
+/// **Not done.** A restart takes as long as the job states, instead of 30 s for each job. The paper
+/// does not define how allocations mutate and cross; these steps are this library's own.
 pub fn pollux() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

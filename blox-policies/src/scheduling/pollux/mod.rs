@@ -20,18 +20,21 @@ use speedup::{Speedups, Worker};
 /// Pollux (OSDI 2021, section 4.2): a genetic search for the allocation with the best fitness.
 ///
 /// **Rule.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
-/// goodput in the allocation, divided by its goodput on a fair share of the cluster. If the job
-/// would have to restart, the speedup is reduced by the fraction of its life that restarts take.
-/// The fitness is the power mean of the speedups with exponent `p`.
+/// goodput in the allocation, divided by its goodput on a fair share of the cluster. With `n` jobs,
+/// a fair share is one `n`th of the nodes and of the GPUs. If the job would have to restart, the
+/// speedup is reduced by the fraction of its life that restarts take. The first start of a job is no
+/// restart. The fitness is the power mean of the speedups with exponent `p`. So that allocations
+/// without GPUs for some jobs differ in fitness, 0.001 is added to each speedup.
 ///
 /// Each round crosses, mutates and repairs a population of allocations, which is kept from round to
 /// round. After the repair, no job has GPUs of two types, or more than twice the GPUs on which it
 /// has run. No node has two jobs that also use other nodes, since these would disturb each other.
 /// The best allocation is applied.
 ///
-/// A job without reports gets one GPU. Three kinds of jobs get their requested GPUs or nothing:
-/// rigid jobs, jobs whose replicas have several GPUs, and jobs without training information. With
-/// their GPUs, they count as jobs at their fair share.
+/// A job without reports gets one GPU, on which it counts as a job at its fair share. Three kinds of
+/// jobs get their requested GPUs or nothing: rigid jobs, jobs whose replicas have several GPUs, and
+/// jobs without training information. With their GPUs, they count as jobs at their fair share. The
+/// paper has no such jobs.
 #[derive(Clone)]
 pub struct Pollux {
     settings: PolluxSettings,
@@ -186,8 +189,7 @@ impl SchedulingPolicy for Pollux {
         if workers.is_empty() {
             return Validity::NextRound;
         }
-        let total: u32 = workers.iter().map(|w| w.gpus).sum();
-        let fair = total.div_ceil(jobs.len() as u32).max(1);
+        let fair = fair_share(&workers, jobs.len());
         let mut problem = Problem::of(&workers, self.settings);
         for job in &jobs {
             let known = self.note(memory, view, job);
@@ -195,7 +197,8 @@ impl SchedulingPolicy for Pollux {
             let restart = job.spec().extras().training.as_ref();
             let restart = restart.map_or(Seconds::ZERO, |t| t.restart);
             let age = job.age().max(Seconds::ZERO);
-            let penalty = penalty(age, known.restarts.unwrap_or(0), restart);
+            // The first start is no restart.
+            let penalty = known.restarts.map_or(1.0, |n| penalty(age, n, restart));
             problem.add(job.id(), speedups, &known.last, penalty);
         }
         let best = memory.population.search(&mut problem);
@@ -224,6 +227,13 @@ impl SchedulingPolicy for Pollux {
     }
 }
 
+/// Returns the nodes and GPUs of one of `jobs` equal shares of the cluster (equation 15).
+fn fair_share(workers: &[Worker], jobs: usize) -> (u32, u32) {
+    let total: u32 = workers.iter().map(|w| w.gpus).sum();
+    let share = |all: u32| all.div_ceil(jobs.max(1) as u32).max(1);
+    (share(workers.len() as u32), share(total))
+}
+
 /// Returns the factor of a speedup if the job would have to restart.
 fn penalty(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     let (age, takes) = (age.secs(), restart.secs());
@@ -244,5 +254,18 @@ mod tests {
         assert_eq!(penalty(s(90.0), 0, s(30.0)), 0.75);
         assert_eq!(penalty(s(90.0), 1, s(30.0)), 0.5);
         assert_eq!(penalty(s(90.0), 7, s(30.0)), 0.0);
+    }
+
+    #[test]
+    fn fair_share_has_nodes_and_gpus() {
+        let worker = |node| Worker {
+            node: NodeId(node),
+            gpu_type: 0,
+            gpus: 4,
+        };
+        let workers: Vec<Worker> = (0..16).map(worker).collect();
+        for (jobs, share) in [(1, (16, 64)), (8, (2, 8)), (16, (1, 4)), (100, (1, 1))] {
+            assert_eq!(fair_share(&workers, jobs), share);
+        }
     }
 }

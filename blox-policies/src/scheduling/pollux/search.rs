@@ -380,3 +380,62 @@ impl Draw {
         ((u128::from(x) * n.max(1) as u128) >> 64) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A problem on nodes of `gpus` GPUs, with the fair share and the most GPUs of each job.
+    fn problem(power: f64, gpus: &[u32], jobs: &[(f64, u32)]) -> Problem {
+        let settings = PolluxSettings {
+            power,
+            ..PolluxSettings::DEFAULT
+        };
+        let worker = |(i, gpus): (usize, &u32)| Worker {
+            node: NodeId(i as u32),
+            gpu_type: 0,
+            gpus: *gpus,
+        };
+        let workers: Vec<Worker> = gpus.iter().enumerate().map(worker).collect();
+        let mut problem = Problem::of(&workers, settings);
+        for (i, (fair, most)) in jobs.iter().enumerate() {
+            let speedups = Speedups::linear(*fair, *most);
+            problem.add(JobId(i as u32), speedups, &[(NodeId(0), 1)], 0.5);
+        }
+        problem
+    }
+
+    #[test]
+    fn fitness_is_the_power_mean_of_speedups() {
+        for (power, expected) in [(1.0, 2.0), (-1.0, 1.5)] {
+            // A job that keeps its GPU has no penalty; the penalty of the other is a half.
+            let mut problem = problem(power, &[8], &[(1.0, 8), (1.0, 8)]);
+            let fitness = problem.fitness(&[1, 6]);
+            assert!((fitness - expected).abs() < 0.002, "{fitness}");
+        }
+    }
+
+    #[test]
+    fn search_finds_the_best_of_small_cases() {
+        let cases = [
+            [(1.0, 4), (1.0, 4), (1.0, 4)],
+            [(1.0, 1), (2.0, 4), (4.0, 4)],
+            [(4.0, 4), (4.0, 4), (0.5, 2)],
+        ];
+        for (seed, jobs) in cases.iter().enumerate() {
+            let mut problem = problem(-1.0, &[2, 3], jobs);
+            let found = Population::seeded(seed as u64).search(&mut problem);
+            let mut best = 0.0_f64;
+            // All numbers from 0 to 3 of three jobs on two nodes.
+            for n in 0..4_u32.pow(6) {
+                let matrix: Matrix = (0..6).map(|i| (n / 4_u32.pow(i) % 4) as u8).collect();
+                let mut repaired = matrix.clone();
+                problem.repair(&mut repaired, &mut Draw(0));
+                if repaired == matrix {
+                    best = best.max(problem.fitness(&matrix));
+                }
+            }
+            assert_eq!(problem.fitness(&found), best, "{jobs:?}");
+        }
+    }
+}

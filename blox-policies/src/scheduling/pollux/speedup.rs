@@ -57,11 +57,12 @@ fn goodput(
 }
 
 impl Speedups {
+    /// Returns the speedups of a job at `fair` nodes and GPUs as its fair share.
     pub fn of(
         view: View<'_>,
         job: &JobRef<'_>,
         workers: &[Worker],
-        fair: u32,
+        fair: (u32, u32),
         waits: bool,
     ) -> Self {
         let extras = job.spec().extras();
@@ -118,7 +119,7 @@ impl Speedups {
         let first = workers.iter().find_map(|w| models[w.gpu_type as usize]);
         let initial = || extras.batch_size.unwrap_or(training.initial_batch);
         let batch = (training.adapts == Adapts::Gpus).then(initial);
-        let base = first.map_or(0.0, |first| goodput(&first, batch, 1, fair));
+        let base = first.map_or(0.0, |first| goodput(&first, batch, fair.0, fair.1));
         let seen = report.speed.values().map(|s| s.most_gpus.get()).max();
         let doubled = (2 * seen.unwrap_or(1)).max(1);
         let smallest = training.types.values().map(|t| t.per_gpu.0).min();
@@ -161,6 +162,18 @@ impl Speedups {
                     .entry((gpu_type, nodes, gpus))
                     .or_insert_with(|| goodput(model, *batch, nodes, gpus) / fair)
             }
+        }
+    }
+
+    /// Returns speedups of a job in proportion to its GPUs, from 0 to `most`.
+    #[cfg(test)]
+    pub fn linear(fair: f64, most: u32) -> Self {
+        Speedups {
+            how: How::Linear(fair),
+            most,
+            least: 1,
+            types: vec![true],
+            known: SortedMap::new(),
         }
     }
 }
