@@ -1,9 +1,12 @@
 //! Simulations of Blox's own compositions and of Optimus.
 
-use crate::cases::{finishes, job, run, scheduler, with};
+use crate::cases::{composed, finishes, job, run, scheduler, with};
+use blox::core::policy::scheduling_fn;
 use blox::core::{
-    ClusterSpec, GpuCount, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Seconds, Time,
+    ClusterSpec, GpuCount, JobQueue, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Request,
+    Seconds, Shape, Time, Validity,
 };
+use blox::policies::placement::{Consolidated, InOrder};
 use blox::sim::completion::Exact;
 use blox::sim::{Measure, Simulation};
 use blox::traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load, with_losses};
@@ -112,7 +115,10 @@ fn synthesizer_matches_the_best_static_on_bursts() {
 
 #[test]
 fn optimus_gives_all_gpus_to_the_job_that_gains_most() {
-    let job = |hours| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
+    let job = |hours| {
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
+        with(job, |e| e.levels = (1..=8).map(GpuCount).collect())
+    };
     // Alone, a job of 8 h gets 8 GPUs. Of two equal jobs, the first gets half of them.
     let run = |hours: &[f64]| {
         let jobs: Vec<JobSpec> = hours.iter().map(|h| job(*h)).collect();
@@ -129,18 +135,27 @@ fn optimus_gives_all_gpus_to_the_job_that_gains_most() {
 
 #[test]
 fn rigid_jobs_on_other_numbers_of_gpus_are_counted() {
+    let all_on_one = scheduling_fn(|view, out: &mut JobQueue| {
+        let shape = Shape::gpus(GpuCount(1));
+        view.active()
+            .for_each(|j| out.push(Request::with_shape(j.id(), shape.clone())));
+        Validity::UntilEvent
+    });
+    let placement = InOrder::new(Consolidated::default());
+    let one = composed("one", all_on_one, placement);
     let rigid = job(0.0, 2, 7200.0);
     let elastic = with(rigid.clone(), |e| {
         e.levels = [1, 2, 4].map(GpuCount).to_vec()
     });
     let jobs = [rigid.clone(), elastic, rigid];
-    let resized = |name: &str, last: u32| {
+    let resized = |scheduler: Pipeline, last: u32| {
         let measured = Simulation::new(ClusterSpec::uniform(2, 4)).measure(Measure::Ids(0, last));
-        run(&measured, scheduler(name), &jobs).resized
+        run(&measured, scheduler, &jobs).resized
     };
-    assert_eq!(resized("optimus", 2), 2);
-    assert_eq!(resized("optimus", 1), 1);
-    assert_eq!(resized("fifo", 2), 0);
+    assert_eq!(resized(one.clone(), 2), 2);
+    assert_eq!(resized(one, 1), 1);
+    assert_eq!(resized(scheduler("optimus"), 2), 0);
+    assert_eq!(resized(scheduler("fifo"), 2), 0);
 }
 
 #[test]

@@ -4,16 +4,17 @@ use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
     SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
-use blox_perf::{WorkerModel, fit_loss, flat_from};
+use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Gives GPUs to the jobs whose training they shorten most (Peng et al., EuroSys 2018).
 ///
-/// *Remaining work.* After four loss reports, [`LossCurve`](blox_core::LossCurve) is fitted to them. The job is then
-/// expected to end when its loss falls by less than a fraction of its largest value per epoch.
-/// Before that, and at most, it runs for its submitted iterations.
+/// *Remaining work.* After four loss reports, [`LossCurve`](blox_core::LossCurve) is fitted to them, with
+/// [outliers replaced](blox_perf::without_outliers). The job is then expected to end when its loss
+/// falls by less than a fraction of its largest value per epoch. Before that, and at most, it runs
+/// for its submitted iterations.
 ///
 /// *Speed.* [`WorkerModel`] is fitted to the speeds at which the job has run so far. On 1, 2, 4, ...
 /// GPUs, a job that has not run there counts as fast in proportion to its GPUs. (The paper runs a
@@ -21,14 +22,13 @@ use std::collections::BinaryHeap;
 ///
 /// *Number of GPUs.* Every job first gets its smallest number of GPUs, the job with the shortest
 /// remaining time first. Then the job whose remaining time shrinks most per GPU repeatedly gets its
-/// next number. A job with `levels` gets only those numbers. Any other job may run on 1 GPU up to a
-/// maximum.
+/// next number. A job with `levels` gets only those numbers. Any other job gets its requested
+/// number; the paper has no such jobs.
 ///
 /// Jobs are listed smallest first. Combine it with [`Resizing`](crate::placement::Resizing), which
 /// changes the GPUs of running jobs.
 #[derive(Clone)]
 pub struct Optimus {
-    most: u32,
     tolerance: f64,
 }
 
@@ -56,21 +56,18 @@ impl Seen {
 const FEWEST_REPORTS: usize = 4;
 
 impl Optimus {
-    /// Creates the policy. A job without levels gets at most `most` GPUs, at least 1. A job ends
-    /// when its loss falls by less than the fraction `tolerance`, above 0, of the largest loss.
+    /// Creates the policy. A job ends when its loss falls by less than the fraction `tolerance`,
+    /// above 0, of the largest loss.
     ///
     /// The speed of a job is in proportion to its GPUs until it is measured.
-    pub fn new(most: GpuCount, tolerance: f64) -> Self {
-        Optimus {
-            most: most.get().max(1),
-            tolerance,
-        }
+    pub fn new(tolerance: f64) -> Self {
+        Optimus { tolerance }
     }
 
     fn candidate(&self, memory: &mut Seen, job: &JobRef<'_>) -> Candidate {
         let levels = &job.spec().extras().levels;
         let levels: Vec<u32> = match levels.is_empty() {
-            true => (1..=self.most).collect(),
+            true => vec![job.gpus().get()],
             false => levels.iter().map(|l| l.get()).collect(),
         };
         let ran = memory.speeds.get(&job.id());
@@ -130,7 +127,9 @@ impl Optimus {
 
 /// Returns the epoch after which the known loss curve is flat.
 fn end_of(losses: impl Iterator<Item = f64>, tolerance: f64) -> Option<f64> {
+    let losses = without_outliers(&losses.collect::<Vec<_>>());
     let points: Vec<(f64, f64)> = losses
+        .into_iter()
         .enumerate()
         .map(|(i, loss)| ((i + 1) as f64, loss))
         .collect();
@@ -295,7 +294,9 @@ mod tests {
     fn what_does_not_shorten_is_not_given() {
         let flat = candidate(0, 100.0, [0.0, 1.0, 0.0], &[1, 2, 4]);
         let worse = candidate(1, 100.0, [1.0, 0.0, 1.0], &[1, 2]);
-        assert_eq!(divided(vec![flat, worse], 16), [1, 1]);
+        // 9 / w + w is least on 3 GPUs.
+        let saturated = candidate(2, 100.0, [9.0, 0.0, 1.0], &[1, 2, 3, 4, 5]);
+        assert_eq!(divided(vec![flat, worse, saturated], 16), [1, 1, 3]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod helios;
 mod lucid;
+mod optimus;
 mod pollux;
 mod sia;
 mod tiresias;

@@ -6,7 +6,7 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Fit and use the goodput model of Pollux | [`goodput`], [`goodput::GoodputModel`] |
-//! | Fit losses and predict the end of training | [`fit_loss`], [`converged`], [`flat_from`] |
+//! | Fit losses and predict the end of training | [`fit_loss`], [`without_outliers`], [`converged`], [`flat_from`] |
 //! | Fit speed to the number of workers | [`WorkerModel`] |
 //! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
@@ -23,7 +23,7 @@ mod utilisation;
 mod variability;
 mod workers;
 
-pub use loss::{converged, fit_loss, flat_from};
+pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};

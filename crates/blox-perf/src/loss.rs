@@ -55,6 +55,33 @@ pub fn fit_loss(points: &[(f64, f64)]) -> Option<LossCurve> {
     (curve.is_sound() && b0 > 0.0).then_some(curve)
 }
 
+/// Returns losses with outliers replaced by the mean of their neighbours (Optimus, EuroSys 2018,
+/// section 3.1). A loss is an outlier if it is above all of the five before it or below all of the
+/// five after it.
+///
+/// ```
+/// let seen = [1.0, 0.8, 7.0, 0.6, 0.0, 0.5];
+/// let clean = blox_perf::without_outliers(&seen);
+/// assert_eq!(clean, [1.0, 0.8, 0.7, 0.6, 0.55, 0.5]);
+/// ```
+pub fn without_outliers(losses: &[f64]) -> Vec<f64> {
+    const NEAR: usize = 5;
+    let clean = |(i, &loss): (usize, &f64)| {
+        let (before, after) = (&losses[..i], &losses[i + 1..]);
+        let highest = before.iter().rev().take(NEAR).copied().reduce(f64::max);
+        let lowest = after.iter().take(NEAR).copied().reduce(f64::min);
+        if highest.is_none_or(|most| loss <= most) && lowest.is_none_or(|least| loss >= least) {
+            return loss;
+        }
+        match (before.last(), after.first()) {
+            (Some(a), Some(b)) => (a + b) / 2.0,
+            (Some(one), None) | (None, Some(one)) => *one,
+            (None, None) => loss,
+        }
+    };
+    losses.iter().enumerate().map(clean).collect()
+}
+
 /// Returns the first epoch from which the loss of a curve falls by less than `drop` an epoch; 0 if
 /// it does from the start.
 pub fn flat_from(curve: &LossCurve, drop: f64) -> f64 {

@@ -192,7 +192,7 @@ fn meaningless_parameters_are_refused() {
         ("sia{power=0}", "0", "a number other than 0"),
         ("sia{lambda=-5}", "-5", "a number of at least 0"),
         (
-            "optimus{most_gpus=0}",
+            "optimus{reports=0}",
             "0",
             "a whole number from 1 to 1048576",
         ),
