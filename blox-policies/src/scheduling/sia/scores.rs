@@ -219,7 +219,13 @@ fn values(
     let donor = scaled.or_else(|| types.iter().find_map(known));
     let asked = applicant.job.spec().extras().batch_size;
     let stays = (applicant.adapts == Adapts::Gpus).then(|| asked.unwrap_or(training.initial_batch));
+    let widest = training.types.values().map(|t| t.stages).max();
+    let largest = most.saturating_mul(widest.unwrap_or(1));
     let mut value = |c: &Config| {
+        // Most configurations of a large cluster.
+        if c.gpus > largest {
+            return None;
+        }
         let own = limits(c)?;
         let replicas = c.gpus / own.stages;
         let most = match applicant.adapts {
