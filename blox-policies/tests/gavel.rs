@@ -3,7 +3,7 @@
 use blox_core::{AnyMemory, JobId};
 use blox_microlp::BranchAndBound;
 use blox_policies::scheduling::gavel::shares::{
-    AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
     MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{
@@ -14,12 +14,12 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A share policy with its memory.
-struct Asked {
+pub(crate) struct Asked {
     policy: Arc<dyn AnyShares>,
     memory: AnyMemory,
 }
 
-fn asked(policy: impl SharePolicy) -> Asked {
+pub(crate) fn asked(policy: impl SharePolicy) -> Asked {
     seeded(policy, 0)
 }
 
@@ -31,11 +31,11 @@ fn seeded(policy: impl SharePolicy, seed: u64) -> Asked {
 }
 
 impl Asked {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    pub(crate) fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
         self.policy.any_allocate(&mut self.memory, instance)
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    pub(crate) fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         self.policy
             .any_objective(&self.memory, instance, allocation)
     }
@@ -83,7 +83,7 @@ fn rates(draw: &mut Draw) -> [f64; 3] {
     [base, base * p100, base * v100]
 }
 
-fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
+pub(crate) fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
     let mut draw = Draw(seed);
     let types = ["k80", "p100", "v100"].map(|name| {
         let mut pool = pool(name, 1 + draw.below(4));
@@ -456,43 +456,6 @@ fn false_speeds_gain_nothing() {
     }
 }
 
-#[test]
-fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
-    for seed in 0..20 {
-        let mut instance = instance(seed, 1, false);
-        let mut policy = asked(AlloX::new(1.0));
-        let first = policy.allocate(&instance).unwrap();
-        let rows = first.rows().iter();
-        let whole = rows.filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
-        let count = whole.clone().count();
-        // A slow GPU stays idle if waiting for a fast one is cheaper.
-        let most = instance.jobs.len().min(instance.gpus() as usize);
-        assert!((1..=most).contains(&count), "seed {seed}: {count}");
-        let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
-        instance.jobs.iter_mut().for_each(|j| j.left *= 0.5);
-        let second = policy.allocate(&instance).unwrap();
-        let stays = |who: &Combination| second.get(*who) == first.get(*who);
-        assert!(running.iter().all(stays));
-    }
-}
-
-#[test]
-fn jobs_trade_types_that_they_value_differently() {
-    // Gavel's argument in small: one job is ten times faster on the V100, the other is not faster.
-    let instance = Instance {
-        types: vec![pool("k80", 1), pool("v100", 1)],
-        jobs: vec![entrant(0, &[1.0, 10.0]), entrant(1, &[1.0, 1.0])],
-        pairs: Vec::new(),
-    };
-    let mut policy = asked(MaxMinFairness::default());
-    let allocation = policy.allocate(&instance).unwrap();
-    let x = allocation.get(Combination::single(JobId(0))).unwrap();
-    assert!(x[1] > 0.5, "{x:?}");
-    let least = policy.objective(&instance, &allocation).unwrap();
-    // Job 1 has all its time, and no more than its fair share of it.
-    assert!((least - 1.0).abs() < 1e-6, "{least}");
-}
-
 /// Creates `jobs` jobs of `kinds` kinds on three types, with one GPU for every two jobs.
 fn many(jobs: usize, kinds: usize) -> Instance {
     let mut draw = Draw(jobs as u64);
@@ -627,7 +590,7 @@ fn within_capacity_no_share_grows_and_none_is_zero() {
 }
 
 /// Jobs of one GPU each with these rates.
-fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
+pub(crate) fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
     Instance {
         types: types.iter().map(|(name, gpus)| pool(name, *gpus)).collect(),
         jobs: rates
@@ -636,21 +599,6 @@ fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
             .collect(),
         pairs: Vec::new(),
     }
-}
-
-#[test]
-fn allox_gives_no_job_a_type_on_which_it_does_not_run() {
-    let types = [("k80", 1), ("v100", 1)];
-    let mut allox = asked(AlloX::new(1.0));
-    let mut share = |jobs: &[(u32, &[f64])], id: u32| {
-        let allocation = allox.allocate(&narrow(&types, jobs)).unwrap();
-        let x = allocation.get(Combination::single(JobId(id)));
-        x.cloned().unwrap().into_vec()
-    };
-    let rates: &[f64] = &[0.0, 10.0];
-    assert_eq!(share(&[(0, rates)], 0), [0.0, 1.0]);
-    assert_eq!(share(&[(0, rates), (1, rates)], 1), [0.0, 0.0]);
-    assert_eq!(share(&[(1, rates)], 1), [0.0, 1.0]);
 }
 
 #[test]

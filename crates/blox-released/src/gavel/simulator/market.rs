@@ -2,8 +2,9 @@
 
 use super::batches::Adapting;
 use super::job::Job;
+use super::rounds::Chosen;
 use blox_core::{JobId, SortedMap};
-use blox_policies::scheduling::gavel::{Chosen, Combination};
+use blox_policies::scheduling::gavel::Combination;
 use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
 
 /// Shockwave's own policy: a [`Market`] over the next rounds.

@@ -3,10 +3,9 @@
 use super::batches::{Adapting, BatchJob};
 use super::job::Job;
 use super::market::Planner;
+use super::rounds::Chosen;
 use blox_core::Stateless;
-use blox_policies::scheduling::gavel::{
-    Allocation, Chosen, Combination, Instance, PerType, SharePolicy,
-};
+use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_policies::scheduling::shockwave::Market;
 use blox_solve::SolveError;
 
