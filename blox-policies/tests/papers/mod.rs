@@ -1,5 +1,6 @@
 //! Rules that papers state, each with a small case. A file for each paper.
 
+mod allox;
 mod gavel;
 mod helios;
 mod lucid;

@@ -15,6 +15,7 @@ mod total_duration;
 mod water_filling;
 
 pub use allox::AlloX;
+pub use assignment::cheapest;
 pub use choice::GavelPolicy;
 pub use fifo::{FifoShares, Queue};
 pub use finish_time::FinishTimeShares;

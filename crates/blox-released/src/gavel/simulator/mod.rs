@@ -11,6 +11,7 @@
 //! - GPUs that a round gives to jobs newer than the last allocation stay idle.
 //! - A job that makes no progress in five quanta in a row is dropped.
 
+mod allox;
 mod asked;
 mod assign;
 mod batches;
@@ -24,6 +25,7 @@ mod program;
 mod rounds;
 mod shockwave;
 
+pub use allox::ReleasedAllox;
 pub use asked::{Asked, Shares};
 pub use batches::{BatchJob, Mode};
 pub use bisection::BisectedDuration;

@@ -1,12 +1,12 @@
 //! Policies of the released program, by their command-line names.
 
 use crate::gavel::{
-    Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling,
-    summed_gain,
+    Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedAllox, ReleasedFifo,
+    ReleasedFilling, summed_gain,
 };
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
-    AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
+    FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
     WaterFilling,
 };
 
@@ -99,7 +99,7 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
                 None => rest.is_empty().then_some(alpha)?,
             };
             shuffles = false;
-            (Asked::new(AlloX::new(alpha), seed), Fully)
+            (Asked::new(ReleasedAllox::new(alpha), seed), Fully)
         }
     };
     Some(Policy {
