@@ -7,6 +7,7 @@ mod lucid;
 mod optimus;
 mod pollux;
 mod sia;
+mod synergy;
 mod tiresias;
 
 use crate::with;

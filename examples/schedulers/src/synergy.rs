@@ -32,9 +32,9 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// [`Synergy`] for the details and for the two alternatives: `proportional` gives each job the fair
 /// share, `greedy` the full demand or nothing.
 ///
-/// **Jobs** demand the CPUs and memory that they request (`cpus`, `memory_gib`). A `sensitivity`
-/// states how fast they are with less, see [`Sensitivity`](blox::core::Sensitivity). Nodes
-/// must state their CPUs and memory. Traces of the released program are read with
+/// **Jobs** demand the CPUs and memory that they request (`cpus`, `memory_gib`); the paper measures
+/// the demand in a profiling run. A `sensitivity` states how fast they are with less, see
+/// [`Sensitivity`](blox::core::Sensitivity). Nodes must state their CPUs and memory. Traces of the released program are read with
 /// `--format synergy` and a `profiles.json` beside them, its clusters with `--cluster FILE.ini`.
 ///
 /// **Parameters** (command line): `allocation` = `tune`, `proportional` or `greedy`; `order` =
