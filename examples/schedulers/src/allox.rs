@@ -11,11 +11,11 @@ const PARAMETERS: [ParamDoc; 1] = [ALPHA];
 /// completion times is least. The first job of each queue starts in the next round, and is never
 /// moved. See [`AlloX`](blox::policies::scheduling::gavel::shares::AlloX).
 ///
-/// **Differences.** The paper's fairness lets only the users with the least progress compete; here
-/// `alpha` is a part of the jobs, and by default all compete. The paper's jobs have one GPU. Here a
-/// job of several GPUs starts when all its GPUs are free, and until then no later job starts on
-/// that type. On a trace of Gavel with such jobs, the average completion time is 6 % longer than if
-/// they share time, and no job is preempted.
+/// **Differences.** The paper's fairness lets only the users with the least progress compete. Here
+/// `alpha` is a part of the jobs, and by default all compete, so long jobs can starve. The paper's
+/// jobs have one GPU. Here a job of several GPUs starts when all its GPUs are free, and until then
+/// no later job starts on that type. On a trace of Gavel with such jobs, the average completion
+/// time is 6 % longer than if they share time, and no job is preempted.
 ///
 /// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
 /// matched.
