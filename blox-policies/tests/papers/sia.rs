@@ -81,7 +81,7 @@ fn new_job_is_not_left_out_while_a_gpu_is_free() {
 }
 
 #[test]
-fn restart_factor_is_the_share_of_life_without_restarts() {
+fn restart_factor_is_life_without_restarts() {
     let factor =
         |age, restarts, takes| restart_factor(Seconds::new(age), restarts, Seconds::new(takes));
     assert_eq!(factor(600.0, 2, 100.0), 400.0 / 700.0);
