@@ -19,6 +19,7 @@ pub mod shockwave;
 pub mod sia;
 mod synthesizer;
 mod themis;
+mod time_mean;
 mod time_slicing;
 mod two_das;
 
@@ -39,5 +40,6 @@ pub use shockwave::Shockwave;
 pub use sia::Sia;
 pub use synthesizer::Synthesizer;
 pub use themis::Themis;
+pub use time_mean::TimeMean;
 pub use time_slicing::TimeSlicing;
 pub use two_das::TwoDas;

@@ -1,83 +1,196 @@
 //! Finish-time fairness by auctions of leases.
 
-use super::{Bid, partial_allocation};
+use super::listed::resized;
+use super::{Bid, TimeMean, partial_allocation};
 use blox_core::{
-    GpuCount, JobId, JobQueue, JobRef, Request, SchedulingPolicy, Seconds, Shape, Stateless,
-    Validity, View,
+    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, SortedMap, Time, Validity,
+    View,
 };
+use serde::{Deserialize, Serialize};
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
 ///
-/// Every round is a lease; all leases end with it. A job's finish-time fairness ρ is its time from
-/// submission to end, divided by that time on its own share of the cluster. With n jobs, the share
-/// is one n-th (section 3).
+/// A job's finish-time fairness ρ is its time from submission to end, divided by that time on its
+/// own share of the cluster. Its time from now assumes that it keeps its GPUs to the end. Its own
+/// time is that on all GPUs that it can use, times the mean number of jobs over its life (section
+/// 4.3).
 ///
-/// The GPUs are offered to the fraction `1 - fairness` of the jobs with the worst ρ (section 4.2).
-/// Each job bids `1/ρ` for every number of GPUs that it can use. This ρ assumes these GPUs for one
-/// lease, and the requested number afterwards. [`partial_allocation`] decides and takes its
-/// payment. The remaining GPUs go to the other jobs, worst ρ first, then to bidders that won
-/// nothing, and then back to the winners. So no GPU idles that some job could use.
+/// An auction offers the GPUs that have no lease. The jobs with the worst ρ bid, a fraction
+/// `1 - fairness` of all jobs (section 3.3). A job without GPUs has the worst ρ. Each bidder states
+/// `1/ρ` for every number of GPUs that it can use. [`partial_allocation`] decides and takes its
+/// payment. The remaining GPUs go to the other jobs, worst ρ first. GPUs that these jobs cannot use
+/// go to bidders that won nothing, and then back to the winners. So no GPU idles that some job
+/// could use.
 ///
-/// A job can use its `levels` up to its requested number, as profiled. A job without levels is a
-/// gang, which cannot be split: it keeps what it wins. The paper gives the remaining GPUs to random
-/// jobs; here the order is the same in every run. Speeds and remaining work are the true values.
+/// A job keeps what it gets for one lease. If all jobs fit, each has its requested GPUs and renews
+/// its leases.
+///
+/// A job can use its `levels` up to its requested number, as profiled. A job without levels is a gang, which
+/// cannot be split: it keeps what it wins. Speeds and remaining work are the true values. Bids
+/// depend on the number of GPUs, not on their places.
 #[derive(Clone, Copy, Debug)]
 pub struct Themis {
-    lease: f64,
+    lease: Seconds,
     fairness: f64,
 }
 
+/// State of [`Themis`]: the leases.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Leased {
+    jobs: SortedMap<JobId, Holder>,
+    /// True if all jobs fitted at the last decision.
+    plenty: bool,
+}
+
+/// State of one job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Holder {
+    /// Number of jobs since this job arrived.
+    jobs: TimeMean,
+    /// Numbers of GPUs, each with the end of its lease, in order of their start.
+    leases: Vec<(u32, Time)>,
+}
+
+impl Holder {
+    fn gpus(&self) -> u32 {
+        self.leases.iter().map(|(gpus, _)| gpus).sum()
+    }
+
+    /// Renews expired leases until now.
+    fn renew(&mut self, now: Time, lease: Seconds) {
+        for (_, end) in &mut self.leases {
+            let missed = ((now - *end).secs() / lease.secs()).ceil().max(0.0);
+            *end = *end + Seconds::new(missed * lease.secs());
+        }
+    }
+
+    /// Ends leases until the job has a number of GPUs that it can use.
+    fn expire(&mut self, now: Time, levels: &[(u32, f64)]) {
+        self.leases.retain(|(_, end)| *end > now);
+        while !self.leases.is_empty() && levels.iter().all(|(gpus, _)| *gpus != self.gpus()) {
+            self.leases.pop();
+        }
+    }
+}
+
+/// Numbers that determine ρ of a job.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// Seconds since submission.
+    age: f64,
+    /// Seconds of remaining work on the requested GPUs.
+    left: f64,
+    /// Seconds from submission to end on its own share of the cluster.
+    own: f64,
+}
+
+impl Standing {
+    /// Creates the standing of a job that takes `alone` seconds on its requested GPUs, out of
+    /// `total` GPUs, with a mean number of jobs in the cluster.
+    fn new(age: f64, left: f64, alone: f64, gpus: u32, total: u32, jobs: f64) -> Self {
+        let usable = f64::from(gpus.min(total).max(1)) / f64::from(gpus.max(1));
+        Standing {
+            age: age.max(0.0),
+            left: left.max(f64::MIN_POSITIVE),
+            own: (alone / usable * jobs).max(f64::MIN_POSITIVE),
+        }
+    }
+
+    /// Returns ρ at a speed until the end, relative to the speed on the requested GPUs.
+    fn rho(&self, speed: f64) -> f64 {
+        (self.age + self.left / speed) / self.own
+    }
+
+    /// Returns the value in a bid: `1/ρ`, a positive number.
+    fn worth(&self, speed: f64) -> f64 {
+        (1.0 / self.rho(speed)).clamp(f64::MIN_POSITIVE, f64::MAX)
+    }
+}
+
+/// Returns the numbers of GPUs that a job can use, ascending, and its speed on each, relative to
+/// the speed on its requested GPUs.
+fn levels(job: &JobRef<'_>) -> Vec<(u32, f64)> {
+    let (asked, rate) = (job.gpus().get(), job.spec().work.rate);
+    let extras = job.spec().extras();
+    let profiled = extras.levels.iter().zip(&extras.rates);
+    let lower = profiled.filter(|(level, speed)| level.get() < asked && **speed > 0.0);
+    let mut levels: Vec<(u32, f64)> = lower
+        .map(|(level, speed)| (level.get(), speed / rate))
+        .collect();
+    levels.push((asked, 1.0));
+    levels
+}
+
 impl Themis {
-    /// Creates the policy with leases of this length, above 0, and a fairness knob from 0 (all jobs
-    /// bid) to 1 (only the worst-off job bids). Values outside are clamped.
+    /// Creates the policy with leases of this length, above 0 (else 1 s). The fairness knob is from
+    /// 0 (all jobs bid) to 1 (only the worst-off job bids), and clamped outside.
     pub fn new(lease: Seconds, fairness: f64) -> Self {
         Themis {
-            lease: lease.max(Seconds::ZERO).secs(),
+            lease: match lease > Seconds::ZERO {
+                true => lease,
+                false => Seconds::new(1.0),
+            },
             fairness: fairness.clamp(0.0, 1.0),
         }
     }
 
-    /// Returns a job's claim, given `jobs` jobs on `total` GPUs.
-    fn claim(&self, job: &JobRef<'_>, jobs: usize, total: f64) -> Claim {
-        let asked = job.gpus().get();
-        let gpus = f64::from(asked);
-        // Its share of the cluster, as a fraction of its requested GPUs.
-        let part = (total / jobs as f64).ceil().min(gpus) / gpus;
-        let least = f64::MIN_POSITIVE;
-        let rate = job.spec().work.rate;
-        let left = (job.work_left() / rate).max(least);
-        let alone = (job.spec().duration().secs() / part).max(least);
-        let waited = job.age().secs().max(0.0);
-        // Value of a lease at this speed, relative to the speed on the requested GPUs.
-        let worth = |speed: f64| {
-            let gained = (speed * self.lease).min(left);
-            let end = waited + left - gained + self.lease.min(left / speed.max(least));
-            alone / end.max(least)
+    /// Updates the jobs, and ends leases.
+    fn sync(&self, memory: &mut Leased, view: View<'_>, jobs: &[JobRef<'_>]) {
+        let (now, count) = (view.now(), jobs.len() as f64);
+        let is_here = |id: &JobId| jobs.binary_search_by_key(id, JobRef::id).is_ok();
+        memory.jobs.retain(|id, _| is_here(id));
+        for job in jobs {
+            let holder = memory.jobs.entry(job.id()).or_default();
+            holder.jobs.record(now.secs(), count);
+            match job.assignment() {
+                // A job without GPUs has no lease.
+                None => holder.leases.clear(),
+                Some(_) if memory.plenty => holder.renew(now, self.lease),
+                Some(_) => {}
+            }
+            if !holder.leases.is_empty() {
+                holder.expire(now, &levels(job));
+            }
+        }
+    }
+
+    /// Returns a job's claim.
+    fn claim(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
+        let left = job.work_left() / job.spec().work.rate;
+        let alone = job.spec().duration().secs();
+        let jobs = holder.jobs.value(now.secs()).unwrap_or(1.0);
+        let standing = Standing::new(job.age().secs(), left, alone, job.gpus().get(), total, jobs);
+        let has = holder.gpus();
+        let levels = levels(job);
+        let speed = |gpus: u32| {
+            let level = levels.iter().find(|(level, _)| *level == gpus);
+            level.map(|(_, speed)| *speed)
         };
-        let extras = job.spec().extras();
-        let levels = extras.levels.iter().zip(&extras.rates);
-        let mut offers: Vec<(u32, f64)> = levels
-            .filter(|(level, _)| level.get() < asked)
-            .map(|(level, speed)| (level.get(), worth(speed / rate)))
-            .collect();
-        offers.push((asked, worth(1.0)));
+        // ρ has no bound without GPUs.
+        let nothing = speed(has).map_or(f64::MIN_POSITIVE, |speed| standing.worth(speed));
+        let more = levels.iter().filter(|(level, _)| *level > has);
+        let offers = more.map(|(level, speed)| (level - has, standing.worth(*speed)));
+        // Its current GPUs count here even if their lease ends now.
+        let current = job.assignment().and_then(|a| speed(a.count().get()));
         Claim {
             job: job.id(),
-            unfairness: (waited + left) / alone,
+            rho: current.map_or(f64::INFINITY, |speed| standing.rho(speed)),
+            best: standing.rho(1.0),
             bid: Bid {
-                nothing: worth(0.0),
-                offers,
+                nothing,
+                offers: offers.collect(),
             },
         }
     }
 
-    /// Returns the number of GPUs of each job, out of `total`.
+    /// Returns the number of further GPUs of each job that gets any, out of `total`.
     fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
         claims.sort_by(|a, b| {
-            let worst = b.unfairness.total_cmp(&a.unfairness);
+            let worst = b.rho.total_cmp(&a.rho).then(b.best.total_cmp(&a.best));
             worst.then(a.job.cmp(&b.job))
         });
-        let bidders = ((1.0 - self.fairness) * claims.len() as f64)
+        // Tolerance, because `1 - fairness` is rounded.
+        let bidders = ((1.0 - self.fairness) * claims.len() as f64 - 1e-9)
             .ceil()
             .max(1.0) as usize;
         let others = claims.split_off(bidders.min(claims.len()));
@@ -87,11 +200,10 @@ impl Themis {
         let (mut winners, mut lost) = (Vec::new(), Vec::new());
         for (claim, award) in claims.into_iter().zip(partial_allocation(&bids, total)) {
             let keeps = (f64::from(award.gpus) * award.kept + 1e-9).floor() as u32;
-            let won = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
-            let won = won.filter(|gpus| *gpus <= keeps).max();
             // The smallest offer is not divided.
             let smallest = claim.bid.offers.first().map(|(gpus, _)| *gpus);
-            match won.or(smallest).filter(|_| award.gpus > 0) {
+            let won = claim.most(keeps).or(smallest);
+            match won.filter(|_| award.gpus > 0) {
                 Some(gpus) => {
                     free -= gpus;
                     list.push((claim.job, gpus));
@@ -101,17 +213,14 @@ impl Themis {
             }
         }
         for claim in others.into_iter().chain(lost) {
-            let fits = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
-            if let Some(gpus) = fits.filter(|gpus| *gpus <= free).max() {
+            if let Some(gpus) = claim.most(free) {
                 free -= gpus;
                 list.push((claim.job, gpus));
             }
         }
         // GPUs that no other job can use go back to the winners that paid with them.
         for (claim, entry) in winners.iter().zip(&mut list) {
-            let fits = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
-            let most = fits.filter(|gpus| *gpus <= entry.1 + free).max();
-            let most = most.unwrap_or(entry.1).max(entry.1);
+            let most = claim.most(entry.1 + free).unwrap_or(entry.1).max(entry.1);
             free -= most - entry.1;
             entry.1 = most;
         }
@@ -123,35 +232,74 @@ impl Themis {
 #[derive(Clone, Debug)]
 struct Claim {
     job: JobId,
-    /// ρ if the job had its requested GPUs from now on.
-    unfairness: f64,
+    /// ρ with the current GPUs; infinite without.
+    rho: f64,
+    /// ρ with the requested GPUs from now on.
+    best: f64,
     bid: Bid,
 }
 
-impl Stateless for Themis {}
+impl Claim {
+    /// Returns the largest offer of at most `gpus` GPUs.
+    fn most(&self, gpus: u32) -> Option<u32> {
+        let offers = self.bid.offers.iter().map(|(offer, _)| *offer);
+        offers.filter(|offer| *offer <= gpus).max()
+    }
+}
+
+impl Policy for Themis {
+    type Memory = Leased;
+
+    fn initial(&self, _: u64) -> Leased {
+        Leased::default()
+    }
+}
 
 impl SchedulingPolicy for Themis {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Leased, view: View<'_>, out: &mut JobQueue) -> Validity {
+        out.stop_unlisted();
+        let (now, total) = (view.now(), view.usable_gpus().get());
         let jobs: Vec<JobRef<'_>> = view.active().collect();
-        let total = view.usable_gpus().get();
+        self.sync(memory, view, &jobs);
         let demand: u64 = jobs.iter().map(|j| u64::from(j.gpus().get())).sum();
-        let scarce = demand > u64::from(total);
-        if scarce && total > 0 {
-            let claim = |job: &JobRef<'_>| self.claim(job, jobs.len(), f64::from(total));
-            let claims = jobs.iter().map(claim).collect();
-            for (id, gpus) in self.share_out(claims, total) {
-                out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
+        memory.plenty = demand <= u64::from(total);
+        let holders = memory.jobs.values();
+        let free = total.saturating_sub(holders.map(Holder::gpus).sum());
+        let awards: Vec<(JobId, u32)> = match memory.plenty {
+            true => {
+                let all = jobs.iter().zip(memory.jobs.values());
+                let rest =
+                    all.map(|(job, has)| (job.id(), job.gpus().get().saturating_sub(has.gpus())));
+                rest.filter(|(_, gpus)| *gpus > 0).collect()
             }
-        } else if total > 0 {
-            for job in &jobs {
-                out.push(Request::gang(job));
+            false if free == 0 => Vec::new(),
+            false => {
+                let all = jobs.iter().zip(memory.jobs.values());
+                let claims = all.map(|(job, holder)| self.claim(job, holder, now, total));
+                self.share_out(claims.collect(), free)
+            }
+        };
+        // Jobs with new GPUs come first, in the order of the auction.
+        for (id, gpus) in &awards {
+            if let Some(holder) = memory.jobs.get_mut(id) {
+                holder.leases.push((*gpus, now + self.lease));
             }
         }
-        out.stop_unlisted();
-        if scarce {
-            Validity::NextRound
-        } else {
-            Validity::UntilEvent
+        let mut order: Vec<JobId> = awards.into_iter().map(|(id, _)| id).collect();
+        let mut served = order.clone();
+        served.sort_unstable();
+        let others = jobs.iter().map(JobRef::id);
+        order.extend(others.filter(|id| served.binary_search(id).is_err()));
+        for id in order {
+            let gpus = memory.jobs.get(&id).map_or(0, Holder::gpus);
+            if let Some(job) = view.job(id).filter(|_| gpus > 0) {
+                out.push(Request::with_shape(id, resized(&job, gpus)));
+            }
+        }
+        let ends = memory.jobs.values().flat_map(|holder| &holder.leases);
+        match ends.map(|(_, end)| *end).min() {
+            Some(end) if !memory.plenty => Validity::Until(end),
+            _ => Validity::UntilEvent,
         }
     }
 }
@@ -160,10 +308,11 @@ impl SchedulingPolicy for Themis {
 mod tests {
     use super::*;
 
-    fn claim(job: u32, unfairness: f64, nothing: f64, offers: &[(u32, f64)]) -> Claim {
+    fn claim(job: u32, rho: f64, nothing: f64, offers: &[(u32, f64)]) -> Claim {
         Claim {
             job: JobId(job),
-            unfairness,
+            rho,
+            best: 1.0,
             bid: Bid {
                 nothing,
                 offers: offers.to_vec(),
@@ -201,5 +350,20 @@ mod tests {
         assert_eq!(shares(0.0, &[elastic.clone(), gang(4)], 4), [(0, 4)]);
         let other = claim(2, 1.0, 0.1, &[(2, 0.11)]);
         assert_eq!(shares(0.5, &[elastic, gang(4), other], 4), [(0, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn rho_counts_gpus_to_the_end_and_jobs_over_life() {
+        // 10,000 GPU-seconds on at most 8 of 16 GPUs, among 4 jobs.
+        let job = Standing::new(0.0, 1250.0, 1250.0, 8, 16, 4.0);
+        assert_eq!(job.own, 5000.0);
+        let speeds = [0.125, 0.25, 0.5, 1.0];
+        assert_eq!(speeds.map(|s| job.rho(s)), [2.0, 1.0, 0.5, 0.25]);
+        // A job of one GPU has as many times its length as there are jobs.
+        let small = Standing::new(0.0, 600.0, 600.0, 1, 16, 4.0);
+        assert_eq!((small.own, small.rho(1.0)), (2400.0, 0.25));
+        // Time since submission counts in full.
+        let late = Standing::new(600.0, 600.0, 600.0, 1, 16, 4.0);
+        assert_eq!(late.rho(1.0), 0.5);
     }
 }

@@ -8,6 +8,7 @@ mod optimus;
 mod pollux;
 mod sia;
 mod synergy;
+mod themis;
 mod tiresias;
 
 use crate::with;

@@ -1,10 +1,10 @@
-use blox::core::{Composition, Pipeline};
+use blox::core::{Composition, OnEvent, Pipeline};
 use blox::policies::placement::{Consolidated, Resizing};
 use blox::policies::scheduling::Themis;
 use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 2] = [
-    param("lease_s", "240", "seconds of a lease and round"),
+    param("lease_s", "600", "seconds of a lease"),
     param(
         "fairness",
         "0.8",
@@ -14,15 +14,19 @@ const PARAMETERS: [ParamDoc; 2] = [
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
-/// **Rule.** Every round is a lease. The GPUs are offered to the fraction `1 - fairness` of jobs
-/// with the worst ratio of shared to isolated finish time. Each of these jobs bids the ratio that
-/// it would have with each number of GPUs. A partial-allocation auction maximizes the product of
-/// the bids and charges hidden payments. Other jobs get the remaining GPUs. A job may run on fewer
-/// GPUs than it requests if its profile states the speeds
-/// ([`Extras::levels`](blox::core::Extras::levels)). Placement is consolidated.
+/// **Rule.** An auction offers the GPUs that have no lease, when one becomes free. The fraction
+/// `1 - fairness` of the jobs with the worst ratio of shared to isolated finish time bids. Each of
+/// these jobs bids the ratio that it would have with each number of GPUs. A partial-allocation
+/// auction maximizes the product of the bids and charges hidden payments. Other jobs get the
+/// remaining GPUs. Each lease ends on its own. A job may run on fewer GPUs than it requests if its
+/// profile states the speeds ([`Extras::levels`](blox::core::Extras::levels)). Placement is
+/// consolidated.
 ///
-/// **Parameters** (command line): `lease_s`, the length of a lease and of a round; `fairness`, the
-/// paper's knob.
+/// **Parameters** (command line): `lease_s`, the length of a lease; `fairness`, the paper's knob.
+///
+/// **Differences from the paper.** A bid is for a number of GPUs, not for a set of them, so
+/// slowdown across machines does not count. Each job is an application of its own. Remaining GPUs go
+/// to the worst-off job instead of a random one, and to bidders if no other job can use them.
 ///
 /// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
@@ -36,7 +40,7 @@ pub fn themis() -> Pipeline {
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let lease = p.seconds("lease_s")?;
     let composition = Composition::new("themis")
-        .in_rounds(lease)
+        .trigger(OnEvent::default())
         .scheduling(Themis::new(lease, share(p, "fairness")?))
         .placement(Resizing::new(Consolidated::default()));
     Ok(composition.build()?)
