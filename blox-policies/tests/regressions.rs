@@ -550,7 +550,8 @@ fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
     run.submit_all(0.0, vec![half_busy(Some(speeds)); 2]);
     run.rate = |_| 0.27;
     run.round(0.0);
-    for at in [60.0, 120.0] {
+    run.round(60.0);
+    for at in [120.0, 180.0] {
         run.round(at);
         assert_eq!((run.gpus(0), run.gpus(1)), both());
     }
@@ -561,12 +562,14 @@ fn pair_with_one_job_starting_is_not_a_slow_pair() {
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), gandiva());
     run.submit_all(0.0, vec![half_busy(None); 2]);
     run.rate = |_| 0.9;
-    run.round(0.0);
-    run.crashed(10.0, 1, 1, 0.0);
-    run.decide(60.0);
-    run.decide(120.0);
-    run.settle(120.0);
-    run.round(180.0);
+    for at in [0.0, 60.0, 120.0] {
+        run.round(at);
+    }
+    run.crashed(130.0, 0, 2, 0.0);
+    run.decide(180.0);
+    run.decide(240.0);
+    run.settle(240.0);
+    run.round(300.0);
     assert_eq!((run.gpus(0), run.gpus(1)), both());
 }
 

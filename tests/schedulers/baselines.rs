@@ -35,7 +35,8 @@ fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
     };
     let one = || ClusterSpec::uniform(1, 1);
     let both = |part: f64| vec![busy(part), busy(part)];
-    assert_eq!(run(one(), gandiva(true, true), both(0.5)).0, [600.0, 600.0]);
+    // Each runs alone for a minute, and then beside the other.
+    assert_eq!(run(one(), gandiva(true, true), both(0.5)).0, [660.0, 660.0]);
     // The jobs alternate, one minute each.
     let (ends, _) = run(one(), gandiva(false, true), both(0.5));
     assert_eq!(ends, [1140.0, 1200.0]);
@@ -50,12 +51,11 @@ fn gandiva_grows_onto_idle_gpus_and_shrinks_back() {
     });
     let two = || ClusterSpec::uniform(1, 2);
     let alone = |growing| run(two(), gandiva(true, growing), vec![elastic.clone()]).0;
-    assert_eq!(alone(true), [300.0]);
+    assert_eq!(alone(true), [330.0]);
     assert_eq!(alone(false), [600.0]);
-    // The first job has done 120 s of work on two GPUs when the second arrives, and does the rest
-    // on one.
-    let jobs = vec![elastic.clone(), job(60.0, 1, 600.0)];
-    assert_eq!(run(two(), gandiva(true, true), jobs).0, [540.0, 660.0]);
+    // The first job has done 180 s of work when it shrinks at the next slice.
+    let jobs = vec![elastic.clone(), job(90.0, 1, 600.0)];
+    assert_eq!(run(two(), gandiva(true, true), jobs).0, [540.0, 720.0]);
 }
 
 #[test]

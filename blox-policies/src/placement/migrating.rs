@@ -4,14 +4,17 @@ use super::in_order::changeable;
 use super::resizing::parts;
 use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeId, PlacementPolicy, Reason,
-    Validity, View, forward_policy,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobQueue, JobRef, Node, NodeId, PlacementPolicy,
+    Reason, Validity, View, forward_policy, sort,
 };
 
-/// Runs an inner placement, then moves jobs that span nodes to one node if they fit (Gandiva, OSDI
-/// 2018, section 3.3: migration against fragmentation).
+/// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
+/// 4). Jobs that span nodes move to one node if they fit. Jobs on nearly idle nodes move to fuller
+/// ones.
 ///
-/// It chooses the node with the fewest GPUs to spare. A job moves only to free GPUs or its own.
+/// A job that spans nodes moves to the node with the fewest GPUs to spare. A node is nearly idle if
+/// it runs jobs and at least three of four GPUs are free. The one with most free GPUs comes first.
+/// Its jobs move to the fullest node with fewer free GPUs. A job moves only to free GPUs or its own.
 #[derive(Clone)]
 pub struct Migrating<P> {
     inner: P,
@@ -48,12 +51,58 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
                 draft.reassign(job.id(), moved)?;
             }
         }
+        empty_nodes(draft)?;
         Ok(validity)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         self.inner.can_ever_place(view, job)
     }
+}
+
+/// Moves jobs of nearly idle nodes to fuller nodes.
+fn empty_nodes(draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let sparse = |n: &&Node| {
+        let (free, all) = (draft.free_on(n.id()), n.gpu_count());
+        free < all && 4 * free >= 3 * all
+    };
+    let mut nodes: Vec<&Node> = draft.nodes_with_free().filter(sparse).collect();
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    sort::by_key(&mut nodes, |n| std::cmp::Reverse(draft.free_on(n.id())));
+    let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
+    for from in nodes {
+        for job in &placed {
+            let Some(here) = changeable(draft, job.id()) else {
+                continue;
+            };
+            let cluster = draft.view().cluster();
+            let on = |gpu: &GpuId| cluster.node_of(*gpu) == Some(from.id());
+            if !here.gpus.iter().all(on) {
+                continue;
+            }
+            if let Some(gpus) = fuller(draft, job, &here, from.id()) {
+                draft.reassign(job.id(), Assignment { gpus, ..here })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns free GPUs for a job on the fullest node with fewer free GPUs than `from`.
+fn fuller(draft: &Draft<'_>, job: &JobRef<'_>, here: &Assignment, from: NodeId) -> Option<GpuList> {
+    let (view, needed, shape) = (draft.view(), here.count().get(), shape_of(here));
+    let least = draft.free_on(from);
+    let nodes = draft.nodes_with_free().filter(|n| {
+        let free = draft.free_on(n.id());
+        n.id() != from
+            && (needed..least).contains(&free)
+            && suits(n, job, &shape, view)
+            && has_resources(draft, n, &shape, needed)
+    });
+    let node = nodes.min_by_key(|n| (draft.free_on(n.id()), n.id()))?;
+    draft.take_from(node.id(), needed)
 }
 
 /// Returns GPUs of one node for the whole job, its own included.
@@ -73,7 +122,7 @@ fn gather(
             .map(|(_, gpus)| gpus)
     };
     let bound = |id: NodeId| own(id).map_or(0, |gpus| gpus.len() as u32);
-    let fits = |node: &&blox_core::Node| {
+    let fits = |node: &&Node| {
         let (id, free) = (node.id(), draft.free_on(node.id()));
         free > 0
             && free + bound(id) >= needed

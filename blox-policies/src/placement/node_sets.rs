@@ -2,14 +2,14 @@
 
 use super::Consolidated;
 use super::selector::{NodeSelector, with_room};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, NodeId, Shape, SortedMap, View};
+use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, SortedMap, View};
 use std::cell::LazyCell;
 
-/// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity).
+/// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.2: node affinity).
 ///
 /// The order of preference is: a node that runs only jobs of this size, an empty node, a node that
-/// also runs other sizes, any other node. Ties go to the node with the fewest free GPUs, then to
-/// the node that registered first. A job that fits on no single node is placed as [`Consolidated`]
+/// also runs other sizes, any other node. Ties go to the node with the least load, the fraction of
+/// its GPUs in use, then to the node that registered first. A job that fits on no single node is placed as [`Consolidated`]
 /// does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeSets;
@@ -18,7 +18,14 @@ impl NodeSelector for NodeSets {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let nodes = with_room(draft, job, shape);
         let on = LazyCell::new(|| sizes_on(draft, job.gpus()));
-        let best = nodes.min_by_key(|n| (standing(on.get(&n.id())), draft.free_on(n.id()), n.id()));
+        let idle = |n: &Node| f64::from(draft.free_on(n.id())) / f64::from(n.gpu_count());
+        let rank = |n: &Node| (standing(on.get(&n.id())), n.id());
+        let best = nodes.min_by(|a, b| {
+            let (a_rank, b_rank) = (rank(a), rank(b));
+            let load = || idle(b).total_cmp(&idle(a));
+            let by_set = a_rank.0.cmp(&b_rank.0).then_with(load);
+            by_set.then(a_rank.1.cmp(&b_rank.1))
+        });
         match best {
             Some(node) => {
                 let gpus = draft.take_from(node.id(), shape.gpus.get())?;

@@ -2,31 +2,34 @@
 
 use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::{
-    Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Place, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, Validity, View, sort,
+    Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy, Request,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
 use blox_perf::gpu_utilisation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 3).
+/// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 4).
 ///
 /// Jobs take turns ([`TimeSlicing`]). If not all jobs fit, a job without a turn may share the GPUs
-/// of a job with a turn. Both must request the same number of GPUs, and their GPU utilisation must
-/// add up to at most 1 ([`gpu_utilisation`]; Gandiva measures it in the first minutes of a job). A
-/// pair that does less work than one of its jobs alone is separated, and not paired again. This
-/// corrects wrong pairings from observations.
+/// of a job with a turn. Both must have run alone for a slice, in which they are profiled. They must
+/// request the same number of GPUs, their memory must fit a GPU, and their GPU utilisation must add
+/// up to at most 1 ([`gpu_utilisation`]). The job with the lowest utilisation goes beside the job
+/// with the lowest one. A pair that does less work than one of its jobs alone is separated, and not
+/// paired again. This corrects wrong pairings from observations.
 ///
-/// If all jobs fit and GPUs remain, jobs with levels grow by one level at a time, in order of
-/// submission. When other jobs need the GPUs, they shrink to their request.
+/// If all jobs fit and GPUs remain, running jobs with levels grow by one level in each slice, up to
+/// one node. When other jobs need the GPUs, they shrink to their request.
 ///
-/// Placement handles migration and the choice of nodes: [`Migrating`](crate::placement::Migrating),
+/// Memory is the attribute `gmem` (MiB); a job without it counts as small. Placement handles
+/// migration and the choice of nodes: [`Migrating`](crate::placement::Migrating),
 /// [`NodeSets`](crate::placement::NodeSets). Jobs that request CPUs or memory do not share GPUs.
 #[derive(Clone, Debug)]
 pub struct Gandiva {
     turns: TimeSlicing,
     packs: bool,
     grows: bool,
+    memory_mib: f64,
 }
 
 /// The turns so far, and the separated pairs.
@@ -44,7 +47,15 @@ impl Gandiva {
             turns: TimeSlicing::new(slice),
             packs: true,
             grows: true,
+            memory_mib: f64::INFINITY,
         }
+    }
+
+    /// Sets the memory of a GPU in MiB. It must hold both jobs of a pair. The default is unlimited.
+    #[must_use]
+    pub fn memory_mib(mut self, mib: f64) -> Self {
+        self.memory_mib = mib;
+        self
     }
 
     /// Sets whether two jobs may run on the same GPUs.
@@ -82,7 +93,12 @@ impl Gandiva {
         let pair = (a.id().min(b.id()), a.id().max(b.id()));
         let counted =
             |j: &JobRef<'_>| j.spec().extras().cpus > 0.0 || j.spec().extras().memory_gib > 0.0;
+        let gmem = |j: &JobRef<'_>| j.spec().extras().attributes.get("gmem")?.as_f64();
+        let needed = gmem(a).unwrap_or(0.0) + gmem(b).unwrap_or(0.0);
         a.gpus() == b.gpus()
+            && self.turns.had(a) > 0
+            && self.turns.had(b) > 0
+            && needed <= self.memory_mib
             && !counted(a)
             && !counted(b)
             && gpu_utilisation(a.spec()) + gpu_utilisation(b.spec()) <= 1.0
@@ -149,26 +165,38 @@ impl SchedulingPolicy for Gandiva {
         let all = rest.is_empty() && chosen.len() == hosts.len();
         let mut guests = 0;
         if self.packs {
+            let busy = |job: &JobRef<'_>| gpu_utilisation(job.spec());
+            sort::by(&mut rest, |a, b| busy(a).total_cmp(&busy(b)));
+            sort::by(&mut hosts, |a, b| busy(a).total_cmp(&busy(b)));
             for job in rest {
-                // A job that already runs in a pair stays in it.
+                // A job that already runs in a pair stays in it. Of two other jobs, at most one runs:
+                // it keeps its GPUs, and the other one joins it.
                 let now = beside(view, &job).map(|o| o.id());
+                let joins = |host: &JobRef<'_>| match job.assignment() {
+                    None => true,
+                    Some(_) => now == Some(host.id()),
+                };
                 let place = |host: &JobRef<'_>| {
                     let theirs = beside(view, host).map(|o| o.id());
                     let open = theirs.is_none_or(|id| id == job.id());
-                    let here = job.assignment().is_none() || now == Some(host.id());
-                    open && here && self.may_pair(memory, host, &job)
+                    let receives = now.is_none() && host.assignment().is_none();
+                    open && (joins(host) || receives) && self.may_pair(memory, host, &job)
                 };
                 if let Some(at) = hosts.iter().position(place) {
                     let host = hosts.remove(at);
-                    chosen.push((job, Some(host.id())));
                     guests += 1;
+                    if joins(&host) {
+                        chosen.push((job, Some(host.id())));
+                    } else {
+                        chosen.retain(|(other, _)| other.id() != host.id());
+                        chosen.push((job, None));
+                        chosen.push((host, Some(job.id())));
+                    }
                 }
             }
         }
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
-        if self.grows && all {
-            grow(&chosen, &mut counts, free);
-        }
+        let growing = self.grows && all && grow(view, &chosen, &mut counts, free);
         for ((job, host), gpus) in chosen.iter().zip(counts) {
             out.push(match host {
                 Some(host) => Request::with_shape(
@@ -184,7 +212,7 @@ impl SchedulingPolicy for Gandiva {
         }
         out.stop_unlisted();
         let everybody = chosen.len() == view.active().count();
-        if everybody && guests == 0 && all {
+        if everybody && guests == 0 && all && !growing {
             Validity::UntilEvent
         } else {
             Validity::NextRound
@@ -192,28 +220,54 @@ impl SchedulingPolicy for Gandiva {
     }
 }
 
-/// Gives `free` GPUs to jobs with levels, one level at a time in order of submission.
-fn grow(chosen: &[(JobRef<'_>, Option<JobId>)], counts: &mut [u32], mut free: u32) {
+/// Lets jobs with levels keep what they grew to, or grow by a level if their node has room, in order
+/// of submission. They may have `spare` GPUs more than they request. Returns whether a job grew, or
+/// may grow once it runs.
+fn grow(
+    view: View<'_>,
+    chosen: &[(JobRef<'_>, Option<JobId>)],
+    counts: &mut [u32],
+    mut spare: u32,
+) -> bool {
+    let mut taken: SortedMap<NodeId, u32> = SortedMap::new();
     let mut order: Vec<usize> = (0..chosen.len()).collect();
     sort::by_key(&mut order, |i| chosen[*i].0.id());
-    loop {
-        let mut grown = false;
-        for &i in &order {
-            let extras = chosen[i].0.spec().extras();
-            let counted = extras.cpus > 0.0 || extras.memory_gib > 0.0;
-            let next = extras
-                .levels
-                .iter()
-                .map(|l| l.get())
-                .find(|l| *l > counts[i]);
-            if let Some(next) = next.filter(|next| !counted && next - counts[i] <= free) {
-                free -= next - counts[i];
-                counts[i] = next;
-                grown = true;
-            }
+    let mut grown = false;
+    for i in order {
+        let job = &chosen[i].0;
+        let extras = job.spec().extras();
+        if extras.levels.is_empty() || extras.cpus > 0.0 || extras.memory_gib > 0.0 {
+            continue;
         }
-        if !grown {
-            return;
+        let Some(has) = job.assignment().filter(|_| job.phase() == Phase::Running) else {
+            grown = true;
+            continue;
+        };
+        let extra = has.count().get().saturating_sub(counts[i]);
+        if extra > spare {
+            continue;
+        }
+        spare -= extra;
+        counts[i] += extra;
+        let mut nodes = has.gpus.iter().map(|gpu| view.cluster().node_of(*gpu));
+        let Some(Some(node)) = nodes.next() else {
+            continue;
+        };
+        let next = extras
+            .levels
+            .iter()
+            .map(|l| l.get())
+            .find(|l| *l > counts[i]);
+        let free = view.node(node).map_or(0, |n| n.free_count());
+        let used = taken.get(&node).copied().unwrap_or(0);
+        let on_one = nodes.all(|other| other == Some(node));
+        let more = next.map_or(0, |next| next - counts[i]);
+        if more > 0 && on_one && more <= spare && used + more <= free {
+            taken.insert(node, used + more);
+            spare -= more;
+            counts[i] += more;
+            grown = true;
         }
     }
+    grown
 }

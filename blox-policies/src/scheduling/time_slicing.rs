@@ -6,7 +6,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Time slicing in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
+/// Time slicing in turn (Gandiva, OSDI 2018, section 4.1: suspend-resume).
 ///
 /// The jobs with the fewest slices run, older jobs first, as long as they fit. A slice ends when
 /// the job has run for the length of a slice; startup time is not counted. A new job starts with
@@ -33,9 +33,14 @@ impl TimeSlicing {
         }
     }
 
+    /// Returns the number of slices that a job had.
+    pub(super) fn had(&self, job: &JobRef<'_>) -> u64 {
+        (job.attained_time().secs() / self.slice).floor() as u64
+    }
+
     fn turns(&self, memory: &Turns, job: &JobRef<'_>) -> Option<u64> {
-        let had = (job.attained_time().secs() / self.slice).floor() as u64;
-        memory.begun_with.get(&job.id()).map(|begun| begun + had)
+        let begun = memory.begun_with.get(&job.id());
+        begun.map(|begun| begun + self.had(job))
     }
 
     /// Returns all active jobs, the jobs with the fewest slices first.

@@ -2,6 +2,7 @@
 
 mod allox;
 mod gavel;
+mod gandiva;
 mod helios;
 mod lucid;
 mod optimus;

@@ -3,24 +3,32 @@ use blox::policies::placement::{Migrating, NodeSets, Resizing};
 use blox::policies::scheduling::Gandiva;
 use blox::schedulers::parameters::*;
 
-const PARAMETERS: [ParamDoc; 3] = [
+const PARAMETERS: [ParamDoc; 4] = [
     param("slice_s", "60", "seconds of a slice and round"),
     param("packing", "true", "two jobs may run on the same GPUs"),
     param("growing", "true", "jobs grow onto idle GPUs"),
+    param("memory_mib", "24576", "memory of a GPU in MiB"),
 ];
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
 /// **Rule.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
-/// had the fewest turns, as long as they fit. A job without a turn may share the GPUs of a job of
-/// the same size, if both leave enough of their GPUs idle. The attribute `gpu_utilisation` of a job
-/// states its use; a job without it leaves nothing idle. A pair that does too little work together
-/// is separated. Jobs with a profile grow onto idle GPUs, and shrink to their request when other
-/// jobs need the GPUs. Jobs of one size go to the same nodes. A job on several nodes moves to one
-/// node when one has room.
+/// had the fewest turns, as long as they fit. After a slice alone, a job without a turn may share the
+/// GPUs of a job of the same size. Both must leave enough of their GPUs idle, and fit the memory.
+/// Jobs with the lowest use come first. The attribute `gpu_utilisation` of a job states its use; a job
+/// without it leaves nothing idle. The attribute `gmem` states its memory in MiB; a job without it
+/// counts as small. A pair that does too little work together is separated. Jobs with a profile grow
+/// onto idle GPUs of their node, a level each slice, and shrink to their request when other jobs
+/// need the GPUs. Jobs of one size go to the same nodes, the least loaded one first. A job on several
+/// nodes moves to one node when one has room. Jobs leave nodes of which three of four GPUs are idle.
 ///
 /// **Parameters** (command line): `slice_s`, the length of a slice and of a round; `packing` and
-/// `growing`, which can be turned off.
+/// `growing`, which can be turned off; `memory_mib` of a GPU.
+///
+/// **Differences from the paper.** All jobs take turns over the whole cluster, and a job may resume
+/// on another node. In the paper, jobs take turns on their server, which may have more jobs than
+/// GPUs. Only jobs whose uses add up to at most 1 share GPUs; the paper tries every pair. Priorities
+/// and weights are not considered.
 ///
 /// **Verified.** By tests of each mechanism. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original per job on all golden
@@ -34,7 +42,8 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let slice = p.seconds("slice_s")?;
     let policy = Gandiva::new(slice)
         .packing(p.bool("packing")?)
-        .growing(p.bool("growing")?);
+        .growing(p.bool("growing")?)
+        .memory_mib(above_zero(p, "memory_mib")?);
     let composition = Composition::new("gandiva")
         .in_rounds(slice)
         .scheduling(policy)
