@@ -3,7 +3,6 @@
 mod gavel;
 mod papers;
 mod regressions;
-mod shockwave;
 
 use blox_core::{Composition, Extras, JobSpec, Pipeline, PlacementPolicy, SchedulingPolicy};
 

@@ -9,6 +9,7 @@ mod optimus;
 mod pollux;
 mod sia;
 mod synergy;
+mod shockwave;
 mod themis;
 mod tiresias;
 

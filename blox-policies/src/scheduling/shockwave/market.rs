@@ -20,18 +20,16 @@ pub struct Bidder {
     pub remaining_s: f64,
     /// Seconds since it was submitted.
     pub age_s: f64,
-    /// Seconds from submission within which the job should end.
+    /// Seconds from submission that it would take with its fair share of the cluster.
     pub fair_s: f64,
 }
 
 /// Shockwave's market: which jobs run in each of the next rounds (NSDI 2023, sections 4 and 6).
 ///
 /// **The program.** The objective is the sum of the logarithms of the jobs' progress after the
-/// window (Nash social welfare). The longest remaining time of any job, an estimate of the
-/// makespan, is subtracted with the factor `efficiency`. Every job must end fairly: within
-/// `rho_max` times its fair time from submission, given its share of the cluster after the window.
-/// The logarithm is linear between `bases`. If not all jobs can end fairly, the progress of a late
-/// job is weighted by its lateness to the power `urgency`.
+/// window (Nash social welfare). The logarithm is linear between `bases`. Each is weighted by the
+/// predicted finish-time fairness of the job, to the power `urgency`. The longest remaining time of
+/// any job, an estimate of the makespan, is subtracted with the factor `efficiency`.
 ///
 /// **Solution.** The program depends only on the number of rounds of each job. For a given longest
 /// remaining time it is a knapsack with concave gains ([`Concave`]). The search over these times is
@@ -55,9 +53,9 @@ pub struct Market {
     pub round_s: f64,
     /// Cost of a second of the longest remaining time, at least 0 (`k`).
     pub efficiency: f64,
-    /// Exponent of the lateness (`lambda`).
+    /// Exponent of finish-time fairness (`lambda`).
     pub urgency: f64,
-    /// Largest lateness that is still fair (`rho_max`).
+    /// Largest lateness that is still fair in [`Market::plan_fairly`] (`rho_max`).
     pub rho_max: f64,
     /// Relative difference below which the objectives of two plans count as equal, at least 0.
     pub gap: f64,
@@ -72,7 +70,7 @@ pub struct Window {
     pub rounds: Vec<Vec<usize>>,
     /// Number of rounds that the program assigns to each job.
     pub units: Vec<u32>,
-    /// True if all jobs can end fairly.
+    /// True if the plan lets all jobs end fairly; [`Market::plan`] does not check it.
     pub fair: bool,
 }
 
@@ -100,8 +98,27 @@ impl Market {
     /// # Errors
     /// The solver failed. The jobs cannot cause an error.
     pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
-        let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
-        let weights = bidders.iter().map(|b| self.weight(b, share));
+        let share = share(gpus, bidders);
+        let weight = |b: &Bidder| {
+            let rho = (b.age_s + b.remaining_s / share) / b.fair_s.max(f64::MIN_POSITIVE);
+            libm::pow(rho, self.urgency).min(MOST_WEIGHT)
+        };
+        let weights: Vec<f64> = bidders.iter().map(weight).collect();
+        let units = self.search(gpus, bidders, &weights, &vec![0; bidders.len()])?;
+        Ok(self.window(gpus, bidders, &weights, units, false))
+    }
+
+    /// Plans the next rounds on `gpus` GPUs as the released program does.
+    ///
+    /// Every job must end fairly: within `rho_max` times its fair time from submission, given its
+    /// share of the cluster after the window. Then all jobs weigh the same. If not all jobs can end
+    /// fairly, only late jobs are weighted by their lateness.
+    ///
+    /// # Errors
+    /// The solver failed. The jobs cannot cause an error.
+    pub fn plan_fairly(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
+        let share = share(gpus, bidders);
+        let weights = bidders.iter().map(|b| self.lateness(b, share));
         let weights: Vec<f64> = weights.collect();
         let (units, fair) = match self.fairly(gpus, share, bidders) {
             Some(units) => (units, true),
@@ -110,12 +127,22 @@ impl Market {
                 (self.search(gpus, bidders, &weights, &least)?, false)
             }
         };
-        let rounds = self.arrange(gpus, bidders, &weights, &units.of);
-        Ok(Window {
-            rounds,
+        Ok(self.window(gpus, bidders, &weights, units, fair))
+    }
+
+    fn window(
+        &self,
+        gpus: u32,
+        bidders: &[Bidder],
+        weights: &[f64],
+        units: Units,
+        fair: bool,
+    ) -> Window {
+        Window {
+            rounds: self.arrange(gpus, bidders, weights, &units.of),
             units: units.of,
             fair,
-        })
+        }
     }
 
     /// Returns numbers of rounds with which all jobs end fairly, if there are any.
@@ -134,7 +161,7 @@ impl Market {
     }
 
     /// Returns the weight of a job's progress if not all jobs can end fairly.
-    fn weight(&self, b: &Bidder, share: f64) -> f64 {
+    fn lateness(&self, b: &Bidder, share: f64) -> f64 {
         let rho = (b.age_s + b.remaining_s / share) / b.fair_s;
         if rho.is_nan() || rho <= self.rho_max {
             return 1.0;
@@ -309,6 +336,11 @@ impl Market {
         }
         rounds
     }
+}
+
+/// Returns the part of the time for which a job has its GPUs in a fair cluster.
+fn share(gpus: u32, bidders: &[Bidder]) -> f64 {
+    (f64::from(gpus) / bidders.len() as f64).min(1.0)
 }
 
 /// Search space of longest remaining times.

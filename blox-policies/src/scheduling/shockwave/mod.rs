@@ -1,14 +1,13 @@
 //! Shockwave (Zheng et al., NSDI 2023): a market over future rounds for jobs that change their
 //! batch size while they train.
 
-mod fair;
 mod market;
 mod regimes;
 
-pub use fair::FairEnd;
 pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
+use crate::scheduling::TimeMean;
 use crate::scheduling::listed::list_fitting;
 use blox_core::{
     JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, SortedMap, Validity, View,
@@ -18,8 +17,8 @@ use serde::{Deserialize, Serialize};
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
 /// **Rule.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
-/// proportion to their lengths, and the longest remaining time is short. No job ends later than
-/// with an equal share of the cluster. The plan is recomputed when a job arrives or leaves, when
+/// proportion to their lengths, and the longest remaining time is short. A job that would end later
+/// than with an equal share of the cluster weighs more, an early one less. The plan is recomputed when a job arrives or leaves, when
 /// the number of GPUs changes, and after the number of rounds set by [`Shockwave::every`]. GPUs
 /// that the plan leaves idle go to the jobs with most remaining time.
 ///
@@ -50,7 +49,8 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Known {
     regimes: Option<Regimes>,
-    fair: FairEnd,
+    /// Jobs for each GPU, at least 1, since the job arrived.
+    contention: TimeMean,
 }
 
 /// Relative difference by which a job's speed may deviate from its stated speed.
@@ -81,7 +81,7 @@ impl Shockwave {
         let keep = |job: JobRef<'_>| {
             let new = || Known {
                 regimes: Regimes::of_job(&job),
-                fair: FairEnd::default(),
+                contention: TimeMean::default(),
             };
             (job.id(), before.remove(&job.id()).unwrap_or_else(new))
         };
@@ -89,8 +89,8 @@ impl Shockwave {
         true
     }
 
-    /// Plans the window, and updates the fair times if the set of jobs changed.
-    fn replan(&self, memory: &mut Plans, view: View<'_>, gpus: u32, changed: bool) {
+    /// Plans the window, and updates the fair times.
+    fn replan(&self, memory: &mut Plans, view: View<'_>, gpus: u32) {
         let now = view.now().secs();
         let jobs = &mut memory.jobs;
         let share = (f64::from(gpus) / jobs.len().max(1) as f64).min(1.0);
@@ -98,11 +98,9 @@ impl Shockwave {
         for (id, known) in &mut *jobs {
             let Some(job) = view.job(*id) else { continue };
             let mut bidder = bidder(&job, known.regimes.as_ref());
-            if changed {
-                let alone = bidder.done * bidder.pace_s + bidder.remaining_s;
-                known.fair.estimate(now, alone / share);
-            }
-            bidder.fair_s = known.fair.value(now).unwrap_or(bidder.age_s);
+            known.contention.record(now, 1.0 / share);
+            let alone = bidder.done * bidder.pace_s + bidder.remaining_s;
+            bidder.fair_s = alone * known.contention.value(now).unwrap_or(1.0);
             bidders.push(bidder);
         }
         memory.age = 0;
@@ -177,7 +175,7 @@ impl SchedulingPolicy for Shockwave {
         let m = &*memory;
         if changed || gpus != m.gpus || m.age >= self.period || m.plan.is_empty() {
             memory.gpus = gpus;
-            self.replan(memory, view, gpus, changed);
+            self.replan(memory, view, gpus);
         }
         let planned = match memory.plan.is_empty() {
             true => Vec::new(),

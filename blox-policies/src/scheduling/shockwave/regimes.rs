@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// duration when the job runs alone.
 ///
 /// The remaining time is predicted without knowledge of the future (Shockwave, section 5). The
-/// frequencies of the regimes follow a Dirichlet distribution. Its prior is uniform, and the
-/// observed epochs update it. The set of regimes and the duration of their epochs are known in
-/// advance.
+/// frequencies of the regimes follow a Dirichlet distribution with a uniform prior. Only completed
+/// epochs update it, and the rest keeps the prior. The set of regimes and the duration of their
+/// epochs are known in advance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Regimes {
     /// Regime of each epoch, as an index into `seconds`.
@@ -100,9 +100,26 @@ impl Regimes {
         self.past_s(seen) / seen as f64
     }
 
-    /// Predicted seconds that the rest takes alone, after `done` epochs. Returns 1 if nothing is
-    /// left.
+    /// Predicted number of epochs of each regime in the whole job, after `done` epochs. Regimes are in
+    /// ascending order of their numbers.
+    pub fn expected(&self, done: usize) -> Vec<f64> {
+        let left = self.epochs.len().saturating_sub(done) as f64;
+        let mut expected = vec![left / self.seconds.len() as f64; self.seconds.len()];
+        for kind in self.of.iter().take(done) {
+            expected[*kind as usize] += 1.0;
+        }
+        expected
+    }
+
+    /// Predicted seconds that the rest takes alone, after `done` epochs.
     pub fn remaining_s(&self, done: usize) -> f64 {
+        let left = self.epochs.len().saturating_sub(done) as f64;
+        left * (self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64)
+    }
+
+    /// Predicted seconds that the rest takes alone, after `done` epochs, as the released program
+    /// computes it: the next epoch counts as observed. Returns 1 if nothing is left.
+    pub fn released_remaining_s(&self, done: usize) -> f64 {
         let all = self.epochs.len();
         let done = done.min(all);
         let left = (all - done) as f64;
@@ -136,14 +153,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn released_prediction_counts_the_next_epoch() {
+        let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
+        assert_eq!(one.released_remaining_s(0), 70.0);
+        assert_eq!(one.released_remaining_s(5), 20.0);
+        assert_eq!(one.released_remaining_s(8), 1.0);
+    }
+
+    #[test]
     fn a_job_of_one_regime_takes_as_long_as_its_epochs() {
         let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
         assert_eq!(one.epochs(), 8);
         assert_eq!(one.total_s(), 80.0);
-        // The next epoch counts as observed.
-        assert_eq!(one.remaining_s(0), 70.0);
-        assert_eq!(one.remaining_s(5), 20.0);
-        assert_eq!(one.remaining_s(8), 1.0);
         assert_eq!((one.done_after(29.9), one.done_after(30.0)), (2, 3));
         assert_eq!(Regimes::new(&[]), None);
         assert_eq!(Regimes::new(&[(1, 0.0)]), None);
@@ -159,9 +180,9 @@ mod tests {
         let first = 40.0 / 9.0 - 1.0;
         let second = 32.0 / 9.0;
         let predicted = (first * 30.0 + second * 10.0) * (8.0 / 8.0);
-        assert!((two.remaining_s(0) - predicted).abs() < 1e-12);
+        assert!((two.released_remaining_s(0) - predicted).abs() < 1e-12);
         assert!(
-            two.remaining_s(4) > 40.0,
+            two.released_remaining_s(4) > 40.0,
             "it expects some slow epochs still"
         );
         assert_eq!(two.pace_s(4), 26.0);

@@ -1,11 +1,12 @@
 //! Shockwave's own policy in its simulator.
 
 use super::batches::Adapting;
+use super::fair::FairEnd;
 use super::job::Job;
 use super::rounds::Chosen;
 use blox_core::{JobId, SortedMap};
 use blox_policies::scheduling::gavel::Combination;
-use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
+use blox_policies::scheduling::shockwave::{Bidder, Market, Regimes};
 
 /// Shockwave's own policy: a [`Market`] over the next rounds.
 ///
@@ -13,6 +14,8 @@ use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
 ///
 /// Differences from [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave):
 ///
+/// - Its plan is [`Market::plan_fairly`], and fair times weigh the last estimate by one tenth.
+/// - Its prediction of regimes counts the next epoch, and keeps the sum of the prior.
 /// - Its clock counts rounds of full length, although rounds may end early.
 /// - Epochs last whole seconds.
 /// - Fairness compares times on that clock instead of times since submission. The later a job
@@ -79,7 +82,7 @@ impl Planner {
             let regimes = &known.regimes;
             let epoch = (job.done / adapting.steps_per_epoch(adapting.batch)).floor() as usize;
             let epoch = epoch.min(regimes.epochs());
-            let remaining_s = regimes.remaining_s(epoch);
+            let remaining_s = regimes.released_remaining_s(epoch);
             let remaining_s = match epoch == regimes.epochs() {
                 true => remaining_s,
                 false => remaining_s * known.scale,
@@ -100,7 +103,7 @@ impl Planner {
         }
         let window = self
             .market
-            .plan(gpus, &bidders)
+            .plan_fairly(gpus, &bidders)
             .map_err(|e| e.to_string())?;
         let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].id).collect();
         self.plan = (self.round, window.rounds.into_iter().map(ids).collect());

@@ -17,6 +17,7 @@ mod assign;
 mod batches;
 mod bisection;
 mod everywhere;
+mod fair;
 mod fifo;
 mod filling;
 mod job;

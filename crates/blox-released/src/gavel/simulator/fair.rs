@@ -1,40 +1,26 @@
-use serde::{Deserialize, Serialize};
+//! Fair end of a job in Shockwave's program.
+
+use blox_policies::scheduling::TimeMean;
 
 /// Time that a job would take with an equal share of the cluster, estimated over time.
 ///
 /// Shockwave aims not to exceed it. The value combines a time-weighted average of all estimates and
 /// the last estimate, which weighs one tenth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FairEnd {
-    first: f64,
-    /// Time and value of the last estimate.
-    last: Option<(f64, f64)>,
-    /// Sum of earlier estimates, each multiplied by the time for which it was valid.
-    before: f64,
-}
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FairEnd(TimeMean);
 
 /// Weight of the average in [`FairEnd::value`].
 const MOMENTUM: f64 = 0.9;
 
 impl FairEnd {
-    /// Records a new estimate. Its time must not be before the last estimate; an estimate at the
-    /// same time replaces the last one.
-    pub fn estimate(&mut self, now: f64, takes: f64) {
-        match self.last {
-            None => self.first = now,
-            Some((at, was)) => self.before += was * (now - at),
-        }
-        self.last = Some((now, takes));
+    /// Records a new estimate; see [`TimeMean::record`].
+    pub(super) fn estimate(&mut self, now: f64, takes: f64) {
+        self.0.record(now, takes);
     }
 
     /// Returns the combined value at a time, or `None` without an estimate.
-    pub fn value(&self, now: f64) -> Option<f64> {
-        let (at, last) = self.last?;
-        let stood = now - self.first;
-        let average = match stood > 0.0 {
-            true => (self.before + last * (now - at)) / stood,
-            false => last,
-        };
+    pub(super) fn value(&self, now: f64) -> Option<f64> {
+        let (average, last) = (self.0.value(now)?, self.0.last()?);
         Some(MOMENTUM * average + (1.0 - MOMENTUM) * last)
     }
 }

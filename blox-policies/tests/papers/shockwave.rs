@@ -1,8 +1,8 @@
-//! Compares Shockwave's market with the program in the paper, which has a variable for every job
-//! and round and is solved by branch and bound.
+//! Shockwave (NSDI 2023). Some tests compare the market with the program in the paper, which has a
+//! variable for every job and round and is solved by branch and bound.
 
 use blox_microlp::BranchAndBound;
-use blox_policies::scheduling::shockwave::{Bidder, Market};
+use blox_policies::scheduling::shockwave::{Bidder, Market, Regimes};
 use blox_solve::{Program, Solver, Var};
 
 struct Draw(u64);
@@ -57,6 +57,11 @@ fn logarithms(market: &Market) -> Vec<f64> {
     market.bases.iter().map(value).collect()
 }
 
+fn weight(market: &Market, gpus: u32, bidders: &[Bidder], b: &Bidder) -> f64 {
+    let contention = (bidders.len() as f64 / f64::from(gpus)).max(1.0);
+    ((b.age_s + b.remaining_s * contention) / b.fair_s).powf(market.urgency)
+}
+
 /// Objective of the best plan of the paper's program.
 fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
     let mut p = Program::maximise();
@@ -73,6 +78,7 @@ fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
         }
         p.at_least(&time, 0.0);
         // The function is concave, so neighbouring bases are chosen in any case.
+        let scale = scale * weight(market, gpus, bidders, b);
         let parts: Vec<(Var, f64)> = logarithms(market)
             .iter()
             .zip(market.bases.iter())
@@ -92,7 +98,7 @@ fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
 }
 
 /// Objective of a number of rounds for each job.
-fn measure(market: &Market, bidders: &[Bidder], rounds: &[u32]) -> f64 {
+fn measure(market: &Market, gpus: u32, bidders: &[Bidder], rounds: &[u32]) -> f64 {
     let logarithms = logarithms(market);
     let mut sum = 0.0;
     let mut longest: f64 = 0.0;
@@ -108,7 +114,8 @@ fn measure(market: &Market, bidders: &[Bidder], rounds: &[u32]) -> f64 {
         let next = (at + 1).min(market.bases.len() - 1);
         let width = (market.bases[next] - market.bases[at]).max(f64::MIN_POSITIVE);
         let part = (progress - market.bases[at]) / width;
-        sum += logarithms[at] + part * (logarithms[next] - logarithms[at]);
+        let value = logarithms[at] + part * (logarithms[next] - logarithms[at]);
+        sum += value * weight(market, gpus, bidders, b);
         longest = longest.max(b.remaining_s - worked);
     }
     sum / (bidders.len() as f64 * f64::from(market.rounds)) - market.efficiency * longest
@@ -119,11 +126,11 @@ fn with_jobs_of_one_gpu_the_plan_is_the_best_there_is() {
     let mut draw = Draw(7);
     for case in 0..60 {
         let market = market(&mut draw);
-        // Fair times are so late that they impose nothing: both programs are the same.
-        let bidders = bidders(&mut draw, &[1], 1e6);
+        let fair_s = draw.between(500.0, 2000.0);
+        let bidders = bidders(&mut draw, &[1], fair_s);
         let window = market.plan(2, &bidders).unwrap();
         let (ours, theirs) = (
-            measure(&market, &bidders, &window.units),
+            measure(&market, 2, &bidders, &window.units),
             best(&market, 2, &bidders),
         );
         assert!(
@@ -167,24 +174,114 @@ fn rounds_are_kept_and_no_gpu_is_used_twice() {
     }
 }
 
-#[test]
-fn late_job_goes_first() {
-    let job = |fair_s: f64| Bidder {
+/// A job of ten epochs of 120 s, two of which are done.
+fn bidder(age_s: f64, fair_s: f64) -> Bidder {
+    Bidder {
         gpus: 1,
         length: 10.0,
         done: 2.0,
+        pace_s: 120.0,
+        remaining_s: 960.0,
+        age_s,
+        fair_s,
+    }
+}
+
+/// A market of two rounds.
+fn two_rounds(efficiency: f64, urgency: f64) -> Market {
+    Market {
+        rounds: 2,
+        efficiency,
+        urgency,
+        gap: 0.0,
+        ..Market::DEFAULT
+    }
+}
+
+#[test]
+fn equal_jobs_have_a_round_each() {
+    let jobs = [bidder(0.0, 1e4); 2];
+    let window = two_rounds(1e-3, 5.0).plan(1, &jobs).unwrap();
+    assert_eq!(window.units, [1, 1]);
+}
+
+#[test]
+fn job_with_greater_rho_comes_first() {
+    let jobs = [bidder(0.0, 2000.0), bidder(0.0, 1990.0)];
+    let window = two_rounds(1e-3, 1.0).plan(1, &jobs).unwrap();
+    assert_eq!(window.units, [1, 1]);
+    assert_eq!(window.rounds, [[1], [0]]);
+}
+
+#[test]
+fn weight_is_a_power_of_rho_for_every_job() {
+    // ρ is 0.5 and 1. At power 5, progress of the first job weighs 1/32 as much.
+    let early = |fair_s: f64, done: f64| Bidder {
+        done,
+        ..bidder(0.0, fair_s)
+    };
+    for (fair_s, power, expected) in [
+        (3840.0, 5.0, [0, 2]),
+        (3840.0, 0.0, [2, 0]),
+        (1920.0, 5.0, [2, 0]),
+    ] {
+        // Progress is worth more for the first job, since less of it is done.
+        let jobs = [early(fair_s, 2.0), early(1920.0, 6.0)];
+        let window = two_rounds(0.0, power).plan(1, &jobs).unwrap();
+        assert_eq!(window.units, expected, "{fair_s} {power}");
+    }
+}
+
+#[test]
+fn makespan_decides_at_a_large_price_and_not_at_none() {
+    let mut jobs = [bidder(0.0, 1e4); 2];
+    // The first job is long and has done more of its length.
+    jobs[0] = Bidder {
+        length: 100.0,
+        done: 80.0,
+        remaining_s: 2400.0,
+        ..jobs[0]
+    };
+    for (price, expected) in [(1e6, [2, 0]), (0.0, [0, 2])] {
+        let window = two_rounds(price, 0.0).plan(1, &jobs).unwrap();
+        assert_eq!(window.units, expected);
+    }
+}
+
+#[test]
+fn program_is_the_same_if_all_jobs_can_end_fairly() {
+    // With a fair time of 9,000 s for both, each can end fairly. The second has a greater ρ.
+    let jobs = [bidder(0.0, 9000.0), bidder(5000.0, 9000.0)];
+    let window = two_rounds(0.0, 12.0).plan(1, &jobs).unwrap();
+    assert_eq!(window.units, [0, 2]);
+    assert_eq!(window.rounds, [[1], [1]]);
+}
+
+#[test]
+fn late_job_goes_first_in_the_released_plan() {
+    let job = |fair_s: f64| Bidder {
         pace_s: 100.0,
         remaining_s: 800.0,
-        age_s: 1000.0,
-        fair_s,
+        ..bidder(1000.0, fair_s)
     };
     let market = Market::DEFAULT;
-    let window = market.plan(1, &[job(9000.0), job(1500.0)]).unwrap();
+    let window = market.plan_fairly(1, &[job(9000.0), job(1500.0)]).unwrap();
     assert!(!window.fair);
     assert_eq!(window.rounds[0], [1]);
     // With enough time, both jobs can end fairly.
-    let both = [job(9000.0), job(9000.0)];
-    let window = market.plan(1, &both).unwrap();
+    let window = market.plan_fairly(1, &[job(9000.0); 2]).unwrap();
     assert!(window.fair);
     assert_eq!(window.units, [7, 7]);
+}
+
+#[test]
+fn completed_epochs_alone_update_the_prediction() {
+    // 30 epochs of 20 s, then 70 of 10 s.
+    let epochs = [vec![(16, 20.0); 30], vec![(32, 10.0); 70]].concat();
+    let two = Regimes::new(&epochs).unwrap();
+    assert_eq!(two.expected(30), [65.0, 35.0]);
+    assert_eq!(two.remaining_s(30), 70.0 * 15.0);
+    assert_eq!(two.expected(0), [50.0, 50.0]);
+    let one = Regimes::new(&[(32, 10.0); 100]).unwrap();
+    assert_eq!((one.remaining_s(0), one.remaining_s(60)), (1000.0, 400.0));
 }
