@@ -60,7 +60,7 @@ impl Holder {
     fn renew(&mut self, now: Time, lease: Seconds) {
         for (_, end) in &mut self.leases {
             let missed = ((now - *end).secs() / lease.secs()).ceil().max(0.0);
-            *end = *end + Seconds::new(missed * lease.secs());
+            *end += Seconds::new(missed * lease.secs());
         }
     }
 

@@ -1,7 +1,10 @@
-use blox::core::{Composition, OnEvent, Pipeline};
+use blox::core::{Composition, Pipeline, Seconds};
 use blox::policies::placement::{Consolidated, Resizing};
 use blox::policies::scheduling::Themis;
 use blox::schedulers::parameters::*;
+
+/// Leases start and end at multiples of this time.
+const ROUND: Seconds = Seconds::new(60.0);
 
 const PARAMETERS: [ParamDoc; 2] = [
     param("lease_s", "600", "seconds of a lease"),
@@ -25,7 +28,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Parameters** (command line): `lease_s`, the length of a lease; `fairness`, the paper's knob.
 ///
 /// **Differences from the paper.** A bid is for a number of GPUs, not for a set of them, so
-/// slowdown across machines does not count. Each job is an application of its own. Remaining GPUs go
+/// slowdown across machines does not count. Auctions fall on rounds of 60 s. Each job is an application of its own. Remaining GPUs go
 /// to the worst-off job instead of a random one, and to bidders if no other job can use them.
 ///
 /// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
@@ -40,7 +43,7 @@ pub fn themis() -> Pipeline {
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let lease = p.seconds("lease_s")?;
     let composition = Composition::new("themis")
-        .trigger(OnEvent::default())
+        .in_rounds(ROUND)
         .scheduling(Themis::new(lease, share(p, "fairness")?))
         .placement(Resizing::new(Consolidated::default()));
     Ok(composition.build()?)
