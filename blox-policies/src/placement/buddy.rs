@@ -182,30 +182,36 @@ fn change(
 
 /// Places all jobs again, the largest first. A job whose old GPUs are still free keeps them.
 fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    let mut before: Vec<Option<Assignment>> = Vec::with_capacity(wanted.len());
-    for (request, _) in wanted {
-        let has = draft.current(request.job).cloned();
-        if has.is_some() {
+    let mut jobs: Vec<(JobId, &Shape, Option<Assignment>)> = Vec::with_capacity(wanted.len());
+    for (request, shape) in wanted {
+        let had = draft.current(request.job).cloned();
+        if had.is_some() {
             draft.release(request.job, Reason::NotChosen)?;
         }
-        before.push(has);
+        jobs.push((request.job, shape, had));
     }
-    for ((request, shape), had) in wanted.iter().zip(before) {
-        let (job, count) = (request.job, shape.gpus.get());
-        if let Some(had) = &had
-            && had.count() == shape.gpus
-            && is_compact(draft, &had.gpus)
-            && draft.spare(job).is_ok()
-        {
-            continue;
+    for same_size in jobs.chunk_by(|a, b| a.1.gpus == b.1.gpus) {
+        // Jobs that stay come first, so that no other job takes their GPUs.
+        for (job, shape, had) in same_size {
+            if let Some(had) = had
+                && had.count() == shape.gpus
+                && is_compact(draft, &had.gpus)
+            {
+                let _ = draft.spare(*job);
+            }
         }
-        let had = had.map_or_else(GpuList::new, |a| a.gpus);
-        // A job that does not fit on one node is spread.
-        let gpus = find(draft, job, shape, &had, true);
-        match gpus {
-            Some(gpus) => draft.assign(job, shape.on(gpus))?,
-            None if had.len() as u32 == count && draft.spare(job).is_ok() => {}
-            None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
+        for (job, shape, had) in same_size {
+            if draft.current(*job).is_some() {
+                continue;
+            }
+            let had = had.as_ref().map_or(&[][..], |a| &a.gpus);
+            // A job that does not fit on one node is spread.
+            let gpus = find(draft, *job, shape, had, true);
+            match gpus {
+                Some(gpus) => draft.assign(*job, shape.on(gpus))?,
+                None if had.len() as u32 == shape.gpus.get() && draft.spare(*job).is_ok() => {}
+                None => draft.explain(*job, shortage_of_gpus(shape.gpus, draft)),
+            }
         }
     }
     Ok(())
