@@ -2,8 +2,8 @@
 
 use super::listed::list_fitting;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, SchedulingPolicy,
-    Seconds, ServiceClass, SortedMap, Validity, View, sort,
+    AdmissionDecisions, AdmissionPolicy, Deadline, JobId, JobQueue, JobRef, Policy,
+    SchedulingPolicy, Seconds, ServiceClass, SortedMap, Time, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,28 @@ use std::sync::Arc;
 /// Choice among new jobs with deadlines that arrive together.
 #[derive(Clone, Default)]
 pub enum LeaseChoice {
-    /// Considers jobs one by one, wide jobs first. Each gets the latest leases that are left.
+    /// Considers deadlines one by one, in order of value, then of the job's GPUs. Each job gets the
+    /// latest leases that are left.
     #[default]
     Greedy,
-    /// Accepts as many jobs as fit together, by a program of whole numbers for this solver. If the
-    /// solver finds nothing within its limit, it falls back to `Greedy`.
+    /// Maximises the total value of the deadlines that are met, by a program of whole numbers for
+    /// this solver. If the solver finds nothing within its limit, it falls back to `Greedy`.
     Optimal(Arc<dyn Solver + Send + Sync>),
 }
 
 /// Leases for jobs with deadlines; best-effort jobs use the rest (Chronus, SoCC 2021).
 ///
-/// Time is divided into leases; decisions should fall on their multiples. A job with a deadline is
-/// accepted if enough leases before the deadline are free for all its work. They are then reserved.
-/// Otherwise it runs as best-effort.
+/// Time is divided into leases; decisions should fall on their multiples. A job is accepted if
+/// enough leases before one of its deadlines are free for all its work. They are then reserved, and
+/// the job is promised that deadline. Otherwise it runs as best-effort. A reservation rounds the
+/// GPUs of a job up to a power of two, so that few nodes suffice for each job of a lease.
 ///
-/// In each lease, the jobs with a reservation run first. Best-effort jobs follow by least remaining
-/// time, as long as they fit. Accepted jobs that run ahead of their leases come last. Remaining
-/// times are the true values. After a crash or an overhead, an accepted job may have too few leases
-/// left. It then gets more if there are any, and otherwise keeps its leases. Plans are limited to a
-/// million leases ahead: a job that needs more runs as best-effort.
+/// A job with a reservation keeps its GPUs for the whole lease. In each decision, all other GPUs go
+/// to best-effort jobs by least remaining time, as long as they fit. Accepted jobs that run ahead
+/// of their leases come last. Remaining times are the true values. After a crash or an overhead, an
+/// accepted job may have too few leases left. It then gets more if there are any, and otherwise
+/// keeps its leases. Plans are limited to a million leases ahead: a job that needs more runs as
+/// best-effort.
 #[derive(Clone)]
 pub struct Chronus {
     lease: f64,
@@ -42,19 +45,41 @@ pub struct Chronus {
 pub struct Leases {
     /// Reserved leases of accepted jobs, by number, ascending.
     plans: SortedMap<JobId, Vec<u64>>,
+    /// Number of the last lease that began.
+    begun: Option<u64>,
+    /// Jobs with a reservation in that lease, ascending.
+    holders: Vec<JobId>,
 }
 
 /// Maximum number of leases that a plan reaches ahead.
 const FURTHEST: u64 = 1_000_000;
 
-/// Job that needs leases.
+/// Leases that a job needs for one of its deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     job: JobId,
+    /// Number of GPUs to reserve.
     gpus: u32,
     /// Number of leases that it needs before lease `until`.
     needed: u64,
     until: u64,
+    deadline: Deadline,
+}
+
+/// Leases for some wishes, at most one of each job.
+type Plans = Vec<(Wish, Vec<u64>)>;
+
+/// Returns the number of GPUs to reserve for a job.
+fn reserved(job: &JobRef<'_>) -> u32 {
+    let gpus = job.gpus().get();
+    gpus.checked_next_power_of_two().unwrap_or(gpus)
+}
+
+/// Takes the GPUs of a wish from those that are left in each lease from `first` on.
+fn take(wish: &Wish, leases: &[u64], first: u64, left: &mut [i64]) {
+    for k in leases {
+        left[(k - first) as usize] -= i64::from(wish.gpus);
+    }
 }
 
 impl Chronus {
@@ -85,19 +110,39 @@ impl Chronus {
         }
     }
 
-    fn wish(&self, job: &JobRef<'_>, first: u64) -> Option<Wish> {
-        let deadline = job.deadline()?;
-        let left = job.work_left() / job.spec().work.rate;
-        let needed = (left / self.lease).ceil() as u64;
+    /// Returns whether a lease is under way, and the next is `first`.
+    fn is_between(&self, view: View<'_>, first: u64) -> bool {
+        first as f64 * self.lease != view.now().secs()
+    }
+
+    fn wish(
+        &self,
+        memory: &Leases,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        deadline: Deadline,
+        first: u64,
+    ) -> Wish {
+        let mut leases = job.work_left() / job.spec().work.rate / self.lease;
+        if job.is_placed() && memory.holds(job.id()) {
+            // It does this work in the lease that is under way.
+            leases -= first as f64 - view.now().secs() / self.lease;
+        }
+        if memory.plans.contains_key(&job.id()) {
+            // Rounding of its progress must not cost a lease.
+            leases -= 1e-9;
+        }
+        let needed = leases.ceil().max(0.0) as u64;
         // Bounds the plan of a job with a distant deadline.
         let ahead = needed.saturating_mul(4).saturating_add(10_000);
-        let until = (deadline.secs() / self.lease).floor().max(0.0) as u64;
-        Some(Wish {
+        let until = (deadline.at.secs() / self.lease).floor().max(0.0) as u64;
+        Wish {
             job: job.id(),
-            gpus: job.gpus().get(),
+            gpus: reserved(job),
             needed,
             until: until.min(first.saturating_add(ahead.min(FURTHEST))),
-        })
+            deadline,
+        }
     }
 
     /// Returns the GPUs that plans leave in each lease from `first` until before `until`.
@@ -105,7 +150,7 @@ impl Chronus {
         let total = i64::from(view.usable_gpus().get());
         let mut left = vec![total; until.saturating_sub(first) as usize];
         for (job, leases) in &memory.plans {
-            let gpus = view.job(*job).map_or(0, |j| i64::from(j.gpus().get()));
+            let gpus = view.job(*job).map_or(0, |j| i64::from(reserved(&j)));
             for k in leases.iter().filter(|k| **k >= first && **k < until) {
                 left[(k - first) as usize] -= gpus;
             }
@@ -124,54 +169,38 @@ impl Chronus {
         (leases.len() as u64 == wish.needed).then_some(leases)
     }
 
-    fn set_aside(
-        &self,
-        memory: &mut Leases,
-        wish: &Wish,
-        leases: Vec<u64>,
-        first: u64,
-        left: &mut [i64],
-    ) {
-        for k in &leases {
-            left[(k - first) as usize] -= i64::from(wish.gpus);
-        }
-        memory.plans.insert(wish.job, leases);
-    }
-
-    fn accept_greedily(
-        &self,
-        memory: &mut Leases,
-        wishes: &mut [Wish],
-        first: u64,
-        left: &mut [i64],
-    ) {
-        sort::by_key(wishes, |w| {
-            let slack = w.until.saturating_sub(first.saturating_add(w.needed));
-            (std::cmp::Reverse(w.gpus), slack, w.job)
+    fn choose_greedily(wishes: &mut [Wish], first: u64, mut left: Vec<i64>) -> Plans {
+        sort::by(wishes, |a, b| {
+            let slack = |w: &Wish| w.until.saturating_sub(first.saturating_add(w.needed));
+            let value = b.deadline.value.total_cmp(&a.deadline.value);
+            let width = value.then(b.gpus.cmp(&a.gpus));
+            width.then((slack(a), a.job).cmp(&(slack(b), b.job)))
         });
-        for wish in wishes.iter() {
-            if let Some(leases) = Self::latest(wish, first, left) {
-                self.set_aside(memory, wish, leases, first, left);
+        let mut plans = Plans::new();
+        for wish in wishes {
+            if plans.iter().any(|(other, _)| other.job == wish.job) {
+                continue;
+            }
+            if let Some(leases) = Self::latest(wish, first, &left) {
+                take(wish, &leases, first, &mut left);
+                plans.push((*wish, leases));
             }
         }
+        plans
     }
 
-    /// Returns as many jobs as fit, with their leases.
-    fn choose(
-        wishes: &[Wish],
-        first: u64,
-        left: &[i64],
-        solver: &dyn Solver,
-    ) -> Option<Vec<(Wish, Vec<u64>)>> {
+    /// Returns the wishes of greatest total value that fit, with their leases.
+    fn choose(wishes: &[Wish], first: u64, left: &[i64], solver: &dyn Solver) -> Option<Plans> {
         let mut program = Program::maximise();
         let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); left.len()];
-        let mut jobs = Vec::new();
+        let mut of_job: SortedMap<JobId, Vec<(Var, f64)>> = SortedMap::new();
+        let mut rows = Vec::new();
         for wish in wishes {
             let span = wish.until.saturating_sub(first).min(left.len() as u64);
             if wish.needed > span {
                 continue;
             }
-            let chosen = program.binary(1.0);
+            let chosen = program.binary(wish.deadline.value);
             let leases: Vec<Var> = (0..span).map(|_| program.binary(0.0)).collect();
             let mut row: Vec<(Var, f64)> = leases.iter().map(|v| (*v, 1.0)).collect();
             row.push((chosen, -(wish.needed as f64)));
@@ -179,15 +208,19 @@ impl Chronus {
             for (k, var) in leases.iter().enumerate() {
                 in_lease[k].push((*var, f64::from(wish.gpus)));
             }
-            jobs.push((*wish, chosen, leases));
+            of_job.entry(wish.job).or_default().push((chosen, 1.0));
+            rows.push((*wish, chosen, leases));
         }
         for (row, left) in in_lease.iter().zip(left) {
             if !row.is_empty() {
                 program.at_most(row, (*left).max(0) as f64);
             }
         }
+        for (_, row) in &of_job {
+            program.at_most(row, 1.0);
+        }
         let solution = solver.solve(&program).ok()?;
-        let chosen = jobs.into_iter().filter(|(_, s, _)| solution[*s] == 1.0);
+        let chosen = rows.into_iter().filter(|(_, s, _)| solution[*s] == 1.0);
         let plans = chosen.map(|(wish, _, leases)| {
             let on = (first..)
                 .zip(leases)
@@ -197,12 +230,31 @@ impl Chronus {
         Some(plans.collect())
     }
 
-    /// Removes past leases and leases that are no longer needed, and reserves missing ones.
+    /// Begins a lease if one has begun since the last decision. Then removes past leases and leases
+    /// that are no longer needed, and reserves missing ones.
     fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64) {
+        let between = self.is_between(view, first);
+        let begun = first.saturating_sub(u64::from(between));
+        if memory.begun != Some(begun) {
+            memory.begun = Some(begun);
+            memory.holders.clear();
+            if between {
+                // No decision fell on its beginning.
+                let held = memory.plans.iter().filter(|(_, l)| l.contains(&begun));
+                memory.holders = held.map(|(job, _)| *job).collect();
+            }
+        }
         let mut short = Vec::new();
         let wishes: SortedMap<JobId, Wish> = view
             .active()
-            .filter_map(|j| Some((j.id(), self.wish(&j, first)?)))
+            .filter(|j| memory.plans.contains_key(&j.id()))
+            .filter_map(|j| {
+                let deadline = Deadline {
+                    at: j.deadline()?,
+                    value: 1.0,
+                };
+                Some((j.id(), self.wish(memory, view, &j, deadline, first)))
+            })
             .collect();
         memory.plans.retain(|job, leases| {
             let Some(wish) = wishes.get(job) else {
@@ -230,6 +282,22 @@ impl Chronus {
                 memory.plans.insert(wish.job, leases);
             }
         }
+        if !between {
+            memory.hold(first);
+        }
+    }
+}
+
+impl Leases {
+    /// Gives the lease that begins to the jobs that reserved it.
+    fn hold(&mut self, lease: u64) {
+        let held = self.plans.iter().filter(|(_, l)| l.first() == Some(&lease));
+        self.holders = held.map(|(job, _)| *job).collect();
+    }
+
+    /// Returns whether a job reserved the lease that is under way.
+    fn holds(&self, job: JobId) -> bool {
+        self.holders.binary_search(&job).is_ok()
     }
 }
 
@@ -254,34 +322,37 @@ impl AdmissionPolicy for Chronus {
         }
         let first = self.first_lease(view);
         self.tidy(memory, view, first);
-        let mut wishes: Vec<Wish> = asking
-            .iter()
-            .filter_map(|id| view.job(*id))
-            .filter(|j| j.class() == ServiceClass::Guaranteed)
-            .filter_map(|j| self.wish(&j, first))
-            .collect();
+        let mut wishes = Vec::new();
+        let jobs = asking.iter().filter_map(|id| view.job(*id));
+        for job in jobs.filter(|j| j.class() == ServiceClass::Guaranteed) {
+            let deadlines = &job.spec().extras().deadlines;
+            wishes.extend(
+                deadlines
+                    .iter()
+                    .map(|d| self.wish(memory, view, &job, *d, first)),
+            );
+        }
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
-        let mut left = self.left_over(memory, view, first, until);
+        let left = self.left_over(memory, view, first, until);
         let chosen = match &self.choice {
             LeaseChoice::Optimal(solver) if wishes.len() > 1 => {
                 Self::choose(&wishes, first, &left, &**solver)
             }
             _ => None,
         };
-        match chosen {
-            Some(plans) => {
-                for (wish, leases) in plans {
-                    self.set_aside(memory, &wish, leases, first, &mut left);
-                }
-            }
-            None => self.accept_greedily(memory, &mut wishes, first, &mut left),
+        let chosen = chosen.unwrap_or_else(|| Self::choose_greedily(&mut wishes, first, left));
+        let mut promised = SortedMap::new();
+        for (wish, leases) in chosen {
+            promised.insert(wish.job, wish.deadline.at);
+            memory.plans.insert(wish.job, leases);
         }
         for &id in asking {
-            let has_deadline = view.job(id).is_some_and(|j| j.deadline().is_some());
-            if has_deadline && !memory.plans.contains_key(&id) {
-                out.accept_as(id, Some(ServiceClass::BestEffort), None);
-            } else {
-                out.accept(id);
+            let deadline = view.job(id).and_then(|j| j.deadline());
+            match promised.get(&id).copied() {
+                None if deadline.is_some() => {
+                    out.accept_as(id, Some(ServiceClass::BestEffort), None);
+                }
+                later => out.accept_as(id, None, later.filter(|at| Some(*at) != deadline)),
             }
         }
         Validity::UntilEvent
@@ -292,17 +363,14 @@ impl SchedulingPolicy for Chronus {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let first = self.first_lease(view);
         self.tidy(memory, view, first);
-        // Between two leases, jobs of the current lease continue.
-        let between = first as f64 * self.lease != view.now().secs();
         let mut order: Vec<(u8, f64, JobId)> = view
             .active()
             .map(|job| {
                 let left = job.work_left() / job.spec().work.rate;
-                let rank = match memory.plans.get(&job.id()) {
-                    Some(leases) if leases.first() == Some(&first) && !between => 0,
-                    Some(_) if between && job.is_placed() => 0,
-                    Some(_) => 2,
-                    None => 1,
+                let rank = match memory.plans.contains_key(&job.id()) {
+                    _ if memory.holds(job.id()) => 0,
+                    false => 1,
+                    true => 2,
                 };
                 (rank, left, job.id())
             })
@@ -311,7 +379,13 @@ impl SchedulingPolicy for Chronus {
             let rank = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             rank.then(a.2.cmp(&b.2))
         });
-        list_fitting(view, out, order.into_iter().map(|(_, _, job)| job))
+        let validity = list_fitting(view, out, order.into_iter().map(|(_, _, job)| job));
+        if memory.plans.is_empty() {
+            return validity;
+        }
+        // The next lease has other holders.
+        let next = first + u64::from(!self.is_between(view, first));
+        validity.and(Validity::Until(Time::new(next as f64 * self.lease)))
     }
 }
 
@@ -320,11 +394,16 @@ mod tests {
     use super::*;
 
     fn wish(job: u32, gpus: u32, needed: u64, until: u64) -> Wish {
+        let deadline = Deadline {
+            at: Time::ZERO,
+            value: 1.0,
+        };
         Wish {
             job: JobId(job),
             gpus,
             needed,
             until,
+            deadline,
         }
     }
 
@@ -338,24 +417,20 @@ mod tests {
     }
 
     #[test]
-    fn set_aside_takes_gpus_of_the_leases_only() {
-        let chronus = Chronus::new(Seconds::new(240.0));
-        let (mut memory, mut left) = (Leases::default(), [4, 4, 4]);
-        chronus.set_aside(&mut memory, &wish(0, 3, 2, 5), vec![2, 4], 2, &mut left);
+    fn reservation_takes_gpus_of_its_leases_only() {
+        let mut left = [4, 4, 4];
+        take(&wish(0, 3, 2, 5), &[2, 4], 2, &mut left);
         assert_eq!(left, [1, 4, 1]);
-        assert_eq!(memory.plans[&JobId(0)], [2, 4]);
     }
 
     #[test]
     fn program_takes_two_narrow_jobs_and_greed_a_wide_one() {
-        let chronus = Chronus::new(Seconds::new(240.0));
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
         let solver = blox_microlp::BranchAndBound { limit: Some(1000) };
-        let plans = Chronus::choose(&wishes, 0, &[4], &solver).unwrap();
-        let chosen: Vec<_> = plans.iter().map(|(w, _)| w.job.0).collect();
-        assert_eq!(chosen, [1, 2]);
-        let mut leases = Leases::default();
-        chronus.accept_greedily(&mut leases, &mut wishes, 0, &mut [4]);
-        assert_eq!(leases.plans.keys().copied().collect::<Vec<_>>(), [JobId(0)]);
+        let jobs = |plans: Plans| plans.iter().map(|(w, _)| w.job.0).collect::<Vec<_>>();
+        let program = Chronus::choose(&wishes, 0, &[4], &solver).unwrap();
+        assert_eq!(jobs(program), [1, 2]);
+        let greedy = Chronus::choose_greedily(&mut wishes, 0, vec![4]);
+        assert_eq!(jobs(greedy), [0]);
     }
 }

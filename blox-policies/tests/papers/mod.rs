@@ -3,6 +3,7 @@
 mod allox;
 mod gavel;
 mod gandiva;
+mod chronus;
 mod helios;
 mod lucid;
 mod optimus;
