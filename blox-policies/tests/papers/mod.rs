@@ -4,6 +4,7 @@ mod allox;
 mod gavel;
 mod gandiva;
 mod chronus;
+mod elasticflow;
 mod helios;
 mod lucid;
 mod optimus;

@@ -16,15 +16,20 @@ const PARAMETERS: [ParamDoc; 2] = [
 ///
 /// **Rule.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
 /// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
-/// satisfactory share, progressive filling). The remaining GPUs go to jobs level by level, first to
-/// the job whose GPU time rises least per GPU. Jobs grow and shrink only to GPU counts of their
-/// profile ([`Extras::levels`](blox::core::Extras::levels) with
+/// satisfactory share), in the latest slots (progressive filling). The remaining GPUs go to jobs
+/// level by level, first to the job whose GPU time rises least per GPU. Jobs grow and shrink only
+/// to GPU counts of their profile ([`Extras::levels`](blox::core::Extras::levels) with
 /// [`rates`](blox::core::Extras::rates)); a job without a profile is rigid. Best-effort jobs and
 /// jobs without deadline run on the remaining GPUs. Placement is [`Buddy`]: powers of two, with
 /// migration.
 ///
 /// **Guarantee.** Without overheads and failures, no admitted job misses its deadline. If these
 /// cost time, the results count missed deadlines.
+///
+/// **Differences from the paper.** Admission also tries the GPUs that all plans leave, and keeps
+/// plans where new ones would be late. So it admits more jobs, with the same guarantee. Jobs grow
+/// until a plan changes, not for a single slot. A count is a level of the profile, not any power of
+/// two. A plan contains no cost of scaling. Work that just fits gets a further slot if there is one.
 ///
 /// **Parameters** (command line): `slot_s`, the length of a slot and of a round; `expand`, whether
 /// remaining GPUs go to jobs that need no more.
@@ -33,7 +38,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// `blox_released::elasticflow::Algorithm::ElasticFlow`. It equals the original per job on all
 /// golden runs, including Figure 8(a) with 142 of 195 deadlines. It differs from this scheduler:
 ///
-/// - it fills backwards;
+/// - it ignores the work of earlier slots when it chooses a share;
 /// - it gives remaining GPUs first to the jobs whose GPU time rises most;
 /// - it decides on all arrivals of a slot together;
 /// - one late job blocks admission.

@@ -1,15 +1,18 @@
 //! Elastic expansion: distributes the GPUs that deadlines leave, level by level.
 
-use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill};
+use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill, minimum};
 use blox_core::{JobId, Seconds, SortedMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The next level of a job, and its cost.
+/// Rank of an offer, the least first: additional GPU-seconds of the job in total, for each
+/// additional GPU now. Jobs without GPUs come before equal ones.
+type Rank = (Seconds, bool);
+
+/// The next level of a job, and its rank.
 struct Offer {
     gpus: u32,
-    /// Additional GPU-seconds of the job in total, for each additional GPU now.
-    waste: Seconds,
+    rank: Rank,
     /// Its plan with that level, if it is planned.
     plan: Option<Plan>,
 }
@@ -31,8 +34,8 @@ pub(super) fn expand(
     grow: bool,
 ) -> SortedMap<JobId, u32> {
     let mut spare: SortedMap<JobId, u32> = SortedMap::new();
-    // Less waste first, then older jobs first.
-    let mut queue: BinaryHeap<Reverse<(Seconds, usize)>> = BinaryHeap::new();
+    // Older jobs come first among equals.
+    let mut queue: BinaryHeap<Reverse<(Rank, usize)>> = BinaryHeap::new();
     let mut scratch = Timeline::new();
     for (job, (id, task)) in tasks.iter().enumerate() {
         let has = plans.get(id).map_or(0, |p| p.at(window.now));
@@ -40,7 +43,7 @@ pub(super) fn expand(
             continue;
         }
         if let Some(offer) = offer(window, task, plans.get(id), has, line, &mut scratch) {
-            queue.push(Reverse((offer.waste, job)));
+            queue.push(Reverse((offer.rank, job)));
         }
     }
     while let Some(Reverse((queued, job))) = queue.pop() {
@@ -55,7 +58,7 @@ pub(super) fn expand(
         let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
             continue;
         };
-        let now = Reverse((offer.waste, job));
+        let now = Reverse((offer.rank, job));
         if queue.peek().is_some_and(|next| now < *next) {
             queue.push(now);
             continue;
@@ -77,7 +80,7 @@ pub(super) fn expand(
         }
         if grow {
             // The job is reconsidered in its turn; its next offer is at most as good.
-            queue.push(Reverse((queued.max(offer.waste), job)));
+            queue.push(Reverse((queued.max(offer.rank), job)));
         }
     }
     spare
@@ -99,21 +102,22 @@ fn offer(
         return None;
     }
     let (now, until) = (window.now, window.until.unwrap_or(f64::MAX));
+    // GPU times that differ by less than a millisecond are equal but for rounding.
+    let rank = |more: f64| {
+        let waste = (more / f64::from(need) * 1e3).round() / 1e3;
+        (Seconds::new(waste), has > 0)
+    };
     let Some(plan) = planned else {
-        // Without a plan, the GPU time is what the job needs at this pace.
-        let pace = |g: u32| {
-            let (_, rate) = task.level(g.into(), g);
-            if g == 0 {
-                0.0
-            } else {
-                task.left * f64::from(g) / rate
-            }
+        // Without a plan, the GPU time is what the job needs at this pace. Without GPUs, it would
+        // later run on its smallest level.
+        let pace = |g: u32| task.left * f64::from(g) / task.level(g.into(), g).1;
+        let more = match has {
+            0 => 0.0,
+            has => pace(gpus) - pace(has),
         };
-        let waste = (pace(gpus) - pace(has)) / f64::from(need);
         return Some(Offer {
             gpus,
-            // A job without GPUs comes first.
-            waste: Seconds::new(if has == 0 { f64::MIN } else { waste }),
+            rank: rank(more),
             plan: None,
         });
     };
@@ -134,25 +138,20 @@ fn offer(
         }
     } else {
         let left = task.left - work;
-        // A job that is late in any case runs as fast as it can.
-        let due = task.due.filter(|due| plan.end <= *due);
-        let rest = |share: u32| {
-            let begun = Begun {
-                plan: first.clone(),
-                upto: window.until?,
-                left,
-            };
-            fill(task, window.grid, scratch, share, due, begun)
+        let begun = Begun {
+            plan: first,
+            upto: window.until?,
+            left,
         };
-        match due {
-            Some(_) => task.levels.iter().find_map(|(share, _)| rest(*share))?,
-            None => rest(task.top())?,
+        match task.due {
+            Some(due) if plan.end <= due => minimum(task, window.grid, scratch, begun)?,
+            // A job that is late in any case runs as fast as it can.
+            _ => fill(task, window.grid, scratch, task.top(), begun)?,
         }
     };
-    let waste = (new.gpu_time(now) - plan.gpu_time(now)) / f64::from(need);
     Some(Offer {
         gpus,
-        waste: Seconds::new(if has == 0 { f64::MIN } else { waste }),
+        rank: rank(new.gpu_time(now) - plan.gpu_time(now)),
         plan: Some(new),
     })
 }

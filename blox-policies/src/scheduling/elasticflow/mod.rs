@@ -8,7 +8,7 @@ use blox_core::{
     Request, SchedulingPolicy, Seconds, ServiceClass, Shape, SortedMap, Time, Validity, View, sort,
 };
 use expand::{Window, expand};
-use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
+use plan::{Begun, Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub enum Share {
 /// Deadlines for elastic jobs (ElasticFlow, ASPLOS 2023, section 4).
 ///
 /// Time is divided into slots. Jobs are planned in order of deadline, each on the GPUs that earlier
-/// plans leave. A job uses the GPU counts of its profile
-/// ([`Extras::levels`](blox_core::Extras::levels), [`rates`](blox_core::Extras::rates)); a job
-/// without a profile is rigid. A job is admitted only if a plan exists in which it and all jobs
-/// admitted before end in time.
+/// plans leave, in the latest slots (section 4.1: progressive filling). A job uses the GPU counts
+/// of its profile ([`Extras::levels`](blox_core::Extras::levels),
+/// [`rates`](blox_core::Extras::rates)); a job without a profile is rigid. A job is admitted only
+/// if a plan exists in which it and all jobs admitted before end in time.
 ///
 /// The remaining GPUs go to jobs level by level until the next plan change. The first is the job
-/// whose GPU time rises least per GPU (section 4.2: marginal return). Best-effort jobs and jobs
-/// without deadline run on the remaining GPUs.
+/// whose GPU time rises least per GPU (section 4.2: marginal return). Jobs without GPUs come
+/// before equal ones. Best-effort jobs and jobs without deadline run on the remaining GPUs.
 ///
 /// **Guarantee.** No admitted job misses its deadline under three conditions: jobs run as profiled,
 /// changes cost nothing, and a decision falls on every multiple of the slot. If a new plan would be
@@ -121,7 +121,7 @@ impl ElasticFlow {
 
     fn plan(&self, task: &Task, line: &Timeline, now: f64) -> Option<Plan> {
         match self.share {
-            Share::Minimum => minimum(task, self.grid, line, now),
+            Share::Minimum => minimum(task, self.grid, line, Begun::nothing(task, now)),
             Share::Greedy => {
                 let in_time = |p: &Plan| task.due.is_none_or(|due| p.end <= due);
                 greedy(task, self.grid, line, now).filter(in_time)
@@ -463,10 +463,10 @@ mod tests {
     #[test]
     fn refresh_plans_once_a_decision() {
         let mut run = Run::of(&[(60.0, &[(1, 1.0)])]);
-        let expected = SortedMap::from([(JobId(0), plan(&[(0.0, 1)], 60.0))]);
+        let expected = SortedMap::from([(JobId(0), plan(&[(0.0, 1)], 120.0))]);
         run.refresh();
         assert_eq!(run.memory.plans, expected);
-        assert_eq!(run.memory.free, [(0.0, 1), (60.0, 2)]);
+        assert_eq!(run.memory.free, [(0.0, 1), (120.0, 2)]);
         // A plan that admission adds in the same decision stays.
         let added = plan(&[(60.0, 2)], 120.0);
         run.memory.plans.insert(JobId(7), added.clone());

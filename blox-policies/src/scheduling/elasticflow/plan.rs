@@ -210,7 +210,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    fn nothing(task: &Task, now: f64) -> Self {
+    pub fn nothing(task: &Task, now: f64) -> Self {
         Begun {
             plan: Plan::default(),
             upto: now,
@@ -219,14 +219,12 @@ impl Begun {
     }
 }
 
-/// Completes a begun plan with at most `share` GPUs, as early as possible. Returns `None` if it
-/// ends after `until`.
+/// Completes a begun plan with at most `share` GPUs, as early as possible.
 pub(super) fn fill(
     task: &Task,
     grid: Grid,
     line: &Timeline,
     share: u32,
-    until: Option<f64>,
     begun: Begun,
 ) -> Option<Plan> {
     let Begun {
@@ -234,24 +232,12 @@ pub(super) fn fill(
         upto: from,
         left: mut rest,
     } = begun;
-    let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
-    for (&(t, free), next) in line.iter().zip(ends) {
-        if next <= from {
-            continue;
-        }
-        let start = t.max(from);
-        if until.is_some_and(|u| start >= u) {
-            return None;
-        }
+    for (start, stop, free) in periods(line, from, f64::MAX) {
         let (gpus, rate) = task.level(free, share);
         plan.push(start, gpus);
         if gpus == 0 {
-            if next == f64::MAX {
-                return None;
-            }
             continue;
         }
-        let stop = until.map_or(next, |u| next.min(u));
         let work = (stop - start) * rate;
         if stop == f64::MAX || is_enough(work, rest) {
             let end = grid.ceil(start + rest / rate).max(grid.after(start));
@@ -271,42 +257,75 @@ pub(super) fn fill(
     None
 }
 
-/// Returns the plan with the smallest share that ends by the deadline (minimum satisfactory share
-/// by progressive filling).
-pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
+/// Returns the periods of constant free GPUs in `[from, until)`, as (start, end, free GPUs).
+fn periods(
+    line: &Timeline,
+    from: f64,
+    until: f64,
+) -> impl DoubleEndedIterator<Item = (f64, f64, i64)> + '_ {
+    let period = move |i: usize| {
+        let (start, free) = line[i];
+        let end = line.get(i + 1).map_or(f64::MAX, |next| next.0);
+        (start.max(from), end.min(until), free)
+    };
+    let all = (0..line.len()).map(period);
+    all.filter(|(start, end, _)| start < end)
+}
+
+/// Completes a begun plan with the smallest share that ends by the deadline (minimum satisfactory
+/// share by progressive filling; algorithm 1 of the paper). Returns `None` if there is none.
+///
+/// The share rises by one level at a time, in the last slot first. As soon as the work is done,
+/// earlier slots keep the level below.
+pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, begun: Begun) -> Option<Plan> {
     let due = task.due?;
-    let span = due - now;
-    for &(share, rate) in task.levels.iter() {
-        // The share would be too small even on an empty cluster.
-        if span * rate < task.left {
-            continue;
+    let from = begun.upto;
+    let work = |share: u32| -> f64 {
+        let each = periods(line, from, due).map(|(a, b, free)| (b - a) * task.level(free, share).1);
+        each.sum()
+    };
+    // The first comparison holds if the share would be too small even on an empty cluster.
+    let left = begun.left;
+    let short = |rate: f64, share| (due - from) * rate < left || !is_enough(work(share), left);
+    let level = task.levels.iter().position(|(g, rate)| !short(*rate, *g))?;
+    let share = task.levels[level].0;
+    // Rounding of its progress must not make a job late.
+    let left = work(share).min(left * (1.0 + 1e-8));
+    let below = level.checked_sub(1).map_or(0, |l| task.levels[l].0);
+    // Slots from `turn` on have the share.
+    let (mut turn, mut done) = (due, work(below));
+    for (start, end, free) in periods(line, from, due).rev() {
+        let gain = task.level(free, share).1 - task.level(free, below).1;
+        let all = done + (end - start) * gain;
+        if gain > 0.0 && is_enough(all, left) {
+            let last = grid.floor(end - (left - done) / gain);
+            let enough = is_enough(done + (end - last) * gain, left);
+            turn = if enough { last } else { last - grid.slot }.max(start);
+            break;
         }
-        let plan = fill(
-            task,
-            grid,
-            line,
-            share,
-            Some(due),
-            Begun::nothing(task, now),
-        );
-        if plan.is_some() {
-            return plan;
+        (turn, done) = (start, all);
+    }
+    let mut plan = begun.plan;
+    for (start, end, free) in periods(line, from, due) {
+        if start < turn {
+            plan.push(start, task.level(free, below).0);
+        }
+        if turn < end {
+            plan.push(start.max(turn), task.level(free, share).0);
         }
     }
-    None
+    plan.end = due;
+    if let Some((at, 0)) = plan.steps.last() {
+        plan.end = *at;
+        plan.steps.pop();
+    }
+    Some(plan)
 }
 
 /// Returns the plan with as many GPUs as the job can use, as early as possible, ignoring the
 /// deadline.
 pub(super) fn greedy(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
-    fill(
-        task,
-        grid,
-        line,
-        task.top(),
-        None,
-        Begun::nothing(task, now),
-    )
+    fill(task, grid, line, task.top(), Begun::nothing(task, now))
 }
 
 #[cfg(test)]
@@ -337,35 +356,47 @@ mod tests {
 
     #[test]
     fn the_smallest_share_that_does() {
-        // 300 by 240 s: one GPU does 240, two do 432.
-        let plan = minimum(&task(300.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
-        assert_eq!(plan.steps, [(0.0, 2)]);
-        assert_eq!(plan.end, 180.0);
+        let minimum_of = |left: f64| {
+            let task = task(left, 240.0);
+            let begun = Begun::nothing(&task, 0.0);
+            minimum(&task, GRID, &vec![(0.0, 4)], begun)
+        };
+        // 300 by 240 s: one GPU does 240, and two do 0.8 more a second.
+        let plan = minimum_of(300.0).unwrap();
+        assert_eq!((plan.steps, plan.end), (vec![(0.0, 1), (120.0, 2)], 240.0));
         // Work that just fits is enough.
-        let plan = minimum(&task(240.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
+        let plan = minimum_of(240.0).unwrap();
         assert_eq!((plan.steps, plan.end), (vec![(0.0, 1)], 240.0));
-        assert_eq!(
-            minimum(&task(721.0, 240.0), GRID, &vec![(0.0, 4)], 0.0),
-            None
-        );
+        assert_eq!(minimum_of(721.0), None);
+    }
+
+    #[test]
+    fn work_that_just_fits_gets_a_further_slot() {
+        let task = task(120.0, 240.0);
+        let plan = minimum(&task, GRID, &vec![(0.0, 4)], Begun::nothing(&task, 0.0)).unwrap();
+        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1)]);
     }
 
     #[test]
     fn fill_taken_gpus_goes_around_them() {
         let line = vec![(0.0, 0), (60.0, 1), (120.0, 4)];
-        // 60 on one GPU, and 140 on two GPUs, which take 77.8 s: one-second slots show it.
-        let fine = Grid { slot: 1.0 };
-        let plan = minimum(&task(200.0, 240.0), fine, &line, 0.0).unwrap();
-        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);
-        assert_eq!(plan.end, 198.0);
-        assert_eq!(plan.gpu_time(0.0), 60.0 + 2.0 * 78.0);
-        let plan = minimum(&task(200.0, 240.0), GRID, &line, 0.0).unwrap();
-        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);
+        let task = task(200.0, 240.0);
+        let planned = |slot: f64| {
+            let begun = Begun::nothing(&task, 0.0);
+            minimum(&task, Grid { slot }, &line, begun).unwrap()
+        };
+        // One GPU does 180 from 60 s on, and two do the rest in the last 25 s: one-second slots
+        // show it.
+        let plan = planned(1.0);
+        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (214.0, 2)]);
+        assert_eq!((plan.end, plan.gpu_time(0.0)), (240.0, 154.0 + 2.0 * 26.0));
+        let plan = planned(60.0);
+        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (180.0, 2)]);
         assert_eq!(plan.end, 240.0);
         let mut after = line.clone();
         assert!(fits(&after, &plan, 0.0));
         commit(&mut after, &plan, 0.0, false);
-        assert_eq!(after, [(0.0, 0), (120.0, 2), (240.0, 4)]);
+        assert_eq!(after, [(0.0, 0), (120.0, 3), (180.0, 2), (240.0, 4)]);
         assert!(!fits(&after, &plan, 0.0));
         commit(&mut after, &plan, 0.0, true);
         assert_eq!(after, line);
