@@ -1,17 +1,17 @@
 //! Rules that papers state, each with a small case. A file for each paper.
 
 mod allox;
-mod gavel;
-mod gandiva;
 mod chronus;
 mod elasticflow;
+mod gandiva;
+mod gavel;
 mod helios;
 mod lucid;
 mod optimus;
 mod pollux;
+mod shockwave;
 mod sia;
 mod synergy;
-mod shockwave;
 mod themis;
 mod tiresias;
 
