@@ -258,23 +258,6 @@ fn program_is_the_same_if_all_jobs_can_end_fairly() {
 }
 
 #[test]
-fn late_job_goes_first_in_the_released_plan() {
-    let job = |fair_s: f64| Bidder {
-        pace_s: 100.0,
-        remaining_s: 800.0,
-        ..bidder(1000.0, fair_s)
-    };
-    let market = Market::DEFAULT;
-    let window = market.plan_fairly(1, &[job(9000.0), job(1500.0)]).unwrap();
-    assert!(!window.fair);
-    assert_eq!(window.rounds[0], [1]);
-    // With enough time, both jobs can end fairly.
-    let window = market.plan_fairly(1, &[job(9000.0); 2]).unwrap();
-    assert!(window.fair);
-    assert_eq!(window.units, [7, 7]);
-}
-
-#[test]
 fn completed_epochs_alone_update_the_prediction() {
     // 30 epochs of 20 s, then 70 of 10 s.
     let epochs = [vec![(16, 20.0); 30], vec![(32, 10.0); 70]].concat();

@@ -55,8 +55,6 @@ pub struct Market {
     pub efficiency: f64,
     /// Exponent of finish-time fairness (`lambda`).
     pub urgency: f64,
-    /// Largest lateness that is still fair in [`Market::plan_fairly`] (`rho_max`).
-    pub rho_max: f64,
     /// Relative difference below which the objectives of two plans count as equal, at least 0.
     pub gap: f64,
     /// Progress from 0 to 1 between which the logarithm is linear, ascending from 0 to 1.
@@ -70,17 +68,10 @@ pub struct Window {
     pub rounds: Vec<Vec<usize>>,
     /// Number of rounds that the program assigns to each job.
     pub units: Vec<u32>,
-    /// True if the plan lets all jobs end fairly; [`Market::plan`] does not check it.
-    pub fair: bool,
 }
 
 /// Progress used in place of 0 in the logarithm.
 const NO_PROGRESS: f64 = 1e-6;
-/// Exponent for jobs that need less than a round, so that they end.
-const LAST_ROUND: f64 = 100.0;
-/// Largest weight of a job.
-const MOST_WEIGHT: f64 = 1e30;
-
 impl Market {
     /// The authors' parameters for 32 GPUs.
     pub const DEFAULT: Self = Market {
@@ -88,89 +79,29 @@ impl Market {
         round_s: 120.0,
         efficiency: 1e-3,
         urgency: 12.0,
-        rho_max: 1.0,
         gap: 1e-3,
         bases: Cow::Borrowed(&[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
     };
+
+    /// Largest weight of a job's progress.
+    pub const MOST_WEIGHT: f64 = 1e30;
 
     /// Plans the next rounds on `gpus` GPUs.
     ///
     /// # Errors
     /// The solver failed. The jobs cannot cause an error.
     pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
-        let share = share(gpus, bidders);
+        let share = fair_share(gpus, bidders);
         let weight = |b: &Bidder| {
             let rho = (b.age_s + b.remaining_s / share) / b.fair_s.max(f64::MIN_POSITIVE);
-            libm::pow(rho, self.urgency).min(MOST_WEIGHT)
+            libm::pow(rho, self.urgency).min(Self::MOST_WEIGHT)
         };
         let weights: Vec<f64> = bidders.iter().map(weight).collect();
-        let units = self.search(gpus, bidders, &weights, &vec![0; bidders.len()])?;
-        Ok(self.window(gpus, bidders, &weights, units, false))
-    }
-
-    /// Plans the next rounds on `gpus` GPUs as the released program does.
-    ///
-    /// Every job must end fairly: within `rho_max` times its fair time from submission, given its
-    /// share of the cluster after the window. Then all jobs weigh the same. If not all jobs can end
-    /// fairly, only late jobs are weighted by their lateness.
-    ///
-    /// # Errors
-    /// The solver failed. The jobs cannot cause an error.
-    pub fn plan_fairly(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
-        let share = share(gpus, bidders);
-        let weights = bidders.iter().map(|b| self.lateness(b, share));
-        let weights: Vec<f64> = weights.collect();
-        let (units, fair) = match self.fairly(gpus, share, bidders) {
-            Some(units) => (units, true),
-            None => {
-                let least = vec![0; bidders.len()];
-                (self.search(gpus, bidders, &weights, &least)?, false)
-            }
-        };
-        Ok(self.window(gpus, bidders, &weights, units, fair))
-    }
-
-    fn window(
-        &self,
-        gpus: u32,
-        bidders: &[Bidder],
-        weights: &[f64],
-        units: Units,
-        fair: bool,
-    ) -> Window {
-        Window {
-            rounds: self.arrange(gpus, bidders, weights, &units.of),
-            units: units.of,
-            fair,
-        }
-    }
-
-    /// Returns numbers of rounds with which all jobs end fairly, if there are any.
-    fn fairly(&self, gpus: u32, share: f64, bidders: &[Bidder]) -> Option<Units> {
-        let window = self.round_s * f64::from(self.rounds);
-        let mut least = Vec::with_capacity(bidders.len());
-        for b in bidders {
-            let allowed = (b.fair_s * self.rho_max - (b.age_s + window)) * share;
-            if allowed < 0.0 {
-                return None;
-            }
-            least.push(self.needed(b, allowed)?);
-        }
-        let weights = vec![1.0; bidders.len()];
-        self.search(gpus, bidders, &weights, &least).ok()
-    }
-
-    /// Returns the weight of a job's progress if not all jobs can end fairly.
-    fn lateness(&self, b: &Bidder, share: f64) -> f64 {
-        let rho = (b.age_s + b.remaining_s / share) / b.fair_s;
-        if rho.is_nan() || rho <= self.rho_max {
-            return 1.0;
-        }
-        let power = match b.remaining_s < self.round_s {
-            true => LAST_ROUND,
-            false => self.urgency,
-        };
-        libm::pow(rho, power).min(MOST_WEIGHT)
+        let units = self.units(gpus, bidders, &weights, &vec![0; bidders.len()])?;
+        Ok(Window {
+            rounds: self.arrange(gpus, bidders, &weights, &units),
+            units,
+        })
     }
 
     /// Seconds of work in a number of rounds, at most the rest of the job.
@@ -184,13 +115,9 @@ impl Market {
         (b.done + self.worked(b, rounds) / b.pace_s) / b.length
     }
 
-    fn left_after(&self, b: &Bidder, rounds: u32) -> f64 {
+    /// Returns the remaining seconds of a job after a number of rounds in which it runs.
+    pub fn left_after(&self, b: &Bidder, rounds: u32) -> f64 {
         (b.remaining_s - self.worked(b, rounds)).max(0.0)
-    }
-
-    /// Smallest number of rounds after which at most `allowed` seconds are left.
-    fn needed(&self, b: &Bidder, allowed: f64) -> Option<u32> {
-        (0..=self.rounds).find(|n| self.left_after(b, *n) <= allowed)
     }
 
     /// Logarithm of progress, linear between the bases.
@@ -208,20 +135,23 @@ impl Market {
         }
     }
 
-    /// Returns the rounds of each job, at least `least`, by a search over the longest remaining
-    /// time.
+    /// Returns the number of rounds of each job, at least `least`, that is best by the program for
+    /// these weights of progress. It searches over the longest remaining time.
     ///
     /// The candidates are the remaining times of all jobs after all numbers of rounds. A larger
     /// allowed time permits a larger gain. So the gain at the upper end of an interval, minus the
     /// cost at its lower end, bounds the whole interval. Intervals that cannot contain the optimum
     /// are skipped.
-    fn search(
+    ///
+    /// # Errors
+    /// The solver failed, for example because `least` exceeds the GPUs.
+    pub fn units(
         &self,
         gpus: u32,
         bidders: &[Bidder],
         weights: &[f64],
         least: &[u32],
-    ) -> Result<Units, SolveError> {
+    ) -> Result<Vec<u32>, SolveError> {
         let scale = 1.0 / (bidders.len().max(1) as f64 * f64::from(self.rounds));
         let users = bidders.iter().zip(weights).map(|(b, weight)| {
             let utility = |n: u32| self.utility(self.progress(b, n)) * weight * scale;
@@ -265,7 +195,7 @@ impl Market {
                 if found { f64::INFINITY } else { enough }
             });
         }
-        Ok(chosen)
+        Ok(chosen.of)
     }
 
     /// All possible longest remaining times, ascending.
@@ -284,8 +214,9 @@ impl Market {
         all
     }
 
-    /// Assigns rounds: urgent jobs early, and no GPU idle that some job can use.
-    fn arrange(
+    /// Assigns the jobs to rounds, given their numbers of rounds: urgent jobs early, and no GPU idle
+    /// that some job can use. The urgency of a job is its weight for each GPU and round.
+    pub fn arrange(
         &self,
         gpus: u32,
         bidders: &[Bidder],
@@ -339,7 +270,7 @@ impl Market {
 }
 
 /// Returns the part of the time for which a job has its GPUs in a fair cluster.
-fn share(gpus: u32, bidders: &[Bidder]) -> f64 {
+pub fn fair_share(gpus: u32, bidders: &[Bidder]) -> f64 {
     (f64::from(gpus) / bidders.len() as f64).min(1.0)
 }
 

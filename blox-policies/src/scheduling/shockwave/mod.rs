@@ -4,7 +4,7 @@
 mod market;
 mod regimes;
 
-pub use market::{Bidder, Market, Window};
+pub use market::{Bidder, Market, Window, fair_share};
 pub use regimes::Regimes;
 
 use crate::scheduling::TimeMean;

@@ -2,19 +2,20 @@
 
 use super::batches::Adapting;
 use super::fair::FairEnd;
+use super::fairly::FairMarket;
 use super::job::Job;
 use super::rounds::Chosen;
 use blox_core::{JobId, SortedMap};
 use blox_policies::scheduling::gavel::Combination;
-use blox_policies::scheduling::shockwave::{Bidder, Market, Regimes};
+use blox_policies::scheduling::shockwave::{Bidder, Regimes};
 
-/// Shockwave's own policy: a [`Market`] over the next rounds.
+/// Shockwave's own policy: a [`FairMarket`] over the next rounds.
 ///
 /// It replans after an arrival or an end, and every eighth round.
 ///
 /// Differences from [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave):
 ///
-/// - Its plan is [`Market::plan_fairly`], and fair times weigh the last estimate by one tenth.
+/// - Its plan is that of a [`FairMarket`], and fair times weigh the last estimate by one tenth.
 /// - Its prediction of regimes counts the next epoch, and keeps the sum of the prior.
 /// - Its clock counts rounds of full length, although rounds may end early.
 /// - Epochs last whole seconds.
@@ -24,7 +25,7 @@ use blox_policies::scheduling::shockwave::{Bidder, Market, Regimes};
 ///   samples differ from the profile by more than two fifths.
 #[derive(Clone, Debug)]
 pub(super) struct Planner {
-    market: Market,
+    market: FairMarket,
     /// Number of rounds so far.
     round: u64,
     /// Rounds since the last periodic replanning.
@@ -54,7 +55,7 @@ struct Known {
 }
 
 impl Planner {
-    pub(super) fn new(market: Market) -> Self {
+    pub(super) fn new(market: FairMarket) -> Self {
         Planner {
             market,
             round: 0,
@@ -66,7 +67,7 @@ impl Planner {
     }
 
     fn replan(&mut self, batches: &[Adapting], jobs: &[Job], gpus: u32) -> Result<(), String> {
-        let clock = self.market.round_s * self.round as f64;
+        let clock = self.market.market.round_s * self.round as f64;
         let share = (f64::from(gpus) / jobs.len() as f64).min(1.0);
         let changed = self.known.len() != jobs.len()
             || self.known.values().any(|k| k.fair.value(0.0).is_none());
@@ -78,7 +79,7 @@ impl Planner {
             let (Some(known), Some(adapting)) = (known, batches.get(job.id.index())) else {
                 return Err(format!("nothing is known of job {}", job.id));
             };
-            known.calibrate(adapting.job.samples, self.market.round_s);
+            known.calibrate(adapting.job.samples, self.market.market.round_s);
             let regimes = &known.regimes;
             let epoch = (job.done / adapting.steps_per_epoch(adapting.batch)).floor() as usize;
             let epoch = epoch.min(regimes.epochs());
@@ -101,12 +102,10 @@ impl Planner {
                 fair_s: known.fair.value(self.round as f64).unwrap_or(clock),
             });
         }
-        let window = self
-            .market
-            .plan_fairly(gpus, &bidders)
-            .map_err(|e| e.to_string())?;
+        let rounds = self.market.plan(gpus, &bidders);
+        let rounds = rounds.map_err(|e| e.to_string())?;
         let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].id).collect();
-        self.plan = (self.round, window.rounds.into_iter().map(ids).collect());
+        self.plan = (self.round, rounds.into_iter().map(ids).collect());
         self.due = false;
         Ok(())
     }
@@ -117,7 +116,7 @@ impl Planner {
         let whole = |(batch, s): &(u32, f64)| (*batch, s.round_ties_even().max(1.0));
         let epochs: Vec<(u32, f64)> = profile.iter().map(whole).collect();
         let regimes = Regimes::new(&epochs)
-            .or_else(|| Regimes::new(&[(0, self.market.round_s)]))
+            .or_else(|| Regimes::new(&[(0, self.market.market.round_s)]))
             .unwrap_or_default();
         let known = Known {
             submit: clock,
@@ -134,7 +133,7 @@ impl Planner {
     pub(super) fn measured(&mut self, job: &Job, rounds: u64, batch: u32, rate: f64) {
         if let Some(known) = self.known.get_mut(&job.id) {
             let (before, samples) = known.measured;
-            let time = self.market.round_s * rounds.saturating_sub(before) as f64;
+            let time = self.market.market.round_s * rounds.saturating_sub(before) as f64;
             known.measured = (rounds, samples + f64::from(batch) * rate * time);
         }
     }

@@ -1,12 +1,12 @@
 //! Differences between Shockwave's simulator and Gavel's.
 
 use super::batches::{Adapting, BatchJob};
+use super::fairly::FairMarket;
 use super::job::Job;
 use super::market::Planner;
 use super::rounds::Chosen;
 use blox_core::Stateless;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_policies::scheduling::shockwave::Market;
 use blox_solve::SolveError;
 
 /// Differences of Shockwave's program.
@@ -40,7 +40,7 @@ impl AsShockwave {
 
     /// Plans rounds with Shockwave's own policy, instead of share policies.
     #[must_use]
-    pub fn planned_by(mut self, market: Market) -> Self {
+    pub fn planned_by(mut self, market: FairMarket) -> Self {
         self.planner = Some(Planner::new(market));
         self
     }

@@ -4,7 +4,9 @@ use super::compared::{self, Released};
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, argument, by_type, file_name, pools, throughputs};
 use crate::compared::{Case, Compared, VerifyError, entries, json};
-use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
+use crate::gavel::{
+    self, AsShockwave, Asked, BatchJob, FairMarket, Mode, Outcome, Pool, Settings, Shares,
+};
 use blox_core::{JobSpec, SortedMap};
 use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;
@@ -101,7 +103,7 @@ fn released(case: &Case, name: &str) -> Result<(Released, Policy), VerifyError> 
 }
 
 /// Reads the parameters of Shockwave's own policy from the file that the command names.
-fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
+fn market(case: &Case, round_s: f64) -> Result<FairMarket, VerifyError> {
     #[derive(serde::Deserialize)]
     struct Config {
         future_rounds: u32,
@@ -114,14 +116,17 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
     let path = argument(case, "--config").unwrap_or("tacc_32gpus.json");
     let path = case.input(file_name(path))?;
     let config: Config = json(&path)?;
-    Ok(Market {
+    let market = Market {
         rounds: config.future_rounds,
         round_s,
         efficiency: config.k,
         urgency: config.lambda,
-        rho_max: config.rhomax,
         gap: config.solver_rel_gap,
         bases: config.log_approximation_bases.into(),
+    };
+    Ok(FairMarket {
+        market,
+        rho_max: config.rhomax,
     })
 }
 
