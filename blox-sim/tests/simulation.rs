@@ -5,8 +5,8 @@ use blox_core::{
     Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Deadline, DecisionError, Draft,
     DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec, LossCurve, LossReports,
     MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Pipeline, PlacementPolicy,
-    Plan, Policy, Reason, Request, Scheduler, Seconds, Stateless, Time, TrainingSpec, Validity,
-    View,
+    Plan, Policy, Reason, Request, Scheduler, Seconds, Shape, Stateless, Time, TrainingSpec,
+    Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -62,6 +62,29 @@ fn policy_panic_on_an_event_ends_the_run() {
     // If jobs end one after another, the first end ends the run.
     let run = node(1).run(falls, &mut jobs());
     assert!(run.is_err());
+}
+
+#[test]
+fn rigid_jobs_on_other_gpu_counts_are_counted() {
+    let pairs = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+        for job in view.active() {
+            out.push(Request::with_shape(job.id(), Shape::gpus(GpuCount(2))));
+        }
+        Validity::UntilEvent
+    });
+    let jobs = [
+        job(0.0, 600.0),
+        JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)),
+        JobSpec {
+            extras: Some(Box::new(Extras {
+                levels: [1, 2].map(GpuCount).to_vec(),
+                ..Extras::default()
+            })),
+            ..job(0.0, 600.0)
+        },
+    ];
+    let report = run(&node(6), composed("pairs", pairs, FirstFit), &jobs);
+    assert_eq!(report.resized, 1);
 }
 
 #[test]
