@@ -15,7 +15,7 @@ use blox_policies::scheduling::shockwave::{Bidder, Regimes};
 ///
 /// Differences from [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave):
 ///
-/// - Its plan is that of a [`FairMarket`], and fair times weigh the last estimate by one tenth.
+/// - It plans with a [`FairMarket`]. Fair times weigh the last estimate by one tenth.
 /// - Its prediction of regimes counts the next epoch, and keeps the sum of the prior.
 /// - Its clock counts rounds of full length, although rounds may end early.
 /// - Epochs last whole seconds.
