@@ -115,9 +115,13 @@ impl Market {
         (b.done + self.worked(b, rounds) / b.pace_s) / b.length
     }
 
-    /// Returns the remaining seconds of a job after a number of rounds in which it runs.
-    pub fn left_after(&self, b: &Bidder, rounds: u32) -> f64 {
+    fn left_after(&self, b: &Bidder, rounds: u32) -> f64 {
         (b.remaining_s - self.worked(b, rounds)).max(0.0)
+    }
+
+    /// Returns the smallest number of rounds after which at most `allowed` seconds are left.
+    pub fn needed(&self, b: &Bidder, allowed: f64) -> Option<u32> {
+        (0..=self.rounds).find(|n| self.left_after(b, *n) <= allowed)
     }
 
     /// Logarithm of progress, linear between the bases.

@@ -48,7 +48,7 @@ impl FairMarket {
             if allowed < 0.0 {
                 return None;
             }
-            least.push((0..=market.rounds).find(|n| market.left_after(b, *n) <= allowed)?);
+            least.push(market.needed(b, allowed)?);
         }
         let weights = vec![1.0; bidders.len()];
         market.units(gpus, bidders, &weights, &least).ok()
