@@ -7,6 +7,7 @@ use blox_core::{
     View,
 };
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
 ///
@@ -107,14 +108,17 @@ impl Standing {
     }
 }
 
+/// Numbers of GPUs, each with a speed.
+type Levels = SmallVec<[(u32, f64); 4]>;
+
 /// Returns the numbers of GPUs that a job can use, ascending, and its speed on each, relative to
 /// the speed on its requested GPUs.
-fn levels(job: &JobRef<'_>) -> Vec<(u32, f64)> {
+fn levels(job: &JobRef<'_>) -> Levels {
     let (asked, rate) = (job.gpus().get(), job.spec().work.rate);
     let extras = job.spec().extras();
     let profiled = extras.levels.iter().zip(&extras.rates);
     let lower = profiled.filter(|(level, speed)| level.get() < asked && **speed > 0.0);
-    let mut levels: Vec<(u32, f64)> = lower
+    let mut levels: Levels = lower
         .map(|(level, speed)| (level.get(), speed / rate))
         .collect();
     levels.push((asked, 1.0));
@@ -154,38 +158,50 @@ impl Themis {
         }
     }
 
-    /// Returns a job's claim.
-    fn claim(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
+    fn standing(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Standing {
         let left = job.work_left() / job.spec().work.rate;
         let alone = job.spec().duration().secs();
         let jobs = holder.jobs.value(now.secs()).unwrap_or(1.0);
-        let standing = Standing::new(job.age().secs(), left, alone, job.gpus().get(), total, jobs);
-        let has = holder.gpus();
-        let levels = levels(job);
-        let speed = |gpus: u32| {
-            let level = levels.iter().find(|(level, _)| *level == gpus);
+        Standing::new(job.age().secs(), left, alone, job.gpus().get(), total, jobs)
+    }
+
+    /// Returns a job's rank. Its current GPUs count even if their lease ends now.
+    fn claim(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
+        let standing = Self::standing(job, holder, now, total);
+        let current = job.assignment().and_then(|a| {
+            let levels = levels(job);
+            let level = levels.iter().find(|(gpus, _)| *gpus == a.count().get());
             level.map(|(_, speed)| *speed)
-        };
-        // ρ has no bound without GPUs.
-        let nothing = speed(has).map_or(f64::MIN_POSITIVE, |speed| standing.worth(speed));
-        let more = levels.iter().filter(|(level, _)| *level > has);
-        let offers = more.map(|(level, speed)| (level - has, standing.worth(*speed)));
-        // Its current GPUs count here even if their lease ends now.
-        let current = job.assignment().and_then(|a| speed(a.count().get()));
+        });
         Claim {
             job: job.id(),
             rho: current.map_or(f64::INFINITY, |speed| standing.rho(speed)),
             best: standing.rho(1.0),
-            bid: Bid {
-                nothing,
-                offers: offers.collect(),
-            },
+        }
+    }
+
+    /// Returns a job's bid for further GPUs.
+    fn bid(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Bid {
+        let standing = Self::standing(job, holder, now, total);
+        let (has, levels) = (holder.gpus(), levels(job));
+        let speed = levels.iter().find(|(level, _)| *level == has);
+        let more = levels.iter().filter(|(level, _)| *level > has);
+        let offers = more.map(|(level, speed)| (level - has, standing.worth(*speed)));
+        Bid {
+            // ρ has no bound without GPUs.
+            nothing: speed.map_or(f64::MIN_POSITIVE, |(_, speed)| standing.worth(*speed)),
+            offers: offers.collect(),
         }
     }
 
     /// Returns the number of further GPUs of each job that gets any, out of `total`.
-    fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
-        claims.sort_by(|a, b| {
+    fn share_out(
+        &self,
+        mut claims: Vec<Claim>,
+        total: u32,
+        bid: impl Fn(JobId) -> Bid,
+    ) -> Vec<(JobId, u32)> {
+        claims.sort_unstable_by(|a, b| {
             let worst = b.rho.total_cmp(&a.rho).then(b.best.total_cmp(&a.best));
             worst.then(a.job.cmp(&b.job))
         });
@@ -193,34 +209,38 @@ impl Themis {
         let bidders = ((1.0 - self.fairness) * claims.len() as f64 - 1e-9)
             .ceil()
             .max(1.0) as usize;
-        let others = claims.split_off(bidders.min(claims.len()));
-        let bids: Vec<Bid> = claims.iter().map(|c| c.bid.clone()).collect();
+        let (bidders, others) = claims.split_at(bidders.min(claims.len()));
+        let bids: Vec<Bid> = bidders.iter().map(|claim| bid(claim.job)).collect();
         let mut free = total;
         let mut list = Vec::new();
         let (mut winners, mut lost) = (Vec::new(), Vec::new());
-        for (claim, award) in claims.into_iter().zip(partial_allocation(&bids, total)) {
+        let awards = partial_allocation(&bids, total);
+        for ((claim, bid), award) in bidders.iter().zip(&bids).zip(awards) {
             let keeps = (f64::from(award.gpus) * award.kept + 1e-9).floor() as u32;
             // The smallest offer is not divided.
-            let smallest = claim.bid.offers.first().map(|(gpus, _)| *gpus);
-            let won = claim.most(keeps).or(smallest);
+            let smallest = bid.offers.first().map(|(gpus, _)| *gpus);
+            let won = most(bid, keeps).or(smallest);
             match won.filter(|_| award.gpus > 0) {
                 Some(gpus) => {
                     free -= gpus;
                     list.push((claim.job, gpus));
-                    winners.push(claim);
+                    winners.push(bid);
                 }
                 None => lost.push(claim),
             }
         }
-        for claim in others.into_iter().chain(lost) {
-            if let Some(gpus) = claim.most(free) {
+        for claim in others.iter().chain(lost) {
+            if free == 0 {
+                break;
+            }
+            if let Some(gpus) = most(&bid(claim.job), free) {
                 free -= gpus;
                 list.push((claim.job, gpus));
             }
         }
         // GPUs that no other job can use go back to the winners that paid with them.
-        for (claim, entry) in winners.iter().zip(&mut list) {
-            let most = claim.most(entry.1 + free).unwrap_or(entry.1).max(entry.1);
+        for (bid, entry) in winners.iter().zip(&mut list) {
+            let most = most(bid, entry.1 + free).unwrap_or(entry.1).max(entry.1);
             free -= most - entry.1;
             entry.1 = most;
         }
@@ -228,23 +248,20 @@ impl Themis {
     }
 }
 
-/// A job's entry in the auction.
-#[derive(Clone, Debug)]
+/// A job's rank in the auction.
+#[derive(Clone, Copy, Debug)]
 struct Claim {
     job: JobId,
     /// ρ with the current GPUs; infinite without.
     rho: f64,
     /// ρ with the requested GPUs from now on.
     best: f64,
-    bid: Bid,
 }
 
-impl Claim {
-    /// Returns the largest offer of at most `gpus` GPUs.
-    fn most(&self, gpus: u32) -> Option<u32> {
-        let offers = self.bid.offers.iter().map(|(offer, _)| *offer);
-        offers.filter(|offer| *offer <= gpus).max()
-    }
+/// Returns the largest offer of at most `gpus` GPUs.
+fn most(bid: &Bid, gpus: u32) -> Option<u32> {
+    let offers = bid.offers.iter().map(|(offer, _)| *offer);
+    offers.filter(|offer| *offer <= gpus).max()
 }
 
 impl Policy for Themis {
@@ -275,8 +292,13 @@ impl SchedulingPolicy for Themis {
             false if free == 0 => Vec::new(),
             false => {
                 let all = jobs.iter().zip(memory.jobs.values());
-                let claims = all.map(|(job, holder)| self.claim(job, holder, now, total));
-                self.share_out(claims.collect(), free)
+                let claims = all.map(|(job, holder)| Self::claim(job, holder, now, total));
+                let bid = |id: JobId| {
+                    // Both lists are in order of job.
+                    let at = jobs.partition_point(|job| job.id() < id);
+                    Self::bid(&jobs[at], &memory.jobs[&id], now, total)
+                };
+                self.share_out(claims.collect(), free, bid)
             }
         };
         // Jobs with new GPUs come first, in the order of the auction.
@@ -308,21 +330,21 @@ impl SchedulingPolicy for Themis {
 mod tests {
     use super::*;
 
-    fn claim(job: u32, rho: f64, nothing: f64, offers: &[(u32, f64)]) -> Claim {
-        Claim {
+    fn claim(job: u32, rho: f64, nothing: f64, offers: &[(u32, f64)]) -> (Claim, Bid) {
+        let claim = Claim {
             job: JobId(job),
             rho,
             best: 1.0,
-            bid: Bid {
-                nothing,
-                offers: offers.to_vec(),
-            },
-        }
+        };
+        let offers = offers.to_vec();
+        (claim, Bid { nothing, offers })
     }
 
-    fn shares(fairness: f64, claims: &[Claim], total: u32) -> Vec<(u32, u32)> {
+    fn shares(fairness: f64, claims: &[(Claim, Bid)], total: u32) -> Vec<(u32, u32)> {
         let themis = Themis::new(Seconds::new(240.0), fairness);
-        let list = themis.share_out(claims.to_vec(), total);
+        let all = claims.iter().map(|(claim, _)| *claim).collect();
+        let bid = |id: JobId| claims[id.0 as usize].1.clone();
+        let list = themis.share_out(all, total, bid);
         list.into_iter().map(|(job, gpus)| (job.0, gpus)).collect()
     }
 
