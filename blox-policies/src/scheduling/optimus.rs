@@ -6,6 +6,7 @@ use blox_core::{
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -50,6 +51,39 @@ impl Seen {
             speeds.insert(bound.count().get(), job.rate());
         }
     }
+
+    /// Returns the model of a job that has one number of GPUs.
+    fn rigid_model(&self, job: &JobRef<'_>) -> WorkerModel {
+        let measured = self.speeds.get(&job.id());
+        let measured = measured.and_then(|ran| ran.get(&job.gpus().get()).copied());
+        let rate = measured.filter(|rate| *rate > 0.0);
+        let rate = rate.unwrap_or(job.spec().work.rate);
+        WorkerModel {
+            c: [0.0, 1.0 / rate, 0.0],
+        }
+    }
+
+    /// Returns the model of a job with levels, fitted to its speeds so far.
+    fn model(&self, job: &JobRef<'_>) -> WorkerModel {
+        let ran = self.speeds.get(&job.id());
+        let mut steps: Vec<(u32, f64)> = ran
+            .into_iter()
+            .flatten()
+            .filter(|(_, rate)| **rate > 0.0)
+            .map(|(w, rate)| (*w, 1.0 / rate))
+            .collect();
+        let most = job.spec().extras().levels.last().map_or(0, |l| l.get());
+        let mut w = 1;
+        while w <= most {
+            if ran.is_none_or(|ran| !ran.contains_key(&w)) {
+                let rate = job.spec().work.rate * f64::from(w) / f64::from(job.gpus().get());
+                steps.push((w, 1.0 / rate));
+            }
+            w *= 2;
+        }
+        // Without any speed, more GPUs bring no gain.
+        WorkerModel::fit(&steps).unwrap_or(WorkerModel { c: [0.0, 1.0, 0.0] })
+    }
 }
 
 /// Number of reports from which a loss curve is fitted.
@@ -65,31 +99,18 @@ impl Optimus {
     }
 
     fn candidate(&self, memory: &mut Seen, job: &JobRef<'_>) -> Candidate {
-        let levels = &job.spec().extras().levels;
-        let levels: Vec<u32> = match levels.is_empty() {
-            true => vec![job.gpus().get()],
-            false => levels.iter().map(|l| l.get()).collect(),
-        };
-        let ran = memory.speeds.get(&job.id());
-        let mut steps: Vec<(u32, f64)> = ran
-            .into_iter()
-            .flatten()
-            .filter(|(_, rate)| **rate > 0.0)
-            .map(|(w, rate)| (*w, 1.0 / rate))
-            .collect();
-        let mut w = 1;
-        while levels.last().is_some_and(|most| w <= *most) {
-            if ran.is_none_or(|ran| !ran.contains_key(&w)) {
-                let rate = job.spec().work.rate * f64::from(w) / f64::from(job.gpus().get());
-                steps.push((w, 1.0 / rate));
+        let declared = &job.spec().extras().levels;
+        let (levels, model): (SmallVec<[u32; 4]>, _) = match declared.is_empty() {
+            true => (smallvec![job.gpus().get()], memory.rigid_model(job)),
+            false => {
+                let levels = declared.iter().map(|l| l.get()).collect();
+                (levels, memory.model(job))
             }
-            w *= 2;
-        }
+        };
         Candidate {
             job: job.id(),
             left: self.left(memory, job),
-            // Without any speed, more GPUs bring no gain.
-            model: WorkerModel::fit(&steps).unwrap_or(WorkerModel { c: [0.0, 1.0, 0.0] }),
+            model,
             levels,
             level: None,
         }
@@ -141,7 +162,7 @@ struct Candidate {
     job: JobId,
     left: f64,
     model: WorkerModel,
-    levels: Vec<u32>,
+    levels: SmallVec<[u32; 4]>,
     /// Index of its level; `None` for no GPUs.
     level: Option<usize>,
 }
@@ -264,7 +285,7 @@ mod tests {
             job: JobId(job),
             left,
             model: WorkerModel { c },
-            levels: levels.to_vec(),
+            levels: levels.into(),
             level: None,
         }
     }
