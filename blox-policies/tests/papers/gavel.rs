@@ -9,7 +9,7 @@ use blox_policies::scheduling::gavel::shares::{
     Isolated, MaxMinFairness, MinTotalDuration, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{
-    Allocation, Combination, Gavel, Instance, PerType, RoundMechanism, SharePolicy,
+    Allocation, Combination, Gavel, Instance, PerType, SharePolicy,
 };
 use blox_solve::SolveError;
 use blox_testing::Scenario;
@@ -123,13 +123,6 @@ fn received_time_follows_the_shares_within_a_round() {
 }
 
 #[test]
-fn job_that_never_ran_comes_before_all_that_did() {
-    let mut case = gavel("1x1:v100", Given(&[&[0.9], &[0.1], &[0.0]]));
-    case.submit_all(0.0, vec![job(1, 1e6); 3]);
-    assert_eq!(running(&mut case, 3), [[0], [1], [0]]);
-}
-
-#[test]
 fn job_without_a_share_takes_only_idle_gpus() {
     let mut case = gavel("1x2:v100", Given(&[&[0.0], &[1.0], &[1.0]]));
     case.submit_all(0.0, vec![job(1, 1e6); 2]);
@@ -137,24 +130,6 @@ fn job_without_a_share_takes_only_idle_gpus() {
     assert_eq!(case.round(360.0), "");
     case.submit(400.0, job(1, 1e6));
     assert_eq!(case.round(720.0), "stop 0; place 2 on 1");
-}
-
-#[test]
-fn greatest_priority_over_all_types_comes_first() {
-    let mut rounds = RoundMechanism::new(2);
-    let [m, n, o] = [0, 1, 2].map(single);
-    for who in [m, n, o] {
-        rounds.add(who, 1, [true; 2].into_iter().collect());
-    }
-    let shares = [(m, [0.4; 2]), (n, [0.3; 2]), (o, [0.3; 2])];
-    let shares = shares.map(|(who, x)| (who, PerType::from_slice(&x)));
-    rounds.reset(0.0, &Allocation::of(shares.to_vec()));
-    let ran = [(m, [3.0, 2.0]), (n, [4.0, 3.0]), (o, [3.0, 5.0])];
-    let ran = ran.map(|(who, [a, b])| [(who, 0, a), (who, 1, b)]);
-    rounds.ran(ran.concat());
-    // The priorities are 1.33 and 2, 0.75 and 1, 1 and 0.6.
-    let chosen = rounds.select(&[], &[0, 1], &[1, 1], true);
-    assert_eq!(chosen, [(m, 1), (o, 0)]);
 }
 
 #[test]

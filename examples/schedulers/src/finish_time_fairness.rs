@@ -6,8 +6,7 @@ use blox::schedulers::parameters::*;
 /// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
 ///
 /// See [`FinishTimeShares`](blox::policies::scheduling::gavel::shares::FinishTimeShares).
-/// [`themis`](blox::schedulers::themis) is the scheduler with leases. It has the
-/// rounds of [`gavel`](blox::schedulers::gavel()); that page states what they cost.
+/// [`themis`](blox::schedulers::themis) is the scheduler with leases.
 pub fn finish_time_fairness() -> Pipeline {
     let policy = Gavel::new(FinishTimeShares::default());
     gavel_with(policy).renamed("finish-time-fairness")

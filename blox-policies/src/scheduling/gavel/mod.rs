@@ -20,4 +20,4 @@ pub use instance::{
     Usage,
 };
 pub use policy::{Gavel, Rounds};
-pub use rounds::RoundMechanism;
+pub use rounds::{Chosen, RoundMechanism};

@@ -1,7 +1,7 @@
 use super::beside::{Beside, rate, rates};
 use super::colocation::Colocation;
 use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
-use super::rounds::RoundMechanism;
+use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
     AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase, Plan, Policy,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Each round runs the jobs and pairs that are furthest behind their share; see [`RoundMechanism`].
 /// The share policy runs again when the set of jobs, their speeds or the cluster changed, but at
 /// most once per [`Gavel::at_most_every`]. Until then, a new job runs only on GPUs that would be
-/// idle. Idle GPUs are filled fastest type first, or in rotation if the policy [ignores
+/// idle. Types are filled fastest first, or in rotation if the policy [ignores
 /// types](super::Usage::blind). If the solver fails, all jobs have their [`Isolated`] shares
 /// until the share policy runs again. A starting job stays on its type, so that a launch that takes
 /// longer than a round is completed.
@@ -100,7 +100,7 @@ impl Gavel {
         self
     }
 
-    /// Sets the length of rounds (default [`Gavel::ROUND`]).
+    /// Sets the length of rounds (default [`Gavel::ROUND`]). A new job starts with a credit of half a round.
     #[must_use]
     pub fn in_rounds_of(mut self, round: Seconds) -> Self {
         self.round = round;
@@ -151,7 +151,7 @@ impl Gavel {
                 self.learn(memory, kind, a, b);
             }
         }
-        memory.rounds.ran(ran);
+        memory.rounds.all_ran(ran);
     }
 
     /// Learns from the seconds and iterations of two colocated jobs.
@@ -193,7 +193,7 @@ impl Gavel {
         let same_names = m.types.len() == types.len()
             && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
         if !same_names {
-            m.rounds = RoundMechanism::new(types.len());
+            m.rounds = RoundMechanism::new(types.len(), self.round.secs());
             m.jobs.clear();
             m.running.clear();
         }
@@ -351,9 +351,9 @@ impl SchedulingPolicy for Gavel {
             self.order(memory, view),
             self.shares.any_usage().conserves_work,
         );
-        let chosen = m.rounds.select(&kept, &order, &free, conserves);
+        let chosen = m.rounds.select_beside(&kept, &order, &free, conserves);
         let mut running = Vec::with_capacity(chosen.len());
-        for (who, kind) in chosen {
+        for Chosen { who, kind, .. } in chosen {
             let Some(job) = view.job(who.job) else {
                 continue;
             };

@@ -11,11 +11,13 @@ use smallvec::SmallVec;
 /// Over many rounds, each gets its fraction of time on each type.
 ///
 /// A row's priority on a type is its fraction divided by the part of that type's time that it
-/// received since the last allocation. It is infinite if the row did not run there. The row and
-/// type with the greatest priority over all types come first. Ties go to the row that
-/// fell furthest behind over all allocations, then to the larger fraction.
+/// received since the last allocation. The row with the largest priority runs first. Each row
+/// starts with a credit of half a round. Rows that never ran are therefore in order of their
+/// fractions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundMechanism {
+    /// Seconds that a row counts as received at first: half a round.
+    credit: f64,
     /// Seconds that all rows together received on each type.
     given: PerType,
     rows: Vec<Row>,
@@ -42,8 +44,20 @@ impl Row {
     }
 }
 
-/// Fraction below which a share counts as none. Solvers leave tiny fractions on types on which a
-/// row should not run.
+/// A job or pair that was chosen for a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chosen {
+    /// Job or pair.
+    pub who: Combination,
+    /// GPU type, as an index in the order of names.
+    pub kind: usize,
+    /// Number of GPUs.
+    pub gpus: u32,
+    /// True if the last allocation contained it.
+    pub known: bool,
+}
+
+/// Fraction below which a share counts as none.
 const NEGLIGIBLE: f64 = 1e-6;
 
 /// Sort entry of a row on a type.
@@ -52,40 +66,13 @@ struct Place {
     owed: f64,
     share: f64,
     row: usize,
-    kind: usize,
-}
-
-/// The rows chosen so far for a round.
-struct Round {
-    busy: FixedBitSet,
-    /// Free GPUs of each type.
-    left: SmallVec<[u32; 4]>,
-    chosen: Vec<(Combination, usize)>,
-}
-
-impl Round {
-    /// Returns whether none of a row's jobs is busy, and its GPUs are free on a type.
-    fn fits(&self, row: &Row, kind: usize) -> bool {
-        let mut jobs = row.who.jobs();
-        row.gpus <= self.left[kind] && jobs.all(|job| !self.busy.contains(job.index()))
-    }
-
-    /// Chooses a row on a type if it fits.
-    fn take(&mut self, row: &Row, kind: usize) {
-        if self.fits(row, kind) {
-            self.left[kind] -= row.gpus;
-            for job in row.who.jobs() {
-                self.busy.grow_and_insert(job.index());
-            }
-            self.chosen.push((row.who, kind));
-        }
-    }
 }
 
 impl RoundMechanism {
-    /// Creates the mechanism for a number of GPU types.
-    pub fn new(types: usize) -> Self {
+    /// Creates the mechanism for a number of GPU types and rounds of `round` seconds.
+    pub fn new(types: usize, round: f64) -> Self {
         RoundMechanism {
+            credit: round / 2.0,
             given: SmallVec::from_elem(0.0, types),
             rows: Vec::new(),
         }
@@ -93,15 +80,28 @@ impl RoundMechanism {
 
     /// Adds a job or pair. `runs` is true for each type on which it can run.
     pub fn add(&mut self, who: Combination, gpus: u32, runs: SmallVec<[bool; 4]>) {
-        let none: PerType = SmallVec::from_elem(0.0, self.given.len());
+        let n = self.given.len();
+        // The released program gives pairs no credit until the next allocation.
+        let credit = if who.partner.is_none() {
+            self.credit
+        } else {
+            0.0
+        };
         self.rows.push(Row {
             who,
             gpus,
             runs,
-            received: none.clone(),
-            owed: none,
+            received: SmallVec::from_elem(credit, n),
+            owed: SmallVec::from_elem(0.0, n),
             share: None,
         });
+    }
+
+    /// Updates the types on which a job or pair can run.
+    pub fn set_runs(&mut self, who: Combination, runs: SmallVec<[bool; 4]>) {
+        if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
+            row.runs = runs;
+        }
     }
 
     /// Removes a job and all its pairs.
@@ -112,18 +112,41 @@ impl RoundMechanism {
     /// Starts a new allocation, `elapsed` seconds after the last one. The difference between due
     /// and received time of each row is carried over.
     pub fn reset(&mut self, elapsed: f64, allocation: &Allocation) {
-        self.given.fill(0.0);
-        for row in &mut self.rows {
-            for kind in 0..self.given.len() {
-                row.owed[kind] += row.share_of(kind) * elapsed - row.received[kind];
-                row.received[kind] = 0.0;
+        self.settle(elapsed);
+        self.install(allocation);
+    }
+
+    /// Closes the last allocation, which was valid for `elapsed` seconds.
+    pub fn settle(&mut self, elapsed: f64) {
+        for kind in 0..self.given.len() {
+            self.given[kind] = 0.0;
+            for row in &mut self.rows {
+                let received = row.received[kind] - self.credit;
+                let due = row.share.as_ref().map_or(0.0, |s| s[kind] * elapsed);
+                row.owed[kind] += due - received;
+                row.received[kind] = self.credit;
+                self.given[kind] += self.credit;
             }
+        }
+    }
+
+    /// Sets the new fractions of all rows.
+    pub fn install(&mut self, allocation: &Allocation) {
+        for row in &mut self.rows {
             row.share = allocation.get(row.who).cloned();
         }
     }
 
-    /// Records the seconds that jobs and pairs ran on a type.
-    pub fn ran(&mut self, mut all: Vec<(Combination, usize, f64)>) {
+    /// Records that a job or pair ran for `seconds` on a type.
+    pub fn ran(&mut self, who: Combination, kind: usize, seconds: f64) {
+        if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
+            row.received[kind] += seconds;
+            self.given[kind] += seconds;
+        }
+    }
+
+    /// Records the run times of several jobs and pairs at once.
+    pub fn all_ran(&mut self, mut all: Vec<(Combination, usize, f64)>) {
         sort::by_key(&mut all, |(who, ..)| *who);
         for row in &mut self.rows {
             let first = all.partition_point(|(who, ..)| *who < row.who);
@@ -135,82 +158,145 @@ impl RoundMechanism {
         }
     }
 
-    /// Returns the jobs and pairs that run next on `free` GPUs of each type, with their types.
+    /// Returns the jobs and pairs that run next on `free` GPUs of each type.
     ///
-    /// Rows in `kept` stay on their type while GPUs last. The others follow by priority over all
-    /// types; a row that does not fit is skipped. If `conserves_work`, rows without a fraction then
-    /// take the idle GPUs. Ties and idle GPUs go to the types that come first in `order`.
-    pub fn select(
+    /// Types are filled in `order`. Within a type, rows are sorted by priority, then by owed time,
+    /// then by fraction, then by insertion. Rows that do not fit are skipped. If `conserves_work`,
+    /// rows without a fraction take the remaining GPUs.
+    pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
+        self.fill(&[], order, free, &[conserves_work], true)
+    }
+
+    /// Like [`RoundMechanism::select`], but without overtaking: the first row that does not fit
+    /// ends the selection on all types.
+    pub fn select_in_turn(
+        &self,
+        order: &[usize],
+        free: &[u32],
+        conserves_work: bool,
+    ) -> Vec<Chosen> {
+        self.fill(&[], order, free, &[conserves_work], false)
+    }
+
+    /// Like [`RoundMechanism::select`], with jobs and pairs that stay on their type while GPUs
+    /// last.
+    ///
+    /// Rows without a fraction come last, after all types were filled with rows that have one. So a
+    /// job with a share on a cheap type does not take an idle GPU of an expensive type.
+    pub fn select_beside(
         &self,
         kept: &[(Combination, usize)],
         order: &[usize],
         free: &[u32],
         conserves_work: bool,
-    ) -> Vec<(Combination, usize)> {
-        let mut round = Round {
-            busy: FixedBitSet::new(),
-            left: free.into(),
-            chosen: Vec::new(),
-        };
-        for (who, kind) in kept {
-            if let Some(row) = self.rows.iter().find(|r| r.who == *who) {
-                round.take(row, *kind);
-            }
-        }
-        let mut places = Vec::with_capacity(self.rows.len());
-        for &kind in order {
-            self.list(&round, kind, true, &mut places);
-        }
-        self.fill(&mut round, &mut places);
-        for &kind in order.iter().filter(|_| conserves_work) {
-            places.clear();
-            self.list(&round, kind, false, &mut places);
-            self.fill(&mut round, &mut places);
-        }
-        round.chosen
+    ) -> Vec<Chosen> {
+        let passes = [false, true];
+        let passes = &passes[..1 + usize::from(conserves_work)];
+        self.fill(kept, order, free, passes, true)
     }
 
-    /// Lists the rows that fit on a type and have a share of it, or have none.
-    fn list(&self, round: &Round, kind: usize, shared: bool, into: &mut Vec<Place>) {
-        if round.left[kind] == 0 {
-            return;
-        }
-        for (i, row) in self.rows.iter().enumerate() {
-            let share = row.share_of(kind);
-            if row.runs[kind] && (share > NEGLIGIBLE) == shared && round.fits(row, kind) {
-                into.push(Place {
-                    priority: self.priority(row, kind),
-                    owed: row.owed[kind],
-                    share,
-                    row: i,
-                    kind,
+    /// Fills all types once per pass. A pass includes rows without a fraction or not. If
+    /// `overtakes` is false, the first row that does not fit ends the selection.
+    fn fill(
+        &self,
+        kept: &[(Combination, usize)],
+        order: &[usize],
+        free: &[u32],
+        passes: &[bool],
+        overtakes: bool,
+    ) -> Vec<Chosen> {
+        let mut chosen = Vec::new();
+        let mut busy = FixedBitSet::new();
+        let mut rest = free.to_vec();
+        for (who, kind) in kept {
+            let Some(row) = self.rows.iter().find(|r| r.who == *who) else {
+                continue;
+            };
+            if row.gpus <= rest[*kind] {
+                rest[*kind] -= row.gpus;
+                who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
+                chosen.push(Chosen {
+                    who: *who,
+                    kind: *kind,
+                    gpus: row.gpus,
+                    known: row.share.is_some(),
                 });
             }
         }
-    }
-
-    /// Chooses rows in order of their priority, as long as they fit.
-    fn fill(&self, round: &mut Round, places: &mut [Place]) {
-        sort::by(places, |a, b| {
-            // Solvers return zeros of either sign, which are equal.
-            let by = |a: f64, b: f64| (b + 0.0).total_cmp(&(a + 0.0));
-            by(a.priority, b.priority)
-                .then_with(|| by(a.owed, b.owed))
-                .then_with(|| by(a.share, b.share))
-        });
-        for place in places {
-            round.take(&self.rows[place.row], place.kind);
+        let mut places = Vec::with_capacity(self.rows.len());
+        // Solvers leave tiny fractions on types on which a row should not run.
+        let least = if passes.len() > 1 { NEGLIGIBLE } else { 0.0 };
+        let turns = passes.iter().flat_map(|p| order.iter().map(|k| (*p, *k)));
+        for (conserves_work, kind) in turns {
+            let mut left = rest[kind];
+            if left == 0 {
+                continue;
+            }
+            let idle = |busy: &FixedBitSet, row: &Row| {
+                let mut jobs = row.who.jobs();
+                jobs.all(|job| !busy.contains(job.index()))
+            };
+            places.clear();
+            for (i, row) in self.rows.iter().enumerate() {
+                if !row.runs[kind] || (overtakes && row.gpus > left) || !idle(&busy, row) {
+                    continue;
+                }
+                let (priority, share) = (self.priority(row, kind), row.share_of(kind));
+                if conserves_work || (priority > 0.0 && share > least) {
+                    places.push(Place {
+                        priority,
+                        owed: row.owed[kind],
+                        share,
+                        row: i,
+                    });
+                }
+            }
+            sort::by(&mut places, |a, b| {
+                // Solvers return zeros of either sign, which are equal.
+                let by = |a: f64, b: f64| (b + 0.0).total_cmp(&(a + 0.0));
+                by(a.priority, b.priority)
+                    .then_with(|| by(a.owed, b.owed))
+                    .then_with(|| by(a.share, b.share))
+            });
+            for place in &places {
+                if left == 0 {
+                    break;
+                }
+                let row = &self.rows[place.row];
+                if !idle(&busy, row) {
+                    continue;
+                }
+                if row.gpus <= left {
+                    left -= row.gpus;
+                    row.who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
+                    chosen.push(Chosen {
+                        who: row.who,
+                        kind,
+                        gpus: row.gpus,
+                        known: row.share.is_some(),
+                    });
+                } else if !overtakes {
+                    return chosen;
+                }
+            }
+            rest[kind] = left;
         }
+        chosen
     }
 
     fn priority(&self, row: &Row, kind: usize) -> f64 {
         let share = row.share_of(kind);
-        if share <= NEGLIGIBLE {
-            0.0
-        } else if row.received[kind] > 0.0 {
-            share * self.given[kind] / row.received[kind]
+        if share == 0.0 || !row.runs[kind] {
+            return 0.0;
+        }
+        let fraction = match self.given[kind] {
+            given if given <= 0.0 => 0.0,
+            given => row.received[kind] / given,
+        };
+        if fraction > 0.0 {
+            share / fraction
         } else {
-            f64::INFINITY
+            share * 1e9
         }
     }
 }
@@ -219,59 +305,139 @@ impl RoundMechanism {
 mod tests {
     use super::*;
 
-    /// Returns the mechanism for jobs of these sizes with the fractions of each type.
-    fn rounds(types: usize, jobs: &[(u32, &[f64])]) -> RoundMechanism {
-        let mut m = RoundMechanism::new(types);
-        let mut rows = Vec::new();
-        for (id, (gpus, x)) in (0..).zip(jobs) {
-            let who = Combination::single(JobId(id));
-            m.add(who, *gpus, SmallVec::from_elem(true, types));
-            rows.push((who, PerType::from_slice(x)));
-        }
-        m.reset(0.0, &Allocation::of(rows));
-        m
+    fn shares(rows: &[(u32, &[f64])]) -> Allocation {
+        let row = |(id, x): &(u32, &[f64])| {
+            let who = Combination::single(JobId(*id));
+            (who, PerType::from_slice(x))
+        };
+        Allocation::of(rows.iter().map(row).collect())
     }
 
-    fn on(chosen: &[(Combination, usize)]) -> Vec<(u32, usize)> {
-        chosen
-            .iter()
-            .map(|(who, kind)| (who.job.0, *kind))
-            .collect()
+    fn run(m: &mut RoundMechanism, free: &[u32], rounds: usize) -> Vec<Vec<u32>> {
+        let order: Vec<usize> = (0..free.len()).collect();
+        let mut all = Vec::new();
+        for _ in 0..rounds {
+            let chosen = m.select(&order, free, true);
+            m.all_ran(chosen.iter().map(|c| (c.who, c.kind, 360.0)).collect());
+            all.push(chosen.iter().map(|c| c.who.job.0).collect());
+        }
+        all
+    }
+
+    #[test]
+    fn fractions_are_realised_over_rounds() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..3 {
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        m.reset(0.0, &shares(&[(0, &[0.5]), (1, &[0.25]), (2, &[0.25])]));
+        let ran: Vec<u32> = run(&mut m, &[1], 40).concat();
+        let count = |id| ran.iter().filter(|r| **r == id).count();
+        assert_eq!([0, 1, 2].map(count), [20, 10, 10]);
+        assert_eq!(ran[..4], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn select_before_any_row_ran_is_by_fraction() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..3 {
+            let who = Combination::single(JobId(id));
+            m.add(who, 1, SmallVec::from_elem(true, 1));
+        }
+        m.install(&shares(&[(0, &[0.25]), (1, &[0.0]), (2, &[0.75])]));
+        let chosen = m.select(&[0], &[2], false);
+        let jobs: Vec<u32> = chosen.iter().map(|c| c.who.job.0).collect();
+        assert_eq!(jobs, [2, 0]);
+    }
+
+    #[test]
+    fn gang_waits_for_all_gpus_and_others_fill_the_gap() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
+            m.add(
+                Combination::single(JobId(id)),
+                gpus,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        m.reset(0.0, &shares(&[(0, &[1.0]), (1, &[0.5]), (2, &[0.1])]));
+        assert_eq!(run(&mut m, &[4], 3), [vec![0, 2], vec![1], vec![0, 2]]);
+    }
+
+    #[test]
+    fn in_turn_no_job_overtakes_a_gang_that_does_not_fit() {
+        let mut m = RoundMechanism::new(2, 360.0);
+        for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
+            let runs = SmallVec::from_elem(true, 2);
+            m.add(Combination::single(JobId(id)), gpus, runs);
+        }
+        let x: &[f64] = &[0.5, 0.5];
+        m.reset(0.0, &shares(&[(0, x), (1, x), (2, x)]));
+        let ids =
+            |chosen: Vec<Chosen>| -> Vec<u32> { chosen.iter().map(|c| c.who.job.0).collect() };
+        let free = [3, 3];
+        assert_eq!(ids(m.select(&[0, 1], &free, true)), [0, 2]);
+        // The gang also blocks the job on the other type.
+        assert_eq!(ids(m.select_in_turn(&[0, 1], &free, true)), [0]);
+        assert_eq!(ids(m.select_in_turn(&[0, 1], &[5, 1], true)), [0, 1, 2]);
     }
 
     #[test]
     fn job_runs_in_one_combination_on_one_type_at_a_time() {
-        let mut m = rounds(2, &[(1, &[0.0, 0.0]), (1, &[0.0, 0.0])]);
+        let mut m = RoundMechanism::new(2, 360.0);
         let pair = Combination::pair(JobId(1), JobId(0));
-        m.add(pair, 1, SmallVec::from_elem(true, 2));
+        for who in [
+            Combination::single(JobId(0)),
+            Combination::single(JobId(1)),
+            pair,
+        ] {
+            m.add(who, 1, SmallVec::from_elem(true, 2));
+        }
         let x = PerType::from_slice(&[0.9, 0.9]);
         m.reset(0.0, &Allocation::of(vec![(pair, x)]));
-        assert_eq!(m.select(&[], &[1, 0], &[1, 1], true), [(pair, 1)]);
+        let chosen = m.select(&[1, 0], &[1, 1], true);
+        assert_eq!(chosen.len(), 1);
+        assert_eq!((chosen[0].who, chosen[0].kind), (pair, 1));
     }
 
     #[test]
-    fn job_runs_where_its_fraction_is() {
-        let m = rounds(2, &[(1, &[0.0, 1.0]), (1, &[0.0, 0.0])]);
-        let chosen = |conserves| on(&m.select(&[], &[0, 1], &[1, 1], conserves));
-        assert_eq!(chosen(true), [(0, 1), (1, 0)]);
-        assert_eq!(chosen(false), [(0, 1)]);
-    }
-
-    #[test]
-    fn kept_job_stays_before_all_others() {
-        let m = rounds(1, &[(1, &[0.9]), (1, &[0.1])]);
-        let kept = [(Combination::single(JobId(1)), 0)];
-        assert_eq!(on(&m.select(&kept, &[0], &[1], true)), [(1, 0)]);
+    fn beside_others_a_job_runs_where_its_fraction_is() {
+        let mut m = RoundMechanism::new(2, 360.0);
+        for id in 0..2 {
+            let who = Combination::single(JobId(id));
+            m.add(who, 1, SmallVec::from_elem(true, 2));
+        }
+        m.reset(0.0, &shares(&[(0, &[0.0, 1.0]), (1, &[0.0, 0.0])]));
+        let on = |chosen: Vec<Chosen>| -> Vec<(u32, usize)> {
+            chosen.iter().map(|c| (c.who.job.0, c.kind)).collect()
+        };
+        // The released program fills types in turn, so the idle first type takes the job.
+        assert_eq!(on(m.select(&[0, 1], &[1, 1], true)), [(0, 0), (1, 1)]);
+        let beside = |conserves| on(m.select_beside(&[], &[0, 1], &[1, 1], conserves));
+        assert_eq!(beside(true), [(0, 1), (1, 0)]);
+        assert_eq!(beside(false), [(0, 1)]);
     }
 
     #[test]
     fn what_was_not_received_is_owed() {
-        let mut m = rounds(1, &[(1, &[0.5]), (1, &[0.5])]);
-        let both = [0, 1].map(|id| Combination::single(JobId(id)));
-        m.ran(vec![(both[0], 0, 360.0)]);
-        let equal = both.map(|who| (who, PerType::from_slice(&[0.5])));
-        m.reset(360.0, &Allocation::of(equal.to_vec()));
-        assert_eq!((m.rows[0].owed[0], m.rows[1].owed[0]), (-180.0, 180.0));
-        assert_eq!(on(&m.select(&[], &[0], &[1], true)), [(1, 0)]);
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..2 {
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        let equal = shares(&[(0, &[0.5]), (1, &[0.5])]);
+        m.reset(0.0, &equal);
+        m.ran(Combination::single(JobId(0)), 0, 360.0);
+        m.reset(360.0, &equal);
+        assert_eq!(m.rows[0].owed[0], -180.0);
+        assert_eq!(m.rows[1].owed[0], 180.0);
+        assert_eq!(run(&mut m, &[1], 1), [vec![1]]);
     }
 }

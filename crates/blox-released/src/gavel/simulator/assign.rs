@@ -1,8 +1,7 @@
 //! Assignment of workers to the chosen jobs.
 
-use super::rounds::Chosen;
 use blox_core::sort;
-use blox_policies::scheduling::gavel::Combination;
+use blox_policies::scheduling::gavel::{Chosen, Combination};
 
 /// A job or pair on workers of one type.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,9 +4,8 @@ use super::batches::Adapting;
 use super::fair::FairEnd;
 use super::fairly::FairMarket;
 use super::job::Job;
-use super::rounds::Chosen;
 use blox_core::{JobId, SortedMap};
-use blox_policies::scheduling::gavel::Combination;
+use blox_policies::scheduling::gavel::{Chosen, Combination};
 use blox_policies::scheduling::shockwave::{Bidder, Regimes};
 
 /// Shockwave's own policy: a [`FairMarket`] over the next rounds.

@@ -2,9 +2,9 @@
 //! Shockwave (uw-mad-dash/shockwave), which is a fork of Gavel's.
 //!
 //! [`run`] runs a program on jobs and returns its [`Outcome`]. The program contains its own
-//! simulator, so it needs no backend and no cluster state. It uses the share
-//! policies of [`Gavel`](blox_policies::scheduling::gavel::Gavel), with these differences:
-//! - Rounds give a new job a credit of half a round, and fill the types one after another.
+//! simulator, so it needs no backend and no cluster state. It uses the same
+//! [`RoundMechanism`](blox_policies::scheduling::gavel::RoundMechanism) and share policies as
+//! [`Gavel`](blox_policies::scheduling::gavel::Gavel), with these differences:
 //! - A round ends when its slowest quantum ends.
 //! - Jobs do whole steps.
 //! - Two allocations are at least [`Settings::gap`] apart.
@@ -24,7 +24,6 @@ mod filling;
 mod job;
 mod market;
 mod program;
-mod rounds;
 mod shockwave;
 
 pub use allox::ReleasedAllox;

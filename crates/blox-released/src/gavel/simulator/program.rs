@@ -3,12 +3,13 @@
 use super::asked::Shares;
 use super::assign::{Placed, Servers, assign};
 use super::job::Job;
-use super::rounds::{Chosen, ReleasedRounds};
 use super::shockwave::AsShockwave;
 use super::{Outcome, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, JobSpec, sort};
-use blox_policies::scheduling::gavel::{Combination, Entrant, Instance, Pair, TypePool};
+use blox_policies::scheduling::gavel::{
+    Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, TypePool,
+};
 
 /// Number of consecutive quanta without progress after which a job is dropped.
 const ATTEMPTS: u32 = 5;
@@ -89,7 +90,7 @@ struct Program<'a> {
     to_come: Option<usize>,
 
     jobs: Vec<Job>,
-    rounds: ReleasedRounds,
+    rounds: RoundMechanism,
     running: Vec<Running>,
     placed: Vec<Placed>,
     /// Jobs and pairs of the round before the current one.
@@ -143,7 +144,7 @@ impl<'a> Program<'a> {
             shuffler: settings.shuffles.then(|| Random::new(settings.seed + 5)),
             to_come: settings.jobs,
             jobs: Vec::new(),
-            rounds: ReleasedRounds::new(types.len(), settings.round),
+            rounds: RoundMechanism::new(types.len(), settings.round),
             types,
             running: Vec::new(),
             placed: Vec::new(),
@@ -335,10 +336,8 @@ impl<'a> Program<'a> {
                 self.changed = false;
                 chosen
             }
-            None => {
-                let overtakes = !self.settings.in_turn;
-                self.rounds.select(&order, &free, conserves, overtakes)
-            }
+            None if self.settings.in_turn => self.rounds.select_in_turn(&order, &free, conserves),
+            None => self.rounds.select(&order, &free, conserves),
         };
         self.fill(&chosen, &order);
     }

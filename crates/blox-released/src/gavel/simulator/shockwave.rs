@@ -4,9 +4,10 @@ use super::batches::{Adapting, BatchJob};
 use super::fairly::FairMarket;
 use super::job::Job;
 use super::market::Planner;
-use super::rounds::Chosen;
 use blox_core::Stateless;
-use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_policies::scheduling::gavel::{
+    Allocation, Chosen, Combination, Instance, PerType, SharePolicy,
+};
 use blox_solve::SolveError;
 
 /// Differences of Shockwave's program.
