@@ -100,15 +100,26 @@ impl Regimes {
         self.past_s(seen) / seen as f64
     }
 
-    /// Predicted number of epochs of each regime in the whole job, after `done` epochs. Regimes are in
-    /// ascending order of their numbers.
+    /// Returns the mean seconds of an epoch of each regime, in ascending order of their numbers.
+    pub fn seconds(&self) -> &[f64] {
+        &self.seconds
+    }
+
+    /// Returns the number of epochs of each regime among the first `done`.
+    pub fn counts(&self, done: usize) -> Vec<u32> {
+        let mut counts = vec![0; self.seconds.len()];
+        for kind in self.of.iter().take(done) {
+            counts[*kind as usize] += 1;
+        }
+        counts
+    }
+
+    /// Predicted number of epochs of each regime in the whole job, after `done` epochs.
     pub fn expected(&self, done: usize) -> Vec<f64> {
         let left = self.epochs.len().saturating_sub(done) as f64;
-        let mut expected = vec![left / self.seconds.len() as f64; self.seconds.len()];
-        for kind in self.of.iter().take(done) {
-            expected[*kind as usize] += 1.0;
-        }
-        expected
+        let prior = left / self.seconds.len() as f64;
+        let counts = self.counts(done).into_iter();
+        counts.map(|n| prior + f64::from(n)).collect()
     }
 
     /// Predicted seconds that the rest takes alone, after `done` epochs.
@@ -116,49 +127,11 @@ impl Regimes {
         let left = self.epochs.len().saturating_sub(done) as f64;
         left * (self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64)
     }
-
-    /// Predicted seconds that the rest takes alone, after `done` epochs, as the released program
-    /// computes it: the next epoch counts as observed. Returns 1 if nothing is left.
-    pub fn released_remaining_s(&self, done: usize) -> f64 {
-        let all = self.epochs.len();
-        let done = done.min(all);
-        let left = (all - done) as f64;
-        let kinds = self.seconds.len();
-        let mut seen = vec![0_u32; kinds];
-        // The batch size of the next epoch is already known.
-        for kind in self.of.iter().take(done + 1) {
-            seen[*kind as usize] += 1;
-        }
-        let prior = all as f64 / kinds as f64;
-        let observed = seen.iter().sum::<u32>();
-        let scale = all as f64 / (all as f64 + f64::from(observed));
-        let mut rest: Vec<f64> = seen
-            .iter()
-            .map(|n| (prior + f64::from(*n)) * scale)
-            .collect();
-        for (rest, seen) in rest.iter_mut().zip(&seen) {
-            *rest -= rest.floor().min(f64::from(*seen));
-        }
-        let predicted = (rest.iter().sum::<f64>() + 1.0).trunc().max(left);
-        if left <= 0.0 || predicted <= 0.0 {
-            return 1.0;
-        }
-        let each = rest.iter().zip(&self.seconds);
-        each.map(|(epochs, s)| epochs * s).sum::<f64>() * (left / predicted)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn released_prediction_counts_the_next_epoch() {
-        let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
-        assert_eq!(one.released_remaining_s(0), 70.0);
-        assert_eq!(one.released_remaining_s(5), 20.0);
-        assert_eq!(one.released_remaining_s(8), 1.0);
-    }
 
     #[test]
     fn a_job_of_one_regime_takes_as_long_as_its_epochs() {
@@ -171,21 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_moves_the_prediction() {
+    fn pace_counts_the_next_epoch() {
         // Four epochs of 30 s, then four of 10 s.
-        let epochs = [(16, 30.0), (16, 30.0), (16, 30.0), (16, 30.0)];
-        let epochs = [epochs, [(32, 10.0); 4]].concat();
+        let epochs = [[(16, 30.0); 4], [(32, 10.0); 4]].concat();
         let two = Regimes::new(&epochs).unwrap();
-        // Prior 4 and 4, one of the first seen: 8/9 of 5 and of 4, less one seen.
-        let first = 40.0 / 9.0 - 1.0;
-        let second = 32.0 / 9.0;
-        let predicted = (first * 30.0 + second * 10.0) * (8.0 / 8.0);
-        assert!((two.released_remaining_s(0) - predicted).abs() < 1e-12);
-        assert!(
-            two.released_remaining_s(4) > 40.0,
-            "it expects some slow epochs still"
-        );
         assert_eq!(two.pace_s(4), 26.0);
         assert_eq!(two.past_s(5), 130.0);
+        assert_eq!(
+            (two.counts(5), two.seconds()),
+            (vec![4, 1], &[30.0, 10.0][..])
+        );
     }
 }

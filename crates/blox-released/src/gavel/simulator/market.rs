@@ -82,7 +82,7 @@ impl Planner {
             let regimes = &known.regimes;
             let epoch = (job.done / adapting.steps_per_epoch(adapting.batch)).floor() as usize;
             let epoch = epoch.min(regimes.epochs());
-            let remaining_s = regimes.released_remaining_s(epoch);
+            let remaining_s = remaining_s(regimes, epoch);
             let remaining_s = match epoch == regimes.epochs() {
                 true => remaining_s,
                 false => remaining_s * known.scale,
@@ -203,5 +203,59 @@ impl Known {
         if expected > 0.0 && (measured - expected).abs() / expected > ACCURATE {
             self.scale = expected / measured;
         }
+    }
+}
+
+/// Predicted seconds that the rest of a job takes alone, after `done` epochs. The batch size of the
+/// next epoch is known, so that epoch counts as observed. Returns 1 if nothing is left.
+fn remaining_s(regimes: &Regimes, done: usize) -> f64 {
+    let all = regimes.epochs();
+    let done = done.min(all);
+    let left = (all - done) as f64;
+    let seen = regimes.counts(done + 1);
+    let prior = all as f64 / seen.len() as f64;
+    let observed = seen.iter().sum::<u32>();
+    let scale = all as f64 / (all as f64 + f64::from(observed));
+    let mut rest: Vec<f64> = seen
+        .iter()
+        .map(|n| (prior + f64::from(*n)) * scale)
+        .collect();
+    for (rest, seen) in rest.iter_mut().zip(&seen) {
+        *rest -= rest.floor().min(f64::from(*seen));
+    }
+    let predicted = (rest.iter().sum::<f64>() + 1.0).trunc().max(left);
+    if left <= 0.0 || predicted <= 0.0 {
+        return 1.0;
+    }
+    let each = rest.iter().zip(regimes.seconds());
+    each.map(|(epochs, s)| epochs * s).sum::<f64>() * (left / predicted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prediction_counts_the_next_epoch() {
+        let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
+        assert_eq!(remaining_s(&one, 0), 70.0);
+        assert_eq!(remaining_s(&one, 5), 20.0);
+        assert_eq!(remaining_s(&one, 8), 1.0);
+    }
+
+    #[test]
+    fn what_was_seen_moves_the_prediction() {
+        // Four epochs of 30 s, then four of 10 s.
+        let epochs = [[(16, 30.0); 4], [(32, 10.0); 4]].concat();
+        let two = Regimes::new(&epochs).unwrap();
+        // Prior 4 and 4, one of the first seen: 8/9 of 5 and of 4, less one seen.
+        let first = 40.0 / 9.0 - 1.0;
+        let second = 32.0 / 9.0;
+        let predicted = (first * 30.0 + second * 10.0) * (8.0 / 8.0);
+        assert!((remaining_s(&two, 0) - predicted).abs() < 1e-12);
+        assert!(
+            remaining_s(&two, 4) > 40.0,
+            "it expects some slow epochs still"
+        );
     }
 }
