@@ -110,7 +110,7 @@ pub use self::{
         NodeSpec,
     },
     cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted},
-    decide_error::{DecisionError, DraftError},
+    decide_error::{DecisionError, DraftError, MissingData},
     decision::{
         Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
         NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,

@@ -1,7 +1,8 @@
 //! Invalid compositions, and memories of the policies of a composition.
 
 use crate::functions::{by_submission, composed, list_all};
-use blox_core::policy::{AcceptAll, StaticCluster};
+use blox_core::order::SortKey;
+use blox_core::policy::{AcceptAll, StaticCluster, by_key};
 use blox_core::runtime::Runtime;
 use blox_core::*;
 use blox_testing::{FirstFit, StepByStep, conformance};
@@ -333,6 +334,10 @@ impl<P: SchedulingPolicy> Policy for Pausing<P> {
         With { own: seed, inner }
     }
 
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.0.check_job(job)
+    }
+
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
         self.0.on_event(&mut memory.inner, view, event);
     }
@@ -563,4 +568,34 @@ fn check_too_large_job_is_refused_unless_it_grows() {
     ] {
         assert_eq!(grows.feasibility().check(&state, &job(9)), Ok(()));
     }
+}
+
+#[test]
+fn job_without_needed_data_is_an_error_by_name() {
+    let by_user = || {
+        by_key(|_| SortKey::by(0.0)).checking(|job| match job.user {
+            Some(_) => Ok(()),
+            None => Err(MissingData("a user".into())),
+        })
+    };
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+    let submit = |job: JobSpec| {
+        let mut core = world();
+        let (job, spec) = (JobId(0), Arc::new(job));
+        let submitted = Event::Submitted { job, spec };
+        // The decorator forwards the check.
+        let mut policy = composed("by-user", Pausing(by_user()), FirstFit);
+        core.event(Time::ZERO, &submitted, &mut policy).unwrap();
+        core.decide(Time::ZERO, &mut policy).map(|_| ())
+    };
+    let sentence = "policy `by-user`: job 0 lacks a user";
+    let error = submit(job.clone()).unwrap_err();
+    assert_eq!(error.to_string(), sentence);
+    submit(job.clone().owned_by("ada")).unwrap();
+    // A cluster refuses the job at submission, even if it has no nodes yet.
+    let rule = composed("by-user", by_user(), FirstFit).feasibility();
+    let refused = rule.check(&State::default(), &Arc::new(job.clone()));
+    assert_eq!(refused, Err(Reason::other("the job lacks a user")));
+    let owned = Arc::new(job.owned_by("ada"));
+    assert_eq!(rule.check(&State::default(), &owned), Ok(()));
 }

@@ -97,7 +97,72 @@ impl Estimator for Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::JobId;
+    use crate::placement::{Consolidated, EasyBackfill};
+    use crate::scheduling::{
+        FinishTimeFairness, LossTermination, Lucid, LucidSettings, Qssf, ServiceHistory, Sjf, Srsf,
+        Srtf, StarvationGuard, Tetris, TwoDas,
+    };
+    use blox_core::{AnyPolicy, GpuCount, JobId, JobSpec, MissingData, Time};
+
+    /// Estimates jobs with an owner only.
+    struct ByOwner;
+
+    impl Estimator for ByOwner {
+        fn duration(&self, _: &JobRef<'_>) -> Option<Seconds> {
+            None
+        }
+
+        fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+            let owner = job.user.as_ref();
+            owner.map_or(Err(MissingData("an owner".into())), |_| Ok(()))
+        }
+    }
+
+    #[test]
+    fn every_policy_checks_what_its_estimator_needs() {
+        let gittins = || {
+            let errors = ServiceHistory::of([Seconds::new(1.0)]).unwrap();
+            TwoDas::gittins_by(&[Seconds::new(9.0)], ByOwner, errors).unwrap()
+        };
+        let policies: [(&str, Box<dyn AnyPolicy>); 12] = [
+            ("sjf", Box::new(Sjf::with(ByOwner))),
+            ("qssf", Box::new(Qssf::with(ByOwner))),
+            ("srtf", Box::new(Srtf::with(ByOwner))),
+            ("srsf", Box::new(Srsf::with(ByOwner))),
+            ("ftf", Box::new(FinishTimeFairness::with(ByOwner))),
+            ("tetris", Box::new(Tetris::with(ByOwner))),
+            ("gittins", Box::new(gittins())),
+            (
+                "lucid",
+                Box::new(Lucid::with(LucidSettings::DEFAULT, ByOwner)),
+            ),
+            (
+                "easy",
+                Box::new(EasyBackfill::with(Consolidated::default(), ByOwner)),
+            ),
+            (
+                "guarded",
+                Box::new(StarvationGuard::new(Sjf::with(ByOwner), Seconds::new(9.0))),
+            ),
+            (
+                "converging",
+                Box::new(LossTermination::new(Sjf::with(ByOwner), 0.1, 3)),
+            ),
+            (
+                "shared",
+                Box::new(Sjf::with(
+                    std::sync::Arc::new(ByOwner) as std::sync::Arc<dyn Estimator>
+                )),
+            ),
+        ];
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+        for (name, policy) in policies {
+            let missing = (*policy).any_check_job(&job);
+            assert_eq!(missing, Err(MissingData("an owner".into())), "{name}");
+            let owned = job.clone().owned_by("ada");
+            assert_eq!((*policy).any_check_job(&owned), Ok(()), "{name}");
+        }
+    }
 
     #[test]
     fn errors_are_a_jobs_own_and_right_in_the_middle() {

@@ -42,6 +42,16 @@ pub enum DecisionError {
         /// The kind of action.
         action: NodeActionKind,
     },
+    /// A submitted job lacks data that the policy needs.
+    #[error("policy `{policy}`: job {job} {error}")]
+    MissingData {
+        /// The policy.
+        policy: Name,
+        /// The job.
+        job: JobId,
+        /// The missing data.
+        error: MissingData,
+    },
     /// The daemon was stopped before the scheduler answered.
     #[error("the scheduler was stopped before it answered")]
     Restarted,
@@ -54,6 +64,14 @@ pub enum DecisionError {
         limit: Seconds,
     },
 }
+
+/// Data of a job that a policy needs and that the job lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("lacks {0}")]
+pub struct MissingData(
+    /// What is missing, such as "the attribute `group`".
+    pub Name,
+);
 
 /// A placement policy requested something impossible: an error in the policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

@@ -1,8 +1,10 @@
 //! Scheduling policies made from a sort key or a function.
 
 use super::{SchedulingPolicy, Stateless};
+use crate::decide_error::MissingData;
 use crate::decision::Validity;
 use crate::job::JobRef;
+use crate::job::spec::JobSpec;
 use crate::order::{KeyFn, SortKey};
 use crate::queue::JobQueue;
 use crate::view::View;
@@ -15,7 +17,11 @@ pub struct ByKey {
     preemptive: bool,
     alike: bool,
     validity: Validity,
+    check: Option<CheckFn>,
 }
+
+/// The check of a submitted job.
+type CheckFn = Arc<dyn Fn(&JobSpec) -> Result<(), MissingData> + Send + Sync>;
 
 /// Creates a scheduling policy from a sort key: jobs run in ascending order of the key.
 ///
@@ -34,6 +40,7 @@ pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> B
         preemptive: false,
         alike: false,
         validity: Validity::NextRound,
+        check: None,
     }
 }
 
@@ -61,9 +68,24 @@ impl ByKey {
         self.validity = Validity::UntilEvent;
         self
     }
+
+    /// Sets the check that a submitted job has the data that the key needs, see
+    /// [`Policy::check_job`](crate::Policy::check_job).
+    #[must_use]
+    pub fn checking(
+        mut self,
+        check: impl Fn(&JobSpec) -> Result<(), MissingData> + Send + Sync + 'static,
+    ) -> Self {
+        self.check = Some(Arc::new(check));
+        self
+    }
 }
 
-impl Stateless for ByKey {}
+impl Stateless for ByKey {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.check.as_ref().map_or(Ok(()), |check| check(job))
+    }
+}
 
 impl SchedulingPolicy for ByKey {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {

@@ -6,12 +6,13 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
-use crate::decide_error::DraftError;
+use crate::decide_error::{DraftError, MissingData};
 use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::JobRef;
+use crate::job::spec::JobSpec;
 use crate::queue::JobQueue;
 use crate::reason::Reason;
 use crate::view::View;
@@ -24,6 +25,12 @@ use std::sync::Arc;
 pub trait AnyPolicy: Any + Send + Sync {
     /// See [`Policy::initial`].
     fn any_initial(&self, seed: u64) -> AnyMemory;
+
+    /// See [`Policy::check_job`].
+    ///
+    /// # Errors
+    /// The first missing data.
+    fn any_check_job(&self, job: &JobSpec) -> Result<(), MissingData>;
 
     /// See [`Policy::on_event`].
     fn any_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event);
@@ -38,6 +45,10 @@ pub trait AnyPolicy: Any + Send + Sync {
 impl<P: Policy> AnyPolicy for P {
     fn any_initial(&self, seed: u64) -> AnyMemory {
         AnyMemory::of(self.initial(seed))
+    }
+
+    fn any_check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.check_job(job)
     }
 
     fn any_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
@@ -64,6 +75,10 @@ macro_rules! erased_policy {
 
             fn initial(&self, seed: u64) -> $crate::AnyMemory {
                 (**self).any_initial(seed)
+            }
+
+            fn check_job(&self, job: &$crate::JobSpec) -> Result<(), $crate::MissingData> {
+                (**self).any_check_job(job)
             }
 
             fn on_event(

@@ -1,6 +1,8 @@
 //! Estimates of running times, for policies.
 
+use crate::decide_error::MissingData;
 use crate::job::JobRef;
+use crate::job::spec::JobSpec;
 use crate::units::Seconds;
 
 /// Estimator of running times. Shared by SJF, SRTF and similar policies.
@@ -39,6 +41,17 @@ pub trait Estimator: Send + Sync + 'static {
         self.duration(job)
             .map(|d| (d - job.attained_time()).max(Seconds::ZERO))
     }
+
+    /// Checks that a job has the data that the estimate needs.
+    ///
+    /// A policy with an estimator calls it in [`Policy::check_job`](crate::Policy::check_job).
+    ///
+    /// # Errors
+    /// The first missing data.
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let _ = job;
+        Ok(())
+    }
 }
 
 /// Name of the job attribute with an estimate in seconds, for instance from a learned model.
@@ -75,5 +88,9 @@ impl Estimator for std::sync::Arc<dyn Estimator> {
 
     fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
         (**self).remaining(job)
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        (**self).check_job(job)
     }
 }

@@ -30,8 +30,10 @@ pub use order::KeyFn;
 pub use placement::PlacementPolicy;
 pub use scheduling::SchedulingPolicy;
 
+use crate::decide_error::MissingData;
 use crate::decision::Plan;
 use crate::event::Event;
+use crate::job::spec::JobSpec;
 use crate::view::View;
 
 /// Base of all policies. Several role traits on one type share one memory.
@@ -102,6 +104,19 @@ pub trait Policy: Send + Sync + 'static {
     /// Returns the initial memory. A random generator in it starts from `seed`.
     fn initial(&self, seed: u64) -> Self::Memory;
 
+    /// Checks that a submitted job has the data that the policy needs, such as the features of a
+    /// learned estimate.
+    ///
+    /// A job without the data ends a simulation with an error, and a cluster rejects the job. Policies
+    /// that work without the data do not implement this function.
+    ///
+    /// # Errors
+    /// The first missing data.
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let _ = job;
+        Ok(())
+    }
+
     /// Called after every event except launches and stops. The view shows the event.
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
         let _ = (memory, view, event);
@@ -144,12 +159,25 @@ pub trait Policy: Send + Sync + 'static {
 /// assert!(!scheduler.remembers());
 /// # Ok::<(), blox_core::ComposeError>(())
 /// ```
-pub trait Stateless: Send + Sync + 'static {}
+pub trait Stateless: Send + Sync + 'static {
+    /// See [`Policy::check_job`].
+    ///
+    /// # Errors
+    /// The first missing data.
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let _ = job;
+        Ok(())
+    }
+}
 
 impl<T: Stateless> Policy for T {
     type Memory = ();
 
     fn initial(&self, _: u64) {}
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(self, job)
+    }
 
     fn listens(&self) -> bool {
         false
@@ -187,6 +215,10 @@ macro_rules! forward_policy {
 
             fn initial(&self, seed: u64) -> Self::Memory {
                 self.$field.initial(seed)
+            }
+
+            fn check_job(&self, job: &$crate::JobSpec) -> Result<(), $crate::MissingData> {
+                self.$field.check_job(job)
             }
 
             fn on_event(

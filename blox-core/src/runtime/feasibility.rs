@@ -1,7 +1,7 @@
 //! Which jobs a cluster can never hold, decided before a job is submitted.
 
 use crate::job::spec::JobSpec;
-use crate::policy::AnyPlacement;
+use crate::policy::{AnyPlacement, AnyPolicy};
 use crate::reason::Reason;
 use crate::state::State;
 use crate::view::View;
@@ -11,10 +11,12 @@ use std::sync::Arc;
 /// The rule by which a scheduler rejects jobs that its cluster can never hold
 /// ([`Pipeline::feasibility`](crate::Pipeline::feasibility)).
 ///
-/// It asks [`PlacementPolicy::can_ever_place`](crate::PlacementPolicy::can_ever_place), as the
+/// It asks [`Policy::check_job`](crate::Policy::check_job) of all policies and
+/// [`PlacementPolicy::can_ever_place`](crate::PlacementPolicy::can_ever_place), as the
 /// scheduler does when it decides about a submitted job.
 #[derive(Clone)]
 pub struct Feasibility {
+    pub(super) policies: Vec<Arc<dyn AnyPolicy>>,
     pub(super) placement: Arc<dyn AnyPlacement>,
     pub(super) may_grow: bool,
 }
@@ -28,6 +30,11 @@ impl Feasibility {
     /// # Errors
     /// The reason if it could not.
     pub fn check(&self, state: &State, spec: &Arc<JobSpec>) -> Result<(), Reason> {
+        for policy in &self.policies {
+            let check = || (**policy).any_check_job(spec);
+            let checked = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Ok(()));
+            checked.map_err(|e| Reason::other(format!("the job {e}")))?;
+        }
         let view = View::of(state);
         if self.may_grow || view.installed_gpus().get() == 0 {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Schedulers that are composed of four policies and a trigger.
 
-pub use crate::decide_error::DecisionError;
+pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
 use crate::decision::{
@@ -11,7 +11,8 @@ use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::Feasibility;
 use crate::ids::{JobId, Name};
-use crate::job::JobRef;
+use crate::job::spec::JobSpec;
+use crate::job::{JobRef, Phase};
 use crate::policy::{
     AcceptAll, AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement,
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
@@ -367,6 +368,7 @@ impl Composition {
         }
         let slot = |policy: Arc<dyn AnyPolicy>| Slot::new(policy, self.seed);
         Ok(Pipeline {
+            missing: None,
             name,
             cluster,
             admission,
@@ -483,9 +485,20 @@ pub struct Pipeline {
     draft: DraftMemory,
     awaits_growth: bool,
     askers: Vec<JobId>,
+    /// Set by admission, and returned by the plan of the same decision.
+    missing: Option<Box<DecisionError>>,
 }
 
 impl Pipeline {
+    /// Checks that a job has the data that the policies need, see [`Policy::check_job`].
+    ///
+    /// # Errors
+    /// The first missing data.
+    pub fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let mut slots = self.slots.iter();
+        slots.try_for_each(|slot| (*slot.policy).any_check_job(job))
+    }
+
     /// Checks whether the placement policy could place a job on the empty cluster.
     ///
     /// # Errors
@@ -500,6 +513,7 @@ impl Pipeline {
         let may_grow = self.awaits_growth || self.policy::<StaticCluster>().is_none();
         let placement = Arc::clone(&self.placement.policy);
         Feasibility {
+            policies: self.slots.iter().map(|s| Arc::clone(&s.policy)).collect(),
             placement,
             may_grow,
         }
@@ -708,6 +722,18 @@ impl Scheduler for Pipeline {
     ) -> Validity {
         self.askers.clear();
         for &id in asking {
+            if let Some(job) = view.job(id)
+                && job.phase() == Phase::Submitted
+                && let Err(error) = self.check_job(job.spec())
+            {
+                self.missing.get_or_insert_with(|| {
+                    Box::new(DecisionError::MissingData {
+                        policy: self.name.clone(),
+                        job: id,
+                        error,
+                    })
+                });
+            }
             let never = match view.job(id) {
                 Some(job) if !self.awaits_growth => self.can_ever_place(view, &job).err(),
                 _ => None,
@@ -722,6 +748,9 @@ impl Scheduler for Pipeline {
     }
 
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
+        if let Some(missing) = self.missing.take() {
+            return Err(*missing);
+        }
         self.requests.begin();
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;

@@ -3,7 +3,8 @@
 use super::in_order::{can_ever_place, place_or_explain};
 use super::selector::NodeSelector;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Stateless, Time, Validity, View,
+    Draft, DraftError, JobQueue, JobRef, JobSpec, MissingData, PlacementPolicy, Reason, Stateless,
+    Time, Validity, View,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -35,7 +36,11 @@ impl<R: NodeSelector> EasyBackfill<R> {
     }
 }
 
-impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.estimator.check_job(job)
+    }
+}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R> {
     fn place(

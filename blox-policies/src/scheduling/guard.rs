@@ -1,8 +1,8 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    Event, JobId, JobQueue, Phase, Plan, Policy, SchedulingPolicy, Seconds, Time, Validity, View,
-    With,
+    Event, JobId, JobQueue, JobSpec, MissingData, Phase, Plan, Policy, SchedulingPolicy, Seconds,
+    Time, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -127,6 +127,10 @@ impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
             own: Waits::default(),
             inner: self.inner.initial(seed),
         }
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.inner.check_job(job)
     }
 
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {

@@ -1,8 +1,8 @@
 //! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, LOSS, Plan, Policy, Reason, SchedulingPolicy, Validity, View,
-    With,
+    Event, JobId, JobQueue, JobRef, JobSpec, LOSS, MissingData, Plan, Policy, Reason,
+    SchedulingPolicy, Validity, View, With,
 };
 use blox_perf::converged;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,10 @@ impl<P: SchedulingPolicy> Policy for LossTermination<P> {
             own: Looked::default(),
             inner: self.inner.initial(seed),
         }
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.inner.check_job(job)
     }
 
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {

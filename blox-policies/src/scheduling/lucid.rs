@@ -5,9 +5,9 @@ use crate::placement::{
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, Node, NodeId, NodeStatus,
-    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
-    Validity, View, sort,
+    Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, JobSpec, MissingData, Node,
+    NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
+    SortedMap, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -240,6 +240,10 @@ impl Policy for Lucid {
 
     fn initial(&self, _: u64) -> LucidMemory {
         LucidMemory::default()
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.estimator.check_job(job)
     }
 }
 

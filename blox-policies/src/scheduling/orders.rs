@@ -4,7 +4,9 @@ use super::listed::{list_by, shares, totals};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key};
-use blox_core::{JobQueue, JobRef, SchedulingPolicy, Seconds, Stateless, Validity, View};
+use blox_core::{
+    JobQueue, JobRef, JobSpec, MissingData, SchedulingPolicy, Seconds, Stateless, Validity, View,
+};
 use std::sync::Arc;
 
 /// Returns the key of an estimate. Jobs without one come last.
@@ -15,6 +17,16 @@ fn known(estimate: Option<Seconds>) -> SortKey {
 /// Returns the GPU time of an estimated time on the requested GPUs.
 fn on_gpus(estimate: Option<Seconds>, job: &JobRef<'_>) -> Option<Seconds> {
     Some(estimate? * f64::from(job.gpus().get()))
+}
+
+/// Creates an order by a key that uses an estimator.
+fn by_estimate<E: Estimator>(
+    estimator: E,
+    key: impl Fn(&E, &JobRef<'_>) -> SortKey + Send + Sync + 'static,
+) -> ByKey {
+    let estimator = Arc::new(estimator);
+    let checks = Arc::clone(&estimator);
+    by_key(move |job| key(&estimator, job)).checking(move |job| checks.check_job(job))
 }
 
 /// Jobs in order of submission, without preemption.
@@ -59,11 +71,15 @@ impl Sjf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        Sjf(by_key(move |job| known(estimator.duration(job))).valid_until_event())
+        Sjf(by_estimate(estimator, |e, job| known(e.duration(job))).valid_until_event())
     }
 }
 
-impl Stateless for Sjf {}
+impl Stateless for Sjf {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(&self.0, job)
+    }
+}
 
 impl SchedulingPolicy for Sjf {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -89,11 +105,16 @@ impl Qssf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        Qssf(by_key(move |job| known(on_gpus(estimator.duration(job), job))).valid_until_event())
+        let key = by_estimate(estimator, |e, job| known(on_gpus(e.duration(job), job)));
+        Qssf(key.valid_until_event())
     }
 }
 
-impl Stateless for Qssf {}
+impl Stateless for Qssf {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(&self.0, job)
+    }
+}
 
 impl SchedulingPolicy for Qssf {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -119,12 +140,16 @@ impl Srtf {
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
         // The remaining time of a running job shrinks, so it never falls behind a waiting job.
-        let key = by_key(move |job| known(estimator.remaining(job)));
+        let key = by_estimate(estimator, |e, job| known(e.remaining(job)));
         Srtf(key.preemptive().valid_until_event())
     }
 }
 
-impl Stateless for Srtf {}
+impl Stateless for Srtf {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(&self.0, job)
+    }
+}
 
 impl SchedulingPolicy for Srtf {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -150,12 +175,16 @@ impl Srsf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        let key = by_key(move |job| known(on_gpus(estimator.remaining(job), job)));
+        let key = by_estimate(estimator, |e, job| known(on_gpus(e.remaining(job), job)));
         Srsf(key.preemptive().valid_until_event())
     }
 }
 
-impl Stateless for Srsf {}
+impl Stateless for Srsf {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(&self.0, job)
+    }
+}
 
 impl SchedulingPolicy for Srsf {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -255,7 +284,11 @@ impl FinishTimeFairness {
     }
 }
 
-impl Stateless for FinishTimeFairness {}
+impl Stateless for FinishTimeFairness {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.estimator.check_job(job)
+    }
+}
 
 impl SchedulingPolicy for FinishTimeFairness {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -298,7 +331,11 @@ impl Tetris {
     }
 }
 
-impl Stateless for Tetris {}
+impl Stateless for Tetris {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        self.estimator.check_job(job)
+    }
+}
 
 impl SchedulingPolicy for Tetris {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {

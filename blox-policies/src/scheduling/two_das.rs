@@ -4,8 +4,8 @@ use super::gittins::ServiceHistory;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Time, Validity,
-    View, order::SortKey,
+    Event, JobId, JobQueue, JobRef, JobSpec, MissingData, Policy, SchedulingPolicy, Seconds,
+    SortedMap, Time, Validity, View, order::SortKey,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -222,6 +222,15 @@ impl Policy for TwoDas {
 
     fn initial(&self, _: u64) -> Promoted {
         Promoted::default()
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let estimator = self
+            .queues
+            .gittins
+            .as_ref()
+            .and_then(|g| g.estimator.as_ref());
+        estimator.map_or(Ok(()), |estimator| estimator.check_job(job))
     }
 
     fn on_event(&self, memory: &mut Promoted, _: View<'_>, event: &Event) {
