@@ -66,8 +66,7 @@ pub struct AdditiveParams {
     pub rounds: usize,
     /// Number of rounds without improvement after which training stops.
     pub patience: usize,
-    /// Maximum number of bins of a feature. Categories beyond the most frequent ones count as
-    /// missing.
+    /// Maximum number of bins of a feature.
     pub bins: usize,
     /// Maximum number of bins of a feature in a pair.
     pub pair_bins: usize,

@@ -18,8 +18,7 @@ pub struct BoostedParams {
     pub leaves: usize,
     /// Minimum number of rows in a leaf.
     pub least_rows: usize,
-    /// Maximum number of bins of a feature. Categories beyond the most frequent ones count as
-    /// missing.
+    /// Maximum number of bins of a feature.
     pub bins: usize,
 }
 

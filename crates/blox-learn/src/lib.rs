@@ -37,6 +37,7 @@
 mod additive;
 mod bins;
 mod boosted;
+mod encoding;
 mod frame;
 pub mod metrics;
 mod random;

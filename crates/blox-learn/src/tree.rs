@@ -76,7 +76,7 @@ impl Tree {
             .columns()
             .iter()
             .map(|c| match c {
-                Column::Categories(values) => levels(values, frame.target(), usize::MAX),
+                Column::Categories(values) => levels(values, frame.target()),
                 Column::Numbers(_) => Vec::new(),
             })
             .collect();
