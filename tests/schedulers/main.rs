@@ -19,6 +19,8 @@ mod matrix;
 mod outside;
 mod placement;
 mod plain;
+#[cfg(feature = "testing")]
+mod random;
 mod sharing;
 mod sia;
 mod skipping;

@@ -7,6 +7,7 @@
 //! | Test one rule of a policy | [`Scenario`] |
 //! | Read a failure | [`Failure`], [`Property`], [`CaseError`] |
 //! | Count what a test covered | [`Report`] |
+//! | Check a state | [`consistency`] |
 //! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
 
 #![warn(missing_docs)]
@@ -26,6 +27,7 @@ pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
 
 use blox_core::JobQueue;
+use blox_core::View;
 use blox_core::assignment::{Assignment, GpuList};
 use blox_core::decision::Validity;
 use blox_core::draft::{Draft, DraftError};
@@ -33,6 +35,22 @@ use blox_core::policy::{PlacementPolicy, Stateless};
 use blox_core::reason::Reason;
 use blox_core::units::GpuCount;
 use std::fmt::Display;
+
+/// Checks that a state agrees with itself: counts and lists of jobs, allocated and bound GPUs, and
+/// the CPUs of nodes are computed again from the jobs.
+///
+/// ```
+/// use blox_core::{ClusterSpec, State, View};
+/// let state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// assert_eq!(blox_testing::consistency(View::of(&state)), Ok(()));
+/// # Ok::<(), blox_core::ClusterSpecError>(())
+/// ```
+///
+/// # Errors
+/// A sentence with the first number that differs.
+pub fn consistency(view: View<'_>) -> Result<(), String> {
+    verify::verify(view).map_err(|p| format!("expected {}, found {}", p.expected, p.found))
+}
 
 /// Joins all items with blanks, for messages.
 fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
