@@ -7,7 +7,7 @@ use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
 use crate::stall::Stall;
 use crate::workload::Workload;
-use crate::{Ended, Measure, SimError, Watch};
+use crate::{Ended, Measure, SimError, Until, Watch};
 use blox_core::SortedMap;
 use blox_core::core::Core;
 use blox_core::decision::Command;
@@ -127,6 +127,16 @@ pub(crate) struct Simulator<'w> {
     /// Measured jobs that were submitted and may not have ended, in order of submission.
     open: VecDeque<JobId>,
     stall: Stall,
+    /// Time at which the simulation ends.
+    horizon: Time,
+    /// Number of completed jobs at which it ends.
+    enough: u64,
+    /// Number of completed jobs.
+    completed: u64,
+    /// True if measured jobs may starve.
+    may_starve: bool,
+    /// Number of calls of [`Backend::next`].
+    steps: u64,
     now: Time,
     /// Error of a launch.
     failed: Option<SimError>,
@@ -202,6 +212,11 @@ impl<'w> Simulator<'w> {
             after: After::Nothing,
             open: VecDeque::new(),
             stall: Stall::default(),
+            horizon: Time::new(f64::MAX),
+            enough: u64::MAX,
+            completed: 0,
+            may_starve: false,
+            steps: 0,
             now: Time::ZERO,
             failed: None,
             scripted: false,
@@ -211,6 +226,17 @@ impl<'w> Simulator<'w> {
             sim.expect_failure(NodeId(node), 1);
         }
         Ok(sim)
+    }
+
+    /// Sets the limit of the simulation.
+    pub(crate) fn until(mut self, until: Until) -> Self {
+        match until {
+            Until::Progress => self.may_starve = !self.workload.is_finite(),
+            Until::Finished => {}
+            Until::Time(at) => self.horizon = at,
+            Until::Completed(jobs) => self.enough = jobs,
+        }
+        self
     }
 
     /// Injects events at their moments. Events of one moment keep their order.
@@ -443,14 +469,19 @@ impl<'w> Simulator<'w> {
         Ok(Event::Submitted { job, spec })
     }
 
+    /// Returns whether every measured job was submitted.
+    #[inline]
+    fn all_in(&self) -> bool {
+        match &self.next_job {
+            None => self.exhausted,
+            Some(next) => self.measure.is_past(JobId(self.next_id), next.submit),
+        }
+    }
+
     /// Returns whether every measured job was submitted and has ended.
     #[inline]
     fn is_done(&mut self, view: View<'_>) -> bool {
-        let all_in = match &self.next_job {
-            None => self.exhausted,
-            Some(next) => self.measure.is_past(JobId(self.next_id), next.submit),
-        };
-        all_in && self.is_empty(view)
+        self.all_in() && self.is_empty(view)
     }
 
     /// Returns whether no measured job is live.
@@ -470,11 +501,25 @@ impl<'w> Simulator<'w> {
     fn broken_off(&self) -> Option<Ended> {
         if self.watch.stop.load(Ordering::Relaxed) {
             Some(Ended::Interrupted)
-        } else if self.stall.is_in_vain() {
-            Some(Ended::InVain)
+        } else if self.completed >= self.enough {
+            Some(Ended::Horizon)
         } else {
-            None
+            self.stall.in_vain()
         }
+    }
+
+    /// Looks at the progress of jobs. Returns how the simulation ends if it gets no further.
+    #[cold]
+    fn look(&mut self, view: View<'_>) -> Option<Ended> {
+        let arrivals = self.next_job.is_some();
+        if self.stall.stands_still(view, self.now, arrivals) {
+            return Some(Ended::Standstill);
+        }
+        let starves = self.may_starve
+            && arrivals
+            && self.all_in()
+            && self.stall.starves(view, self.now, &mut self.open);
+        starves.then_some(Ended::Starved)
     }
 
     /// Returns the event of a timer; `None` if it belongs to a launch that is over.
@@ -684,7 +729,9 @@ impl<'w> Simulator<'w> {
             Event::NodeJoined { .. } => After::NodeJoined,
             Event::Metric { job, .. } => After::Reported(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
-            Event::Ended { job, .. } => {
+            Event::Ended { job, outcome } => {
+                let done = matches!(outcome, Outcome::Completed | Outcome::Terminated);
+                self.completed += u64::from(done);
                 if self.charges {
                     self.history.remove(job);
                 }
@@ -705,6 +752,9 @@ impl Backend for Simulator<'_> {
     type Error = SimError;
 
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
+        self.steps += 1;
+        self.watch.steps.store(self.steps, Ordering::Relaxed);
+        self.watch.deciding.store(false, Ordering::Relaxed);
         if let Some(input) = self.ready(view) {
             return Ok(Some(input));
         }
@@ -716,6 +766,12 @@ impl Backend for Simulator<'_> {
                 self.ended = ended;
                 return Ok(None);
             }
+            if self.stall.looks(self.now)
+                && let Some(ended) = self.look(view)
+            {
+                self.ended = ended;
+                return Ok(None);
+            }
             let timer = self.timers.first();
             // The decision at the moment at which the last measured job ended is still made: it
             // belongs to that round.
@@ -724,7 +780,7 @@ impl Backend for Simulator<'_> {
                 return Ok(None);
             }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
-            let until = due.unwrap_or(Time::new(f64::MAX));
+            let until = due.unwrap_or(Time::new(f64::MAX)).min(self.horizon);
             match (timer, arrival) {
                 (Some(t), a) if t.at <= until && a.is_none_or(|a| t.at <= a) => {
                     self.timers.pop();
@@ -732,13 +788,6 @@ impl Backend for Simulator<'_> {
                     self.scripted = t.kind == Kind::Scripted;
                     if let Some(event) = self.fire(t, view) {
                         return Ok(Some(self.emit(self.now, event, view)));
-                    }
-                    // Failures and returns of powered-off nodes have no visible effect and never
-                    // end.
-                    let alone = due.is_none() && arrival.is_none();
-                    if alone && view.placed_count() == 0 && self.stall.stands_still(self.now) {
-                        self.ended = Ended::Standstill;
-                        return Ok(None);
                     }
                 }
                 (_, Some(a)) if a <= until => {
@@ -748,27 +797,28 @@ impl Backend for Simulator<'_> {
                         return Ok(Some(self.emit(a, event, view)));
                     }
                 }
+                (None, None) if due.is_none() => {
+                    self.ended = Ended::Standstill;
+                    return Ok(None);
+                }
                 _ => break,
             }
         }
-        let Some(at) = due else {
-            self.ended = Ended::Standstill;
+        let Some(at) = due.filter(|at| *at < self.horizon) else {
+            self.ended = Ended::Horizon;
             return Ok(None);
         };
-        let idle = self.next_job.is_none() && view.placed_count() == 0;
-        if idle && self.stall.stands_still(at) {
-            self.ended = Ended::Standstill;
-            return Ok(None);
-        }
+        self.stall.turn();
         self.now = at;
         self.watch
             .simulated_s
             .store(at.secs() as u64, Ordering::Relaxed);
+        self.watch.deciding.store(true, Ordering::Relaxed);
         Ok(Some(Input::Due { at }))
     }
 
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
-        self.stall.moves();
+        self.watch.deciding.store(false, Ordering::Relaxed);
         self.timers.tidy(view);
         for command in commands {
             match command {
@@ -818,7 +868,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
-        self.stall.moves();
+        self.watch.deciding.store(false, Ordering::Relaxed);
         let view = core.view();
         for job in core.launched() {
             if self.is_plain(&job) {

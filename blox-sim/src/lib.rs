@@ -23,6 +23,7 @@
 //! | Go step by step | [`stepping::Stepper`] |
 //! | Simulate the future inside a policy | [`forecast`] |
 //! | Divide a cluster into parts | [`virtual_clusters`] |
+//! | Limit a run | [`Simulation::until`] |
 //! | Watch or stop a run | [`Watch`] |
 //! | Register components by name | [`registry`] |
 
@@ -44,6 +45,7 @@ pub mod results;
 mod simulation;
 mod stall;
 pub mod stepping;
+mod until;
 pub mod virtual_clusters;
 mod watch;
 pub mod workload;
@@ -52,5 +54,6 @@ mod workload_info;
 pub use error::SimError;
 pub use measure::Measure;
 pub use simulation::{Collected, Report, Simulation};
+pub use until::Until;
 pub use watch::{Ended, Watch};
 pub use workload_info::WorkloadInfo;

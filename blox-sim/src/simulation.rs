@@ -10,7 +10,7 @@ use crate::results::{
     Waits,
 };
 use crate::workload::Workload;
-use crate::{Ended, Measure, SimError, Watch, WorkloadInfo};
+use crate::{Ended, Measure, SimError, Until, Watch, WorkloadInfo};
 use blox_core::core::Counters;
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
@@ -54,6 +54,7 @@ pub struct Simulation {
     faults: Faults,
     script: Vec<(Time, Event)>,
     measure: Measure,
+    until: Until,
     keep_rounds: bool,
     keep_timeline: bool,
     assignments: Option<SharedSink>,
@@ -186,6 +187,7 @@ impl Simulation {
             faults: Faults::default(),
             script: Vec::new(),
             measure: Measure::All,
+            until: Until::default(),
             keep_rounds: false,
             keep_timeline: false,
             assignments: None,
@@ -245,6 +247,14 @@ impl Simulation {
     #[must_use]
     pub fn measure(mut self, measure: Measure) -> Self {
         self.measure = measure;
+        self
+    }
+
+    /// Ends the simulation earlier than when all measured jobs have ended. Results so far are
+    /// reported. By default, it also ends if the measured jobs starve ([`Until::Progress`]).
+    #[must_use]
+    pub fn until(mut self, until: Until) -> Self {
+        self.until = until;
         self
     }
 
@@ -484,7 +494,7 @@ impl Simulation {
         let (measure, watch) = (self.measure.clone(), Arc::clone(&self.watch));
         let nodes = self.cluster.nodes.len();
         let backend = Simulator::new(workload, world, self.faults, measure, watch, nodes)?;
-        Ok(backend.with_script(self.script.clone()))
+        Ok(backend.until(self.until).with_script(self.script.clone()))
     }
 
     pub(crate) fn report(&self, name: &str, parts: Parts<'_>) -> Report {

@@ -1,48 +1,136 @@
 //! Detection of simulations that get no further.
 
-use blox_core::{Event, JobId, SortedMap, Time, View};
+use crate::Ended;
+use blox_core::{Event, JobId, Phase, SortedMap, Time, View};
+use std::collections::VecDeque;
 
-/// Simulated seconds after the last arrival without a bound GPU and without a launch that count as
-/// a deadlock. Longer than the 1000 hours of a starvation guard, whatever the length of a round.
-const STANDSTILL_S: f64 = 6e6;
+/// Simulated seconds without progress that end a simulation. Longer than the 1000 hours of a
+/// starvation guard, whatever the length of a round.
+pub(crate) const PATIENCE_S: f64 = 6e6;
 
-/// Number of consecutive decisions without progress that count as a deadlock even if no time
-/// passes.
-const STILL: u32 = 10_000_000;
+/// Number of looks without progress that end a simulation.
+const LOOKS: u32 = 10;
+
+/// Number of decisions after which the next look is due even if no time passes.
+const TURNS: u32 = 1_000_000;
+
+/// Part of its remaining work that a measured job must do in the time of patience.
+const ENOUGH: f64 = 0.1;
 
 /// Number of consecutive crashes and failed launches without progress that count as a livelock. If
 /// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
 /// end.
 const IN_VAIN: u32 = 1_000_000;
 
-/// Turns, crashes and failed launches without progress.
-#[derive(Debug, Default)]
+/// Looks at the progress of jobs at intervals of time, and counts crashes and failed launches.
+#[derive(Debug)]
 pub(crate) struct Stall {
-    /// Start of the period without progress, and number of turns in it.
-    idle: Option<(Time, u32)>,
+    /// Time from which the next look is due.
+    due: Time,
+    /// Number of decisions since the last look.
+    turns: u32,
+    /// Progress of all jobs at the last look, and number of submitted jobs.
+    seen: (u64, u32),
+    /// Number of looks in a row without progress of any job.
+    still: u32,
+    /// Start of the period in which no measured job did enough, and their work left at that time.
+    starving: Option<(Time, Vec<(JobId, f64)>)>,
     /// The most iterations that each job preserved at a crash or failed launch.
     most: SortedMap<JobId, f64>,
     /// Number of crashes and failed launches in a row that preserved no more work.
     in_vain: u32,
 }
 
+impl Default for Stall {
+    fn default() -> Self {
+        Stall {
+            due: Time::new(PATIENCE_S / f64::from(LOOKS)),
+            turns: 0,
+            seen: (0, 0),
+            still: 0,
+            starving: None,
+            most: SortedMap::new(),
+            in_vain: 0,
+        }
+    }
+}
+
+/// Returns a number that changes if a job gains or loses work, or ends. Arrivals do not change it.
+/// Without live jobs, returns `None`. Moments at which a simulation looks are mostly events, at which
+/// a crashed job has no work: crashes are counted apart.
+fn progress(view: View<'_>, now: Time) -> Option<u64> {
+    let (mut all, mut live) = (0u64, 0);
+    for job in view.active() {
+        let place = 2 * u64::from(job.id().0) + 1;
+        all = all.wrapping_add(job.work_done_by(now).to_bits().wrapping_mul(place));
+        live += 1;
+    }
+    live += view.deferred_count() + view.count(Phase::Submitted);
+    let ended = u64::from(view.next_job_id().0) - u64::from(live);
+    (live > 0).then_some(all.wrapping_add(ended))
+}
+
 impl Stall {
-    /// Ends the period without progress.
-    pub fn moves(&mut self) {
-        self.idle = None;
-    }
-
-    /// Records a turn at `at` without progress. Returns whether the simulation is in a deadlock.
-    pub fn stands_still(&mut self, at: Time) -> bool {
-        let (since, turns) = self.idle.unwrap_or((at, 0));
-        self.idle = Some((since, turns + 1));
-        (at - since).secs() >= STANDSTILL_S || turns >= STILL
-    }
-
-    /// Returns whether the simulation is in a livelock.
+    /// Counts a decision.
     #[inline]
-    pub fn is_in_vain(&self) -> bool {
-        self.in_vain >= IN_VAIN
+    pub fn turn(&mut self) {
+        self.turns += 1;
+    }
+
+    /// Returns whether a look is due.
+    #[inline]
+    pub fn looks(&self, now: Time) -> bool {
+        now >= self.due || self.turns >= TURNS
+    }
+
+    /// Looks at the progress of all jobs at `now`, which may be later than the view. Returns
+    /// whether the simulation is in a deadlock. Between rare arrivals, jobs may wait for company:
+    /// if `arrivals` are left, only looks after an arrival count.
+    pub fn stands_still(&mut self, view: View<'_>, now: Time, arrivals: bool) -> bool {
+        self.turns = 0;
+        self.due = Time::new(now.secs() + PATIENCE_S / f64::from(LOOKS));
+        let (before, submitted) = self.seen;
+        let Some(progress) = progress(view, now) else {
+            self.still = 0;
+            return false;
+        };
+        let progress = progress.wrapping_add(u64::from(self.in_vain) << 32);
+        if progress != before {
+            self.still = 0;
+        } else if !arrivals || view.next_job_id().0 > submitted {
+            self.still += 1;
+        }
+        self.seen = (progress, view.next_job_id().0);
+        self.still >= LOOKS
+    }
+
+    /// Returns whether the measured jobs, all submitted, starve. `open` are these jobs, some of
+    /// which may have ended.
+    pub fn starves(&mut self, view: View<'_>, now: Time, open: &mut VecDeque<JobId>) -> bool {
+        let left = |id: JobId| {
+            let job = view.job(id).filter(|j| j.phase() != Phase::Ended)?;
+            Some(job.spec().work.iterations - job.work_done_by(now))
+        };
+        open.retain(|id| left(*id).is_some());
+        let moved = |(id, before): &(JobId, f64)| {
+            left(*id).is_none_or(|left| left <= before * (1.0 - ENOUGH))
+        };
+        match &self.starving {
+            Some((since, before)) if !before.iter().any(moved) => {
+                (now - *since).secs() >= PATIENCE_S
+            }
+            _ => {
+                let lefts = open.iter().filter_map(|id| Some((*id, left(*id)?)));
+                self.starving = Some((now, lefts.collect()));
+                false
+            }
+        }
+    }
+
+    /// Returns how a simulation in a livelock ends.
+    #[inline]
+    pub fn in_vain(&self) -> Option<Ended> {
+        (self.in_vain >= IN_VAIN).then_some(Ended::InVain)
     }
 
     /// Records an event that the state accepted.

@@ -14,6 +14,10 @@ pub struct Watch {
     pub ended: AtomicU64,
     /// Simulated time so far, in whole seconds.
     pub simulated_s: AtomicU64,
+    /// Number of steps of the simulation so far. If it stays the same, a component does not return.
+    pub steps: AtomicU64,
+    /// True while the scheduler makes a decision.
+    pub deciding: AtomicBool,
 }
 
 /// The way in which a simulation ended.
@@ -22,8 +26,15 @@ pub enum Ended {
     /// Every measured job has ended.
     #[default]
     Finished,
-    /// Deadlock: nothing will ever start the waiting jobs.
+    /// Deadlock: for 6,000,000 simulated seconds no job gained work and none ended, whether jobs held
+    /// GPUs or not. Also, if nothing can happen any more although jobs wait.
     Standstill,
+    /// All measured jobs were submitted, and those left starve while later jobs run. For 6,000,000
+    /// simulated seconds none of them ended, and none did a tenth of its remaining work. Only under
+    /// [`Until::Progress`](crate::Until::Progress).
+    Starved,
+    /// The time or the number of jobs of [`Simulation::until`](crate::Simulation::until) was reached.
+    Horizon,
     /// Livelock: jobs crashed or failed to launch a million times in a row. None of them preserved
     /// more work than before and none ended, so they never would.
     InVain,

@@ -7,6 +7,7 @@ mod links;
 mod memory;
 mod reasons;
 mod simulation;
+mod until;
 mod virtual_clusters;
 
 use blox_core::policy::by_key;

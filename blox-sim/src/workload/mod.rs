@@ -52,6 +52,12 @@ pub trait Workload: Send {
     /// The source cannot be read or contains invalid jobs.
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
 
+    /// Returns whether the jobs certainly end. By default they may be endless, and a simulation ends
+    /// if its measured jobs [starve](crate::Ended::Starved) behind later ones.
+    fn is_finite(&self) -> bool {
+        false
+    }
+
     /// Returns the notices so far: dropped, repaired or remarkable input. A file's notices are
     /// complete from the start. By default, there are none.
     fn notices(&self) -> &Notices {
@@ -65,6 +71,9 @@ pub trait Workload: Send {
 impl<W: Workload + ?Sized> Workload for Box<W> {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         (**self).next_job()
+    }
+    fn is_finite(&self) -> bool {
+        (**self).is_finite()
     }
     fn notices(&self) -> &Notices {
         (**self).notices()
@@ -171,6 +180,9 @@ impl Workload for Jobs {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         Ok(self.rest.next())
     }
+    fn is_finite(&self) -> bool {
+        true
+    }
     fn notices(&self) -> &Notices {
         &self.notices
     }
@@ -205,6 +217,9 @@ impl<W: Workload> Workload for Limited<W> {
         }
         self.left -= 1;
         self.inner.next_job()
+    }
+    fn is_finite(&self) -> bool {
+        true
     }
     fn notices(&self) -> &Notices {
         self.inner.notices()

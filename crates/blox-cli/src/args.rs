@@ -1,7 +1,9 @@
 //! Definition of the command line.
 
 use super::plan::values::{Axis, Loads, Seeds};
-use super::value::{Duration, Group, Hours, Measured, Number, Period, Risk, Written, parser};
+use super::value::{
+    Duration, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
+};
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
 use blox_sim::faults::Faults;
@@ -476,9 +478,6 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Workload")]
     pub losses: bool,
     /// Only the first N jobs
-    ///
-    /// With --measure, an endless workload ends after a hundred times the jobs up to the last
-    /// measured one, but not before 100,000 jobs.
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub jobs: Option<u64>,
     /// Seed of workload, faults and policies
@@ -565,6 +564,14 @@ pub(super) struct Options {
     /// jobs; {} for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     pub measure: Option<Written<Measured>>,
+    /// End earlier: at a time such as 2000000 or 30d (s, m, h, d), or after a number of completed
+    /// jobs such as 5000jobs
+    ///
+    /// Without it, a run ends when the measured jobs have ended. If the workload is endless, it also
+    /// ends when they starve: in 6,000,000 s none of them ended, and none did a tenth of its
+    /// remaining work. `finished` continues such a run.
+    #[arg(long, value_name = "WHEN", help_heading = "Results")]
+    pub until: Option<Written<Limit>>,
     /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
     /// this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]

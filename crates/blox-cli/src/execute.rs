@@ -13,7 +13,7 @@ use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
 use blox_sim::fairness::FairTimes;
 use blox_sim::results::Fairness;
-use blox_sim::workload::{Limited, Workload};
+use blox_sim::workload::Workload;
 use blox_sim::{Ended, SimError, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::num::NonZeroUsize;
@@ -102,9 +102,8 @@ fn run(
     let assignments = dir.as_deref().map(Assignments::create).transpose()?;
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
-    let workload = experiment.workload()?;
+    let mut workload = experiment.workload()?;
     let label = workload.describe();
-    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
     let journal = records.journals.get(number).cloned();
     let journal = journal.map(|j| Box::new(j) as Box<dyn Journal>);
     let fair = experiment.options.fairness.then(|| {

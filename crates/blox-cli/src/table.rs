@@ -356,8 +356,12 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
     match how {
         Ended::Finished => None,
         Ended::Standstill => Some(format!(
-            "at a standstill from {at} s on: jobs wait that nothing will ever start"
+            "at a standstill at {at} s: no job starts, works or ends any more"
         )),
+        Ended::Starved => Some(format!(
+            "ended at {at} s: the measured jobs that are left starve (see --until)"
+        )),
+        Ended::Horizon => Some(format!("ended at {at} s, the limit of --until")),
         Ended::InVain => Some(format!(
             "ended at {at} s, since jobs crashed or failed to be launched 1,000,000 times in a \
              row and kept no more of their work (see --checkpoint-every-s)"
@@ -490,15 +494,6 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
         let s = &run.report.summary;
         if run.report.ended != Ended::Interrupted {
             list.extend(untold(experiment, run));
-        }
-        if let Some(n) = experiment.arrivals_end
-            && s.jobs >= n
-        {
-            list.push(format!(
-                "{}: arrivals ended after {} jobs, lest measured jobs wait for ever (see --jobs)",
-                s.scheduler,
-                whole(n)
-            ));
         }
         if let Some(text) = cut_short(run.report.ended, run.report.end) {
             list.push(format!("{}: {text}", s.scheduler));

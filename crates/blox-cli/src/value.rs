@@ -1,8 +1,8 @@
 //! Values of options that are checked when they are parsed, on the command line and in files.
 
 use blox_core::{Seconds, Time};
-use blox_sim::Measure;
 use blox_sim::overheads::GroupOverheads;
+use blox_sim::{Measure, Until};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt::{self, Display};
@@ -166,6 +166,29 @@ impl FromStr for Window {
     }
 }
 
+/// The latest end of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limit(pub Until);
+
+impl FromStr for Limit {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let jobs = || {
+            let number = text.strip_suffix("jobs")?.trim_end().parse().ok()?;
+            (number > 0).then_some(Until::Completed(number))
+        };
+        let time = || parse_time(text).filter(|t| *t > Time::ZERO);
+        let limit = match text {
+            "finished" => Some(Until::Finished),
+            _ => jobs().or_else(|| time().map(Until::Time)),
+        };
+        limit.map(Limit).ok_or(Expected(
+            "a time above 0 such as 2000000 or 30d (s, m, h, d), a number of completed jobs such as 5000jobs, or finished",
+        ))
+    }
+}
+
 fn ends(text: &str) -> Option<(&str, &str)> {
     let (a, b) = text.split_once("..")?;
     Some((a.trim(), b.trim()))
@@ -219,6 +242,21 @@ mod tests {
         );
         for text in [
             "", "5", "5..3", "1h..2", "2..1h", "-1..4", "1x..2x", "..", "2d..1d", "é..é",
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_times_or_numbers_of_jobs() {
+        let parsed = |text: &str| text.parse().ok().map(|Limit(until)| until);
+        let seconds = |s| Some(Until::Time(Time::new(s)));
+        assert_eq!(parsed("30d"), seconds(2_592_000.0));
+        assert_eq!(parsed("2000000"), seconds(2e6));
+        assert_eq!(parsed("5000jobs"), Some(Until::Completed(5000)));
+        assert_eq!(parsed("finished"), Some(Until::Finished));
+        for text in [
+            "", "0", "-1d", "0jobs", "jobs", "1.5jobs", "5 weeks", "never",
         ] {
             assert_eq!(parsed(text), None, "{text}");
         }

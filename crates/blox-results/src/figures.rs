@@ -86,6 +86,8 @@ pub fn ended(ended: Ended) -> &'static str {
     match ended {
         Ended::Finished => "finished",
         Ended::Standstill => "standstill",
+        Ended::Starved => "starved",
+        Ended::Horizon => "horizon",
         Ended::InVain => "in vain",
         Ended::Interrupted => "interrupted",
     }

@@ -75,6 +75,10 @@ impl<W: Workload> Workload for Edited<W> {
         Ok(None)
     }
 
+    fn is_finite(&self) -> bool {
+        self.inner.is_finite()
+    }
+
     fn notices(&self) -> &Notices {
         let own = self.notices.as_ref();
         own.unwrap_or_else(|| self.inner.notices())

@@ -33,6 +33,9 @@ impl Workload for FileWorkload {
             Rest::Stream(stream) => stream.next_job(),
         }
     }
+    fn is_finite(&self) -> bool {
+        true
+    }
     fn notices(&self) -> &Notices {
         &self.notices
     }

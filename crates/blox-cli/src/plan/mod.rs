@@ -267,7 +267,9 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
 
 /// Returns whether an option concerns the output or a single run.
 fn is_of_output(arg: &clap::Arg) -> bool {
-    let is_setting = ["measure", "fairness"].map(Some).contains(&arg.get_long());
+    let is_setting = ["measure", "until", "fairness"]
+        .map(Some)
+        .contains(&arg.get_long());
     arg.get_help_heading() == Some("Results") && !is_setting
 }
 

@@ -6,9 +6,9 @@ use super::super::config::Given;
 use super::world::{OPTIONS, built, option_of};
 use blox_core::ClusterSpec;
 use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
-use blox_sim::Measure;
 use blox_sim::registry::Workloads;
 use blox_sim::workload::WorkloadSource;
+use blox_sim::{Measure, Until};
 use blox_traces::ReadOptions;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl Source {
     }
 
     /// Returns the mean arrivals per hour if the jobs never end.
-    fn jobs_per_hour(&self, cluster: &ClusterSpec) -> Option<f64> {
+    pub fn jobs_per_hour(&self, cluster: &ClusterSpec) -> Option<f64> {
         match self {
             Source::Trace(..) => None,
             Source::Registered(_, source) => source.jobs_per_hour(cluster),
@@ -155,6 +155,12 @@ pub(super) fn source(
     Ok(Source::Registered(spec, source))
 }
 
+/// Returns whether a time or a number of jobs limits the simulation.
+fn has_limit(o: &Options) -> bool {
+    let limit = o.until.as_deref();
+    limit.is_some_and(|limit| matches!(limit.0, Until::Time(_) | Until::Completed(_)))
+}
+
 pub(super) fn measure(
     given: &Given,
     source: &Source,
@@ -167,9 +173,9 @@ pub(super) fn measure(
         };
         return match (o.jobs, jobs.measured()) {
             (Some(_), _) => Ok(Measure::All),
-            (None, Measure::All) if source.jobs_per_hour(cluster).is_some() => {
+            (None, Measure::All) if source.jobs_per_hour(cluster).is_some() && !has_limit(o) => {
                 Err(Failure::new(format!(
-                    "--workload {} never ends: give --jobs N or --measure A..B",
+                    "--workload {} never ends: give --jobs N, --measure A..B or --until WHEN",
                     spec.name
                 )))
             }
@@ -177,21 +183,4 @@ pub(super) fn measure(
         };
     };
     Ok(measured.0.clone())
-}
-
-/// Returns the number of jobs after which an endless workload ends: a hundred times the jobs up to
-/// the last measured one. On an overloaded cluster, some schedulers never complete a measured job.
-pub(super) fn arrivals_end(
-    source: &Source,
-    cluster: &ClusterSpec,
-    measure: &Measure,
-    jobs: Option<u64>,
-) -> Option<u64> {
-    let per_hour = source.jobs_per_hour(cluster)?;
-    let needed = match (measure, measure.last()) {
-        _ if jobs.is_some() => return None,
-        (Measure::Submitted(_, last), _) => last.hours() * per_hour,
-        (_, last) => f64::from(last?) + 1.0,
-    };
-    Some((100.0 * needed).max(100_000.0).ceil() as u64)
 }

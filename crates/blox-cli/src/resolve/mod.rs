@@ -22,7 +22,7 @@ use blox_sim::execution::training::Applications;
 use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
 use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
-use blox_sim::{Measure, Simulation};
+use blox_sim::{Measure, Simulation, Until};
 use blox_traces::applications::with_applications;
 use blox_traces::formats::gavel::{Oracle, with_oracle};
 use blox_traces::generate::with_losses;
@@ -49,9 +49,6 @@ pub(crate) struct Experiment<'r> {
     pub measure: Measure,
     /// Expected number of submitted jobs, if known.
     pub expected_jobs: Option<u64>,
-    /// Number of jobs after which an endless workload ends. The limit ends a simulation whose
-    /// scheduler starves measured jobs.
-    pub arrivals_end: Option<u64>,
     /// Number of jobs of the trace outside the simulated virtual cluster.
     pub left_out: u64,
     /// Files that are read, including the trace.
@@ -136,7 +133,6 @@ impl<'r> Experiment<'r> {
         let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
         let source = jobs::source(&given, registry, seed, reads_load)?;
         let measure = jobs::measure(&given, &source, &cluster)?;
-        let arrivals_end = jobs::arrivals_end(&source, &cluster, &measure, o.jobs);
         let checked = |p: WorldParts| world::checked(p, &given, registry, seed);
         let parts = parts.into_iter().map(checked);
         let parts: Vec<WorldParts> = parts.collect::<Result<_, _>>()?;
@@ -176,7 +172,6 @@ impl<'r> Experiment<'r> {
             cluster_text,
             measure,
             expected_jobs: None,
-            arrivals_end,
             left_out: 0,
             files,
             inputs,
@@ -324,6 +319,7 @@ impl<'r> Experiment<'r> {
             .seed(self.seed)
             .faults(self.world.faults)
             .measure(self.measure.clone())
+            .until(self.until())
             .keep_rounds(self.options.rounds)
             .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
@@ -340,6 +336,15 @@ impl<'r> Experiment<'r> {
             simulation = simulation.collector(collector?);
         }
         world::put_into(simulation, &self.parts[i], self.registry, self.seed)
+    }
+
+    /// Returns the limit of a simulation. A registered workload states whether it is endless.
+    fn until(&self) -> Until {
+        match &self.options.until {
+            Some(limit) => limit.0,
+            None if self.source.jobs_per_hour(&self.cluster).is_none() => Until::Finished,
+            None => Until::default(),
+        }
     }
 
     /// If all jobs of a trace have whole numbers as ids, applies `--measure A..B` to these ids.

@@ -13,7 +13,7 @@ use blox_core::suggest::nearest;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
 use blox_sim::results::statistics::mean;
 use blox_sim::stepping::{Step, Stepper};
-use blox_sim::workload::{Limited, Workload};
+use blox_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HELP: &str = "  next [N]      the next decision, or the next N (an empty line: next)
@@ -37,9 +37,8 @@ pub(super) fn run(
 ) -> Result<i32, Failure> {
     let experiment = Experiment::of(given, registry)?;
     let contestant = &experiment.contestants[0].label;
-    let workload = experiment.workload()?;
+    let mut workload = experiment.workload()?;
     let about = workload.describe();
-    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
     let quiet = experiment.options.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);

@@ -24,7 +24,7 @@
 //! | `param_NAME` | one column for each parameter that a scheduler of the sweep sets |
 //! | options | one column for each option of a run, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
 //! | `nodes`, `gpus` | the size of the cluster |
-//! | `ended` | `finished`, or `standstill` if some waiting jobs can never start |
+//! | `ended` | `finished`, `standstill` if no job gets further, `starved` if the measured jobs do not, or `horizon` at the limit of `--until` |
 //! | `end_s` | end of the simulation, in simulated seconds |
 //! | `COLLECTOR_FIGURE` | one column for each figure of each collector of `--collect`, after all others |
 //! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |

@@ -162,6 +162,10 @@ impl Workload for Generator {
         Ok(Some(stream.take(&self.spec)))
     }
 
+    fn is_finite(&self) -> bool {
+        self.left.is_some()
+    }
+
     fn describe(&self) -> String {
         let count = match self.spec.count {
             Some(count) => format!("{count} "),
