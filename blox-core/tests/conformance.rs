@@ -6,8 +6,9 @@ use crate::functions::{
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
-    AfterDrain, Assignment, Composition, Draft, DraftError, GpuList, JobQueue, JobRef, OnEvent,
-    Pipeline, PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless, Validity,
+    AfterDrain, Assignment, ClusterManager, Composition, Draft, DraftError, GpuList, JobQueue,
+    JobRef, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeSpec, OnEvent, Pipeline,
+    PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless, Validity, View,
 };
 use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
@@ -733,8 +734,120 @@ fn starvation_is_caught() {
     let failure = caught(single_gpu_only(), Property::Liveness);
     assert!(failure.found.contains("it is waiting"), "{failure}");
     assert!(failure.found.ends_with(": not chosen"), "{failure}");
-    // If it is declared, starvation is no failure.
-    single_gpu_only().may_starve().check().unwrap();
+}
+
+/// FIFO under a cluster manager.
+fn managed<'a, M: ClusterManager + Clone + 'static>(manager: M) -> Suite<'a> {
+    conformance(move |_| {
+        Composition::new("managed")
+            .cluster(manager.clone())
+            .scheduling(by_submission())
+            .placement(FirstFit)
+            .build()
+            .unwrap()
+    })
+}
+
+/// Requests a node in each round, or only while fewer nodes are there than `most`.
+#[derive(Clone)]
+struct Grows {
+    most: usize,
+}
+
+impl Stateless for Grows {}
+
+impl ClusterManager for Grows {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        let growing = view.cluster().growing().iter().map(|g| g.names.len());
+        if view.cluster().nodes().len() + growing.sum::<usize>() < self.most {
+            let spec = Box::new(NodeSpec::with_gpus(1));
+            out.push(NodeAction::Grow { spec, count: 1 });
+        }
+        Validity::NextRound
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::Grow])
+    }
+}
+
+#[test]
+fn growth_without_bound_is_caught() {
+    let report = passes(managed(Grows { most: 12 }));
+    assert!(report.coverage.node_actions > 500, "{report}");
+    let failure = caught(managed(Grows { most: usize::MAX }), Property::Growth);
+    assert!(failure.expected.starts_with("at most "), "{failure}");
+}
+
+#[test]
+fn rejection_without_a_reason_is_caught() {
+    let rejects = |why: &'static str| {
+        conformance(move |_| {
+            let admission = admission_fn(move |_, asking, out| {
+                for job in asking {
+                    out.reject(*job, Reason::Other(why.into()));
+                }
+            });
+            Composition::new("closed")
+                .admission(admission)
+                .scheduling(by_submission())
+                .placement(FirstFit)
+                .build()
+                .unwrap()
+        })
+    };
+    let report = rejects("the cluster is closed").check().unwrap();
+    assert!(report.coverage.rejections > 500, "{report}");
+    let failure = caught(rejects(" "), Property::Answers);
+    assert!(failure.expected.starts_with("a reason"), "{failure}");
+}
+
+#[test]
+fn end_of_a_job_that_never_ran_is_caught() {
+    let ends = |least: f64| {
+        conformance(move |_| {
+            let policy = scheduling_fn(move |view, out: &mut JobQueue| {
+                for job in view.active() {
+                    match job.attained_time().secs() >= least {
+                        true => out.finish(job.id(), Reason::Other("enough".into())),
+                        false => out.push(Request::gang(&job)),
+                    }
+                }
+                Validity::NextRound
+            });
+            composed("early", policy, FirstFit)
+        })
+    };
+    let report = ends(30.0).check().unwrap();
+    assert!(report.coverage.goals > 100, "{report}");
+    let failure = caught(ends(0.0), Property::Work);
+    assert!(failure.found.ends_with("which never ran"), "{failure}");
+}
+
+#[test]
+fn given_values_of_an_attribute_reach_the_policy() {
+    let by_replicas = || {
+        by_key(|job| {
+            let replicas = job.spec().attribute("replicas");
+            let replicas = replicas.map_or(1.0, |v| v.as_f64().expect("a number"));
+            assert!([1.0, 2.0, 8.0].contains(&replicas), "{replicas}");
+            SortKey::by(replicas)
+        })
+    };
+    let suite = conformance(|_| composed("replicas", by_replicas(), FirstFit));
+    passes(suite.with_attribute_values("replicas", [2, 8]));
+}
+
+#[test]
+fn report_names_what_no_case_reached() {
+    let report = passes(conformance(|_| composed("fifo", by_submission(), FirstFit)));
+    assert!(report.coverage.spanning > 0, "{report}");
+    let text = report.to_string();
+    let (_, never) = text.split_once("never reached: ").expect("zeros");
+    assert!(
+        never.contains("shared GPUs, growth, shrinking, moves"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn a_wrong_tree_is_one_sentence() {
 fn the_parts_conform() {
     let check = |name: &'static str, build: fn(&str) -> Pipeline| {
         let suite = conformance(move |seed| build(name).with_seed(seed));
-        let checked = suite.cases(40).may_starve().check();
+        let checked = suite.cases(40).check();
         checked.unwrap_or_else(|e| panic!("{name}: {e}"));
     };
     for name in [

@@ -25,8 +25,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of steps. A scheduler that makes progress needs fewer.
+/// Maximum number of steps of a small case, and for each job of a large one. A scheduler that makes
+/// progress needs fewer.
 const MOST_STEPS: u64 = 100_000;
+const STEPS_OF_A_JOB: u64 = 5_000;
+
+/// Nodes that a cluster manager may request beyond one for each GPU that the jobs request.
+const SPARE_NODES: usize = 32;
 
 /// Reason of a cordon by an operator.
 const OPERATOR: &str = "scripted";
@@ -777,10 +782,7 @@ impl ScriptedCluster {
                 self.after(0.0, What::Finishes(*job));
                 Ok(())
             }
-            Command::Node { id, action } => {
-                self.node_action(view, *id, action);
-                Ok(())
-            }
+            Command::Node { id, action } => self.node_action(view, *id, action),
             // The loop runs the scheduler.
             other => Err(Problem::new(
                 Property::Commands,
@@ -790,7 +792,12 @@ impl ScriptedCluster {
         }
     }
 
-    fn node_action(&mut self, view: View<'_>, id: ActionId, action: &NodeAction) {
+    fn node_action(
+        &mut self,
+        view: View<'_>,
+        id: ActionId,
+        action: &NodeAction,
+    ) -> Result<(), Problem> {
         match action {
             NodeAction::Power { node, on: true } => {
                 self.after(0.5 * self.script.round, What::PowersOn(*node));
@@ -801,9 +808,21 @@ impl ScriptedCluster {
                 }
             }
             NodeAction::Grow { spec, .. } => {
-                let room = 32usize.saturating_sub(self.nodes.len());
                 let names = view.cluster().growth(id).map(|growth| &growth.names);
-                for name in names.into_iter().flatten().take(room) {
+                let names = names.into_iter().flatten();
+                let left = self.nodes.iter().filter(|(n, _)| *n == Node::Left).count();
+                let nodes = self.nodes.len() - left + names.clone().count();
+                let most = self.most_nodes();
+                if nodes > most {
+                    return Err(Problem::new(
+                        Property::Growth,
+                        format!(
+                            "at most {most} nodes, one for each GPU of the jobs and {SPARE_NODES}"
+                        ),
+                        format!("{nodes} nodes, the requested ones included"),
+                    ));
+                }
+                for name in names {
                     let name = Some(name.clone());
                     let spec = (**spec).clone();
                     self.after(
@@ -815,6 +834,13 @@ impl ScriptedCluster {
             NodeAction::Shrink { node } => self.after(0.0, What::Leaves(*node)),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Returns the most nodes that the jobs of the case could use, and some more.
+    fn most_nodes(&self) -> usize {
+        let gpus = self.script.jobs.iter().map(|job| job.gpus.get() as usize);
+        self.script.cluster.nodes.len() + gpus.sum::<usize>() + SPARE_NODES
     }
 
     /// Checks the state for consistency and compares it with the true state.
@@ -921,10 +947,11 @@ impl Backend for ScriptedCluster {
         if self.checks {
             self.compare(view)?;
         }
-        if self.steps > MOST_STEPS {
+        let most = MOST_STEPS.max(STEPS_OF_A_JOB * self.jobs.len() as u64);
+        if self.steps > most {
             return Err(Problem::new(
                 Property::Liveness,
-                format!("an end within {MOST_STEPS} steps"),
+                format!("an end within {most} steps"),
                 "none".to_owned(),
             ));
         }

@@ -1,6 +1,7 @@
 //! Checks that a scheduler keeps the rules that every backend relies on.
 
 use super::cluster::ScriptedCluster;
+use super::coverage::Coverage;
 use super::difference::{self, Steps};
 use super::problem::{Place, Problem, Property, lock, near};
 use super::script::{Contents, Fault, Faults, Script};
@@ -20,6 +21,7 @@ use blox_core::job::Phase;
 use blox_core::journal::Journal;
 use blox_core::pipeline::{DecisionError, Pipeline, Scheduler};
 use blox_core::policy::MemoryError;
+use blox_core::reason::Reason;
 use blox_core::replay::replay_inputs;
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::state::State;
@@ -117,6 +119,26 @@ pub struct Report {
     pub late_ends: u64,
     /// Clones and restored instances that were compared with their originals.
     pub shadows: u64,
+    /// What the scheduler did in these cases.
+    pub coverage: Coverage,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} cases, {} runs; {} of {} jobs completed, {} placements, {} preemptions, {} failed launches, {} crashes; {}",
+            self.cases,
+            self.runs,
+            self.completed,
+            self.jobs,
+            self.placements,
+            self.preemptions,
+            self.failed_launches,
+            self.crashes,
+            self.coverage
+        )
+    }
 }
 
 /// A scheduler with its decision moments, as a suite tests it. Made from a [`Pipeline`], or from a
@@ -189,7 +211,6 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
             labels: Vec::new(),
         },
         script: None,
-        starves: false,
         keeps: false,
         patience: Duration::from_secs(10),
     }
@@ -219,7 +240,6 @@ pub struct Suite<'a> {
     contents: Contents,
     /// The only case; replaces the seeds.
     script: Option<Arc<Script>>,
-    starves: bool,
     keeps: bool,
     patience: Duration,
 }
@@ -263,8 +283,38 @@ impl Suite<'_> {
     ///
     /// Without this call, jobs have no attributes.
     #[must_use]
-    pub fn with_attribute(mut self, name: impl Into<Name>) -> Self {
-        self.contents.attributes.push(name.into());
+    pub fn with_attribute(self, name: impl Into<Name>) -> Self {
+        self.with_attribute_values(name, [] as [Value; 0])
+    }
+
+    /// Gives some jobs an attribute with one of these values. The other jobs do not have the
+    /// attribute. Without values, as [`Suite::with_attribute`].
+    ///
+    /// ```
+    /// use blox_core::{Composition, order::SortKey, policy::by_key};
+    /// use blox_testing::{FirstFit, conformance};
+    ///
+    /// let report = conformance(|_seed| {
+    ///     let replicas = by_key(|job| {
+    ///         let replicas = job.spec().attribute("replicas").and_then(|v| v.as_f64());
+    ///         SortKey::by(replicas.unwrap_or(1.0))
+    ///     });
+    ///     Composition::new("few-replicas").scheduling(replicas).placement(FirstFit).build().unwrap()
+    /// })
+    /// .with_attribute_values("replicas", [1, 2, 8])
+    /// .cases(8)
+    /// .check()?;
+    /// assert!(report.placements > 0);
+    /// # Ok::<(), blox_testing::Failure>(())
+    /// ```
+    #[must_use]
+    pub fn with_attribute_values(
+        mut self,
+        name: impl Into<Name>,
+        values: impl IntoIterator<Item = impl Into<Value>>,
+    ) -> Self {
+        let values = values.into_iter().map(Into::into).collect();
+        self.contents.attributes.push((name.into(), values));
         self
     }
 
@@ -291,13 +341,6 @@ impl Suite<'_> {
     #[must_use]
     pub fn without(mut self, trouble: Fault) -> Self {
         self.contents.troubles = self.contents.troubles.without(trouble);
-        self
-    }
-
-    /// Declares that the scheduler starves jobs on purpose: a job that never ends is no failure.
-    #[must_use]
-    pub fn may_starve(mut self) -> Self {
-        self.starves = true;
         self
     }
 
@@ -354,7 +397,6 @@ impl Suite<'_> {
                 ..self.contents.clone()
             },
             script: self.script.clone(),
-            starves: self.starves,
             keeps: self.keeps,
             fresh: Fresh(sender.clone()),
             place: place.clone(),
@@ -462,7 +504,6 @@ struct Case {
     seed: u64,
     contents: Contents,
     script: Option<Arc<Script>>,
-    starves: bool,
     keeps: bool,
     fresh: Fresh,
     place: Place,
@@ -494,8 +535,13 @@ impl Case {
         let again = self.run(&script, self.build(), Mode::Again)?;
         same_journal(Property::Determinism, &plain.journal, &again.journal)?;
 
-        // Clones first: a clone that shares data disturbs every other comparison.
-        for property in [Property::Clone, Property::Restore] {
+        // Clones first: a clone that shares data disturbs every other comparison. A large case takes
+        // the time of all others, so it leaves them out.
+        let shadows = match script.is_large() {
+            true => &[][..],
+            false => &[Property::Clone, Property::Restore],
+        };
+        for &property in shadows {
             let mode = Mode::Shadows(property);
             let beside = self.run(&script, self.build(), mode)?;
             report.shadows += beside.shadows;
@@ -520,7 +566,7 @@ impl Case {
             }
         };
         same_books(skipped, &visited, &self.place)?;
-        report.runs += if own.is_some() { 5 } else { 6 };
+        report.runs += 3 + shadows.len() as u64 + u64::from(own.is_none());
 
         // A scheduler must decide the same if stops and launches take no time and are not reported.
         if script.is_instant() {
@@ -623,6 +669,7 @@ impl Case {
             books: vec![None; script.jobs.len()],
             validity: Validity::UntilEvent,
             validities: Vec::new(),
+            coverage: Coverage::default(),
             keeps: self.keeps,
             place: self.place.clone(),
         };
@@ -664,6 +711,7 @@ impl Case {
             books: std::mem::take(&mut watched.books),
             validities: std::mem::take(&mut watched.validities),
             shadows: watched.made,
+            coverage: watched.coverage,
             cluster,
             counters,
         })
@@ -693,7 +741,7 @@ impl Case {
                         "neither".to_owned(),
                     );
                 };
-                if fits && !self.starves {
+                if fits {
                     let decided = core.last_decision() >= Some(job.eligible_since());
                     let why = match job.phase() {
                         // Plans contain the reasons of all waiting jobs except those that they
@@ -747,7 +795,7 @@ impl Case {
         }
         let kept = cluster.tally.executed - cluster.tally.lost;
         // Running jobs have progressed beyond the accounts of the cluster.
-        if !near(accounted, kept) && !self.starves {
+        if !near(accounted, kept) {
             return wrong(
                 Property::Work,
                 format!("{kept} iterations, as executed and not lost"),
@@ -828,6 +876,7 @@ struct Run {
     books: Vec<Option<Ending>>,
     validities: Vec<(Time, Validity)>,
     shadows: u64,
+    coverage: Coverage,
     cluster: ScriptedCluster,
     counters: blox_core::core::Counters,
 }
@@ -845,6 +894,7 @@ impl Run {
         report.crashes += tally.crashes;
         report.nodes_lost += tally.nodes_lost;
         report.late_ends += tally.late_ends;
+        report.coverage.add(&self.coverage);
     }
 }
 
@@ -990,6 +1040,7 @@ struct Watched {
     validity: Validity,
     /// The validity of each past decision.
     validities: Vec<(Time, Validity)>,
+    coverage: Coverage,
     /// True if jobs must stay in their virtual clusters.
     keeps: bool,
     place: Place,
@@ -1010,6 +1061,7 @@ impl Clone for Watched {
             books: self.books.clone(),
             validity: self.validity,
             validities: self.validities.clone(),
+            coverage: self.coverage,
             keeps: self.keeps,
             place: self.place.clone(),
         }
@@ -1150,6 +1202,39 @@ fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     named.find(|job| view.job(*job).is_none())
 }
 
+/// Returns a problem for the first rejection without a reason.
+fn unreasoned(answers: &AdmissionDecisions) -> Option<Problem> {
+    let silent = |why: &Reason| {
+        let none = matches!(why, Reason::NotYetDecided | Reason::NotChosen);
+        none || why.to_string().trim().is_empty()
+    };
+    answers.iter().find_map(|(job, answer)| match answer {
+        AdmissionDecision::Reject(why) if silent(why) => Some(Problem::new(
+            Property::Answers,
+            format!("a reason for the rejection of job {job}"),
+            format!("`{why}`"),
+        )),
+        _ => None,
+    })
+}
+
+/// Returns a problem for the first job that a plan ends at its goal although it never ran and has
+/// work to do.
+fn unworked(view: View<'_>, plan: &Plan) -> Option<Problem> {
+    plan.actions.iter().find_map(|action| {
+        let Action::Finish { job, .. } = action else {
+            return None;
+        };
+        let ended = view.job(*job)?;
+        let idle = ended.first_start().is_none() && ended.spec().work.iterations > 0.0;
+        idle.then(|| {
+            let expected = "jobs that ran before they are ended at their goal".to_owned();
+            let found = format!("the end of job {job}, which never ran");
+            Problem::new(Property::Work, expected, found)
+        })
+    })
+}
+
 /// Returns a problem for the first job of a plan that gets a GPU of a node that does not serve the
 /// job's virtual cluster.
 fn strays(view: View<'_>, plan: &Plan) -> Option<Problem> {
@@ -1264,6 +1349,7 @@ impl Scheduler for Watched {
         if let Some(problem) = futile(view, out.iter().map(managed)) {
             self.fail(view, problem);
         }
+        self.coverage.manages(out);
         let expected = (validity, out.clone());
         self.compare(view, (MANAGE, "the node actions"), &expected, |p| {
             let mut out = NodeActions::default();
@@ -1290,6 +1376,10 @@ impl Scheduler for Watched {
         if let Some(problem) = futile(view, out.iter().map(judged)) {
             self.fail(view, problem);
         }
+        if let Some(problem) = unreasoned(out) {
+            self.fail(view, problem);
+        }
+        self.coverage.admits(out, before.iter().count());
         let expected = (validity, out.clone());
         self.compare(view, (ADMIT, "the admissions"), &expected, |p| {
             let mut out = before.clone();
@@ -1322,6 +1412,10 @@ impl Scheduler for Watched {
             let found = format!("one that names job {job}, which {}", what_is(view, job));
             self.fail(view, Problem::new(Property::Plan, expected, found));
         }
+        if let Some(problem) = unworked(view, out) {
+            self.fail(view, problem);
+        }
+        self.coverage.plans(view, self.inner.requested(), out);
         if self.keeps
             && let Some(problem) = strays(view, out)
         {

@@ -6,7 +6,7 @@
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |
 //! | Test one rule of a policy | [`Scenario`] |
 //! | Read a failure | [`Failure`], [`Property`], [`CaseError`] |
-//! | Count what a test covered | [`Report`] |
+//! | Count what a test covered | [`Report`], [`Coverage`] |
 //! | Check a state | [`consistency`] |
 //! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
 
@@ -14,6 +14,7 @@
 
 mod cluster;
 mod conformance;
+mod coverage;
 mod difference;
 mod problem;
 mod random;
@@ -22,6 +23,7 @@ mod script;
 mod verify;
 
 pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
+pub use coverage::Coverage;
 pub use problem::Property;
 pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
@@ -58,6 +60,15 @@ fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
     match items.is_empty() {
         true => "none".to_owned(),
         false => items.join(" "),
+    }
+}
+
+/// Joins names with commas, for reports.
+fn joined(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.is_empty() {
+        true => "nothing".to_owned(),
+        false => names.join(", "),
     }
 }
 

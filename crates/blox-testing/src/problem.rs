@@ -15,7 +15,8 @@ pub enum Property {
     /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
     /// nor requests name unknown jobs.
     Plan,
-    /// AdmissionDecisions and node actions are possible for their jobs and nodes.
+    /// AdmissionDecisions and node actions are possible for their jobs and nodes, and a rejection
+    /// has a reason.
     Answers,
     /// A policy does not panic.
     Panic,
@@ -27,12 +28,15 @@ pub enum Property {
     /// Events and commands match each other.
     Commands,
     /// Progress and attained service only grow, except for reported losses of a crash and
-    /// corrections of a launch's running time. Executed work equals accounted work.
+    /// corrections of a launch's running time. Executed work equals accounted work. A scheduler ends
+    /// no job at its goal that has work to do and never ran.
     Work,
     /// Time does not run backwards.
     Time,
     /// Every job that fits ends.
     Liveness,
+    /// A cluster manager requests no more nodes than the jobs of the case could use.
+    Growth,
     /// The end of every job is accounted for.
     Accounting,
     /// A [`Validity`](blox_core::Validity) is correct: visiting every decision moment gives the
@@ -62,6 +66,7 @@ impl fmt::Display for Property {
             Property::Work => "led to work lost or made from nothing",
             Property::Time => "led to time running backwards",
             Property::Liveness => "starves a job that fits",
+            Property::Growth => "requests nodes without bound",
             Property::Accounting => "led to a job that is not accounted for",
             Property::Validity => "gave an untrue validity",
             Property::Clone => "does not survive cloning",

@@ -65,6 +65,11 @@ pub enum Fault {
     /// [`Suite::with_attribute`](super::Suite::with_attribute) and
     /// [`Suite::with_label`](super::Suite::with_label).
     Details,
+    /// Jobs have the attributes by which shipped schedulers share GPUs: utilisations, memory, sharing
+    /// scores, stages, and speeds beside other models.
+    Sharing,
+    /// One case in 64 has more than 128 GPUs and 300 jobs.
+    Large,
 }
 
 impl Fault {
@@ -160,11 +165,14 @@ pub(crate) struct Script {
 pub(crate) struct Contents {
     pub troubles: Faults,
     pub most_jobs: usize,
-    /// Names of attributes that some jobs have.
-    pub attributes: Vec<Name>,
+    /// Attributes that some jobs have, and their values; any value if there are none.
+    pub attributes: Vec<(Name, Vec<Value>)>,
     /// Names of labels that some nodes have.
     pub labels: Vec<Name>,
 }
+
+/// One in how many cases is large.
+const LARGE: u64 = 64;
 
 const TYPES: [&str; 3] = ["v100", "a100", "t4"];
 
@@ -175,7 +183,7 @@ impl Script {
     /// Every third seed has ends that are reported late.
     ///
     /// Half of the cases have each of GPU types, resources, details, and another number of jobs that
-    /// share a GPU. A third has cordons.
+    /// share a GPU. A third has cordons, and a third has jobs with attributes for sharing.
     pub fn of(seed: u64, round: Seconds, contents: &Contents) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -202,8 +210,12 @@ impl Script {
             troubles = troubles.without(Fault::LateEnds);
         }
         let partitions = troubles.has(Fault::Partitions) && r.chance(0.3);
-        let cluster = cluster(&mut r, partitions);
-        let jobs = jobs(&mut r, &cluster, round, troubles, partitions, most_jobs);
+        let large = troubles.has(Fault::Large) && seed % LARGE == LARGE - 21;
+        let cluster = cluster(&mut r, partitions, large);
+        let count = if large { 300 } else { 0 };
+        let jobs = jobs(
+            &mut r, &cluster, round, troubles, partitions, count, most_jobs,
+        );
         let delays = if !troubles.has(Fault::Delays) {
             Delays {
                 launch: (0.0, 0.0),
@@ -237,6 +249,7 @@ impl Script {
         let mut kinds = SplitMix::keyed(&[seed, 6]);
         let [types, resources, details] = [(); 3].map(|()| kinds.chance(0.5));
         let cordons = kinds.chance(0.35);
+        let sharing = kinds.chance(0.35);
         if types && troubles.has(Fault::GpuTypes) {
             script.gpu_types();
         }
@@ -246,6 +259,9 @@ impl Script {
         if details && troubles.has(Fault::Details) {
             script.node_details(&contents.labels);
             script.job_details(&contents.attributes);
+        }
+        if sharing && troubles.has(Fault::Sharing) {
+            script.sharing_details();
         }
         // Submissions come first, so that at equal moments a job is submitted before its faults.
         for (i, spec) in script.jobs.iter().enumerate() {
@@ -349,6 +365,11 @@ impl Script {
         script
     }
 
+    /// Returns whether this is one of the large cases.
+    pub fn is_large(&self) -> bool {
+        self.jobs.len() - self.first > 100
+    }
+
     /// Returns whether stops and launches take no time and cannot fail.
     pub fn is_instant(&self) -> bool {
         let d = &self.delays;
@@ -431,6 +452,50 @@ impl Script {
         }
     }
 
+    /// Gives jobs what shipped schedulers read before they let jobs share GPUs.
+    fn sharing_details(&mut self) {
+        let nodes = self.cluster.nodes.iter();
+        let types: BTreeSet<Name> = nodes.filter_map(|n| n.gpu_type.clone()).collect();
+        let models = ["bert", "resnet"];
+        let all = &mut SplitMix::keyed(&[self.seed, 15]);
+        let [stages, pairs] = [(); 2].map(|()| all.chance(0.5));
+        for (i, job) in self.jobs.iter_mut().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 16, i as u64]);
+            if !r.chance(0.9) {
+                continue;
+            }
+            edit(job, |spec, extras| {
+                let mut has = |name: &str, value: Value| {
+                    extras.attributes.insert(name.into(), value);
+                };
+                has("gpu_utilisation", json!(r.pick(&[0.1, 0.3, 0.6, 0.9])));
+                has("gmem", json!(r.pick(&[1000, 8000, 20_000])));
+                has("sharing_score", json!(r.below(3)));
+                if stages {
+                    let mut stages = [0.1; 4];
+                    stages[r.below(4)] = 0.7;
+                    has("stages", json!(stages));
+                }
+                if !pairs {
+                    return;
+                }
+                extras.model = Some(r.pick(&models).into());
+                let mut speeds = TypeSpeeds::default();
+                for name in &types {
+                    let alone = spec.work.rate * r.pick(&[0.5, 1.0, 2.0]);
+                    speeds.set(name.clone(), alone);
+                    for other in models {
+                        if r.chance(0.7) {
+                            let beside = [alone, spec.work.rate].map(|s| s * r.between(0.4, 1.0));
+                            speeds.set_beside(name.clone(), other, beside[0], beside[1]);
+                        }
+                    }
+                }
+                extras.speeds = Some(Arc::new(speeds));
+            });
+        }
+    }
+
     /// Lets jobs request CPUs and memory that may be scarce. Each job fits on each empty node that
     /// has enough GPUs, and on any combination of smaller nodes.
     fn resources(&mut self) {
@@ -509,7 +574,7 @@ impl Script {
         }
     }
 
-    fn job_details(&mut self, attributes: &[Name]) {
+    fn job_details(&mut self, attributes: &[(Name, Vec<Value>)]) {
         let total = self.cluster.total_gpus() as u32;
         let types = self.cluster.nodes.iter().filter_map(|n| n.gpu_type.clone());
         let types: BTreeSet<Name> = types.collect();
@@ -585,8 +650,12 @@ impl Script {
                     }
                     extras.speeds = Some(Arc::new(speeds));
                 }
-                for name in attributes {
-                    if let Some(value) = attribute(r) {
+                for (name, values) in attributes {
+                    let value = match values.is_empty() {
+                        true => attribute(r),
+                        false => r.chance(0.7).then(|| r.pick(values)),
+                    };
+                    if let Some(value) = value {
                         extras.attributes.insert(name.clone(), value);
                     }
                 }
@@ -778,10 +847,13 @@ fn bare(mut value: Value) -> Value {
     value
 }
 
-fn cluster(r: &mut SplitMix, partitions: bool) -> ClusterSpec {
-    let count = 1 + r.below(6);
+fn cluster(r: &mut SplitMix, partitions: bool, large: bool) -> ClusterSpec {
+    let mut count = 1 + r.below(6);
     let types = 1 + r.below(TYPES.len());
-    let sizes = r.pick(&[&[4u32][..], &[8], &[1, 2, 4], &[2, 8], &[1]]);
+    let mut sizes = r.pick(&[&[4u32][..], &[8], &[1, 2, 4], &[2, 8], &[1]]);
+    if large {
+        (count, sizes) = (17 + count, &[8]);
+    }
     let nodes = (0..count).map(|i| {
         let mut node = NodeSpec::with_gpus(r.pick(sizes));
         if types > 1 {
@@ -806,9 +878,10 @@ fn jobs(
     round: f64,
     troubles: Faults,
     partitions: bool,
+    least: usize,
     most: usize,
 ) -> Vec<Arc<JobSpec>> {
-    let count = 1 + r.below(20);
+    let count = least + 1 + r.below(20);
     // The span ranges from a burst to slow arrivals.
     let span = r.pick(&[2.0, 6.0, 15.0]) * round;
     let total = cluster.total_gpus() as usize;
