@@ -705,6 +705,11 @@ impl Case {
             ));
         }
         self.account(script, &cluster, &watched.books, &impossible, &core)?;
+        if mode == Mode::Plain {
+            let idle = (core.state().clone(), watched.inner.clone());
+            let grown = || grows_for_ever(idle.0, idle.1, script.round);
+            self.place.during(MANAGE, core.view().now(), grown)?;
+        }
         let journal = std::mem::take(&mut *lock(&journal.0));
         Ok(Run {
             journal,
@@ -1200,6 +1205,53 @@ fn agrees(view: View<'_>) -> Result<(), Problem> {
 fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     let mut named = requests.iter().flat_map(Request::jobs);
     named.find(|job| view.job(*job).is_none())
+}
+
+/// Checks that a cluster manager stops requesting nodes once no job is left. `state` is the state at
+/// the end of a case.
+fn grows_for_ever(
+    mut state: State,
+    mut policy: Box<dyn Scheduler>,
+    round: f64,
+) -> Result<(), Problem> {
+    const ROUNDS: u32 = 64;
+    let before = state.cluster().nodes().len();
+    let impossible = |e: blox_core::state::EventError| {
+        let expected = "actions on nodes that can take them".to_owned();
+        Problem::new(Property::Answers, expected, e.to_string())
+    };
+    for _ in 0..ROUNDS {
+        let mut actions = NodeActions::default();
+        policy.manage(View::of(&state), &mut actions);
+        let requests = |action: &NodeAction| matches!(action, NodeAction::Grow { .. });
+        if !actions.iter().any(requests) {
+            return Ok(());
+        }
+        let mut events: Vec<Event> = Vec::new();
+        for action in actions.iter().filter(|action| requests(action)).cloned() {
+            let event = Event::NodeManaged { action };
+            state.apply(state.now(), &event).map_err(impossible)?;
+        }
+        for growth in state.cluster().growing() {
+            let named = growth.names.iter().map(|name| {
+                let mut spec = Box::new(growth.spec.clone());
+                spec.name = Some(name.clone());
+                Event::NodeJoined { spec }
+            });
+            events.extend(named);
+        }
+        let at = state.now() + Seconds::new(round);
+        for event in events {
+            state.apply(at, &event).map_err(impossible)?;
+            policy.on_event(View::of(&state), &event);
+        }
+    }
+    let nodes = state.cluster().nodes().len() - before;
+    Err(Problem::new(
+        Property::Growth,
+        "no more nodes once no job is left".to_owned(),
+        format!("requests for nodes in each of {ROUNDS} rounds: {nodes} more nodes"),
+    ))
 }
 
 /// Returns a problem for the first rejection without a reason.

@@ -35,7 +35,8 @@ pub enum Property {
     Time,
     /// Every job that fits ends.
     Liveness,
-    /// A cluster manager requests no more nodes than the jobs of the case could use.
+    /// A cluster manager requests no more nodes than the jobs of the case could use, and none for ever
+    /// once no job is left.
     Growth,
     /// The end of every job is accounted for.
     Accounting,
