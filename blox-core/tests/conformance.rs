@@ -820,7 +820,10 @@ fn end_of_a_job_that_never_ran_is_caught() {
     let report = ends(30.0).check().unwrap();
     assert!(report.coverage.goals > 100, "{report}");
     let failure = caught(ends(0.0), Property::Work);
-    assert!(failure.found.ends_with("which never ran"), "{failure}");
+    assert!(
+        failure.found.ends_with("which was never launched"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -1223,7 +1226,7 @@ impl SchedulingPolicy for Meddler {
         if let Some(mut dice) = Meddler::dice(*seed, view, 3) {
             for job in view.active() {
                 match dice.next(60) {
-                    0 if job.first_start().is_some() => {
+                    0 if job.attempt() > 0 => {
                         out.finish(job.id(), Reason::GoalReached);
                     }
                     1..5 if !job.promoted() => out.promote(job.id()),

@@ -42,6 +42,10 @@ const STOP: u64 = 2;
 const RUN: u64 = 3;
 const REPORT: u64 = 4;
 const LAG: u64 = 5;
+const CURVE: u64 = 6;
+
+/// Losses of a job that converges before its work is done.
+const CONVERGING: [f64; 7] = [4.0, 2.0, 1.2, 1.0, 1.0, 1.0, 1.0];
 
 /// Counters of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
@@ -636,6 +640,14 @@ impl ScriptedCluster {
 
     /// Schedules the reports that a job sends within the next `within` seconds.
     fn schedule_reports(&mut self, job: JobId, within: f64) {
+        let attempt = self.jobs[job.index()].attempt;
+        if self.script.dice(job, attempt, CURVE).chance(0.3) {
+            for (i, value) in CONVERGING.into_iter().enumerate() {
+                let at = within * (i + 1) as f64 / (CONVERGING.len() + 2) as f64;
+                let name = Name::from("loss");
+                self.after(at, What::Heard(job, Event::Metric { job, name, value }));
+            }
+        }
         let j = &self.jobs[job.index()];
         let mut dice = self.script.dice(job, j.attempt, REPORT);
         for _ in 0..dice.below(3) {

@@ -29,7 +29,7 @@ pub enum Property {
     Commands,
     /// Progress and attained service only grow, except for reported losses of a crash and
     /// corrections of a launch's running time. Executed work equals accounted work. A scheduler ends
-    /// no job at its goal that has work to do and never ran.
+    /// no job at its goal that has work to do and was never launched.
     Work,
     /// Time does not run backwards.
     Time,

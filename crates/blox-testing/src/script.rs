@@ -183,7 +183,7 @@ impl Script {
     /// Every third seed has ends that are reported late.
     ///
     /// Half of the cases have each of GPU types, resources, details, and another number of jobs that
-    /// share a GPU. A third has cordons, and a third has jobs with attributes for sharing.
+    /// share a GPU. A third has cordons, half has jobs with attributes for sharing.
     pub fn of(seed: u64, round: Seconds, contents: &Contents) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -249,7 +249,7 @@ impl Script {
         let mut kinds = SplitMix::keyed(&[seed, 6]);
         let [types, resources, details] = [(); 3].map(|()| kinds.chance(0.5));
         let cordons = kinds.chance(0.35);
-        let sharing = kinds.chance(0.35);
+        let sharing = kinds.chance(0.5);
         if types && troubles.has(Fault::GpuTypes) {
             script.gpu_types();
         }
