@@ -51,6 +51,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
+pub use blox_claims as claims;
 pub use blox_cli as cli;
 pub use blox_core as core;
 pub use blox_perf as perf;

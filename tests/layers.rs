@@ -10,7 +10,7 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 16] = [
+const CRATES: [(&str, &[&str]); 17] = [
     ("blox-core", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
@@ -30,6 +30,10 @@ const CRATES: [(&str, &[&str]); 16] = [
         ],
     ),
     (
+        "crates/blox-claims",
+        &["core", "perf", "policies", "sim", "traces"],
+    ),
+    (
         "crates/blox-released",
         &[
             "core",
@@ -47,6 +51,7 @@ const CRATES: [(&str, &[&str]); 16] = [
     (
         "crates/blox-cli",
         &[
+            "claims",
             "cluster",
             "core",
             "learn",
@@ -62,6 +67,7 @@ const CRATES: [(&str, &[&str]); 16] = [
     (
         ".",
         &[
+            "claims",
             "cli",
             "core",
             "perf",

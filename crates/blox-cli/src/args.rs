@@ -129,6 +129,11 @@ pub(super) enum Command {
         /// Show only the entry of this name
         name: Option<String>,
     },
+    /// Check what the schedulers' papers claim, on generated workloads
+    ///
+    /// A factor above 1 means that the scheduler is better than the baseline. The interval of 95 %
+    /// is over seeds. The exit status is 1 if a verdict differs from the expected one.
+    Claims(ClaimsArgs),
     /// Compare with the results of the original programs, job by job
     Verify(VerifyArgs),
     /// Draw the plots of result folders
@@ -263,6 +268,31 @@ pub(super) struct SweepArgs {
     pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
     pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct ClaimsArgs {
+    /// Schedulers, or single claims as SCHEDULER/CLAIM [default: all]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// List the claims, with their runs and seconds, instead of checking them
+    #[arg(long)]
+    pub list: bool,
+    /// Only the fast set: some claims of every scheduler
+    #[arg(long)]
+    pub fast: bool,
+    /// Number of simultaneous simulations [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
+    pub threads: Option<NonZeroUsize>,
+    /// Format of standard output: table, markdown, csv or json [default: {}]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    pub output_format: Option<OutputFormat>,
+    /// Same as --output-format json
+    #[arg(long)]
+    pub json: bool,
+    /// Print no progress and no reasons of expected verdicts
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

@@ -12,7 +12,7 @@
 //! Data goes to standard output; errors and progress go to standard error. Exit codes:
 //!
 //! - 0: success;
-//! - 1: `verify`, `replay` or `reproduce` found a difference;
+//! - 1: `claims`, `verify`, `replay` or `reproduce` found a difference;
 //! - 2: wrong usage or bad input;
 //! - 3: the scheduler of a real cluster does not answer;
 //! - 130: interrupted by Ctrl-C or SIGTERM.
@@ -26,6 +26,7 @@
 //! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`], [`blox_traces::registry::register`] |
 
 mod args;
+mod claims;
 mod cluster;
 mod config;
 mod estimate;
@@ -84,7 +85,6 @@ const WITHOUT_RELEASED_NAMES: &str =
     "; emulations of released programs need a build with `--features released`";
 
 const OK: i32 = 0;
-#[cfg(feature = "released")]
 const DIFFERS: i32 = 1;
 const BAD_INPUT: i32 = 2;
 const UNREACHABLE: i32 = 3;
@@ -217,6 +217,7 @@ fn execute_command(
             }
         }
         Command::Sweep(a) => sweep::sweep(registry, config::sweep(a)?, args, terminal),
+        Command::Claims(a) => claims::run(registry, &a, terminal),
         Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
         #[cfg(feature = "released")]
         Command::Verify(a) => verify::run(&a, terminal),

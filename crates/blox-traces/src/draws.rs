@@ -3,13 +3,20 @@
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// Random numbers of one purpose.
+/// Random numbers of one purpose, the same on every machine.
+///
+/// ```
+/// use blox_traces::generate::Draws;
+/// let (mut first, mut same) = (Draws::new(1, 0), Draws::new(1, 0));
+/// assert_eq!(first.unit(), same.unit());
+/// assert_ne!(first.bits(), Draws::new(1, 1).bits());
+/// ```
 #[derive(Debug)]
-pub(crate) struct Draws(ChaCha8Rng);
+pub struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// Creates the generator for one purpose. The key is written out here, so that it does not
-    /// depend on how a crate expands a seed.
+    /// Creates the generator of a seed for one purpose. Other purposes of the seed are independent.
+    // The key is written out here, so that it does not depend on how a crate expands a seed.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -18,22 +25,22 @@ impl Draws {
         Draws(rng)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number in [0, 1) with 53 random bits.
+    /// Returns a number in [0, 1) with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// An exponential variate with mean 1.
+    /// Returns an exponential variate with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.unit())
     }
 
-    /// A standard normal variate: always two draws (Box and Muller).
+    /// Returns a standard normal variate: always two draws (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = (2.0 * self.exponential()).sqrt();
         radius * libm::cos(std::f64::consts::TAU * self.unit())

@@ -11,12 +11,12 @@ mod durations;
 mod loss;
 mod pow10;
 
+pub use crate::draws::Draws;
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
 pub use loss::with_losses;
 pub use pow10::pow10;
 
-use crate::draws::Draws;
 use arrivals::{Clock, Shape};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Workload, WorkloadError};

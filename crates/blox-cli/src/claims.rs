@@ -1,0 +1,205 @@
+//! `blox claims`: what the schedulers' papers claim, beside what simulations show.
+
+use super::args::{ClaimsArgs, OutputFormat};
+use super::failure::Coded;
+use super::grid::{self, Form, Grid, number_of};
+use super::output::pretty_text;
+use super::progress::{Progress, Shows};
+use super::{Code, DIFFERS, Failure, INTERRUPTED, OK, Terminal};
+use blox_claims::{Checked, ClaimsError, Plan, Verdict, records, selected};
+use blox_core::registry::Registry;
+use blox_sim::Watch;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+impl Coded for ClaimsError {
+    fn code(&self) -> Code {
+        Code::Name
+    }
+}
+
+pub(super) fn run(
+    registry: &Registry,
+    args: &ClaimsArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let plan = Plan::new(registry, selected(&args.names, args.fast)?);
+    let format = match args.json {
+        true => OutputFormat::Json,
+        false => args.output_format.unwrap_or_default(),
+    };
+    if args.list {
+        let text = list(&plan, format, terminal.form)?;
+        terminal.print(&text)?;
+        return Ok(OK);
+    }
+    let watches: Vec<Arc<Watch>> = (0..plan.runs()).map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let threads = args.threads.map_or(0, NonZeroUsize::get);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|e| Failure::of(Code::Simulation, format!("no threads: {e}")))?;
+    let checked = pool.install(|| plan.check(&watches, &done));
+    progress.finish();
+    let known: Vec<&Checked> = checked.iter().filter(|c| c.verdict.is_some()).collect();
+    let missing = |c: &&Checked| c.verdict.is_none() && c.note.is_some();
+    let interrupted = known.len() + checked.iter().filter(missing).count() < checked.len();
+    let rows = || known.iter().map(|c| fields(c)).collect::<Vec<_>>();
+    let text = match format {
+        OutputFormat::Table => table(&known, terminal.form, args.quiet),
+        OutputFormat::Markdown => table(&known, Form::Markdown, args.quiet),
+        OutputFormat::Csv => grid::csv(&COLUMNS.map(str::to_owned), &rows())?,
+        OutputFormat::Json => pretty_text(&rows())?,
+    };
+    terminal.print(&text)?;
+    for claim in checked.iter().filter(missing) {
+        let note = claim.note.as_deref().unwrap_or_default();
+        let _ = writeln!(terminal.err, "notice: {}: {note}", claim.name());
+    }
+    if interrupted {
+        let all = number_of(checked.len() as u64, "claim");
+        let _ = writeln!(terminal.err, "interrupted: {} of {all}", known.len());
+        return Ok(INTERRUPTED);
+    }
+    Ok(match known.iter().any(|c| c.differs()) {
+        true => DIFFERS,
+        false => OK,
+    })
+}
+
+/// Formats what each claim takes.
+fn list(plan: &Plan<'_>, format: OutputFormat, form: Form) -> Result<String, Failure> {
+    let columns = ["name", "claim", "section", "runs", "seconds", "set"];
+    let mut rows = Vec::new();
+    for (paper, claim, runs) in plan.claims() {
+        let seconds = records().of(paper, claim).map(|record| record.seconds);
+        let mut row = Map::new();
+        for (column, value) in columns.into_iter().zip([
+            json!(format!("{}/{}", paper.name, claim.name)),
+            json!(claim.text(paper)),
+            json!(claim.section),
+            json!(runs),
+            json!(seconds),
+            json!(if claim.slow { "slow" } else { "fast" }),
+        ]) {
+            row.insert(column.to_owned(), value);
+        }
+        rows.push(row);
+    }
+    let head = columns.map(str::to_owned);
+    match format {
+        OutputFormat::Csv => grid::csv(&head, &rows),
+        OutputFormat::Json => pretty_text(&rows),
+        _ => {
+            let cell = |value: Option<&Value>| match value {
+                Some(Value::String(text)) => text.clone(),
+                None | Some(Value::Null) => "-".to_owned(),
+                Some(other) => other.to_string(),
+            };
+            let row = |row: &Map<String, Value>| head.iter().map(|key| cell(row.get(key))).collect();
+            let grid = Grid {
+                rows: rows.iter().map(row).collect(),
+                head: head.to_vec(),
+                words: 3,
+            };
+            Ok(grid.text(match format {
+                OutputFormat::Markdown => Form::Markdown,
+                _ => form,
+            }))
+        }
+    }
+}
+
+/// Columns of CSV and JSON.
+const COLUMNS: [&str; 15] = [
+    "scheduler",
+    "claim",
+    "text",
+    "paper",
+    "section",
+    "read",
+    "size",
+    "here",
+    "low",
+    "high",
+    "ours",
+    "baseline",
+    "verdict",
+    "expected",
+    "reason",
+];
+
+/// Returns a claim as a row of CSV or JSON. For a trend, the numbers are of its last world.
+fn fields(checked: &Checked) -> Map<String, Value> {
+    let (paper, claim) = (checked.paper, checked.claim);
+    let last = checked.here.last();
+    let values = [
+        json!(paper.name),
+        json!(claim.name),
+        json!(claim.text(paper)),
+        json!(paper.paper),
+        json!(claim.section),
+        json!(claim.read.unwrap_or(paper.read).as_str()),
+        json!(claim.paper_text()),
+        json!(last.map(|i| i.mean)),
+        json!(last.map(|i| i.low)),
+        json!(last.map(|i| i.high)),
+        json!(checked.means.0),
+        json!(checked.means.1),
+        json!(checked.verdict.map(Verdict::as_str)),
+        json!(claim.expect.as_str()),
+        json!(checked.note.as_ref().or(claim.reason.as_ref())),
+    ];
+    let named = COLUMNS.map(str::to_owned).into_iter().zip(values);
+    named.collect()
+}
+
+/// Formats the claims, a table for each paper, and the reasons of those that do not hold.
+fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
+    let mut text = String::new();
+    for of_paper in checked.chunk_by(|a, b| a.paper.name == b.paper.name) {
+        let paper = of_paper[0].paper;
+        let _ = writeln!(text, "{}: {}", paper.name, paper.paper);
+        if form == Form::Markdown {
+            text.push('\n');
+        }
+        let columns: [grid::Column<'_, &&Checked>; 6] = [
+            ("name", &|c| c.claim.name.clone()),
+            ("claim", &|c| c.claim.text(c.paper)),
+            ("section", &|c| c.claim.section.clone()),
+            ("paper", &|c| c.claim.paper_text()),
+            ("here (95 %)", &|c| c.here_text()),
+            ("verdict", &|c| c.verdict.map_or(String::new(), |v| v.to_string())),
+        ];
+        text += &Grid::of(of_paper, 3, &columns).text(form);
+        text.push('\n');
+    }
+    for claim in checked {
+        let Some(verdict) = claim.verdict else { continue };
+        let name = claim.name();
+        if let Some(note) = &claim.note {
+            let _ = writeln!(text, "{name}: {note}");
+        }
+        if claim.differs() {
+            let expected = claim.claim.expect;
+            let _ = writeln!(text, "{name}: {verdict}, expected {expected}");
+        } else if let Some(reason) = claim.claim.reason.as_ref().filter(|_| !quiet) {
+            let _ = writeln!(text, "{name}: {verdict}: {reason}");
+        }
+    }
+    let count = |wanted| checked.iter().filter(|c| c.verdict == Some(wanted)).count();
+    let differ = checked.iter().filter(|c| c.differs()).count();
+    let _ = writeln!(
+        text,
+        "{}: {} hold, {} weaker, {} do not hold; {differ} differ from the expected verdict",
+        number_of(checked.len() as u64, "claim"),
+        count(Verdict::Holds),
+        count(Verdict::Weaker),
+        count(Verdict::DoesNotHold),
+    );
+    text
+}
