@@ -45,7 +45,10 @@ fn check(fast: bool) {
         }
     }
     agree(&records().updated(&checked));
-    assert_eq!(wrong, "", "correct the scheduler, or the expected verdict and its reason");
+    assert_eq!(
+        wrong, "",
+        "correct the scheduler, or the expected verdict and its reason"
+    );
 }
 
 fn agree(found: &Records) {
@@ -60,7 +63,9 @@ fn agree(found: &Records) {
         }
         // How long runs take depends on the machine.
         let plain = |text: &str| {
-            let lines = text.lines().map(|line| line.split(", seconds").next().unwrap().to_owned());
+            let lines = text
+                .lines()
+                .map(|line| line.split(", seconds").next().unwrap().to_owned());
             lines.collect::<Vec<String>>()
         };
         let (text, expected) = (plain(&text), plain(&expected));
@@ -88,19 +93,35 @@ fn every_claim_is_recorded() {
     for paper in papers() {
         for claim in &paper.claims {
             let recorded = records().of(paper, claim).map(|record| record.verdict);
-            assert_eq!(recorded, Some(claim.expect), "{}/{}", paper.name, claim.name);
+            assert_eq!(
+                recorded,
+                Some(claim.expect),
+                "{}/{}",
+                paper.name,
+                claim.name
+            );
         }
     }
 }
 
 /// Schedulers whose papers have no claims of their own: orders, ablations, and released programs.
-const WITHOUT: [&str; 8] = ["fifo", "sjf", "srtf", "las", "edf", "edf-admission", "ef", "tiresias-dlas-gpu"];
+const WITHOUT: [&str; 8] = [
+    "fifo",
+    "sjf",
+    "srtf",
+    "las",
+    "edf",
+    "edf-admission",
+    "ef",
+    "tiresias-dlas-gpu",
+];
 
 #[test]
 fn every_scheduler_with_a_paper_has_claims() {
     let known: BTreeSet<&str> = papers().iter().map(|paper| paper.name.as_str()).collect();
     for (name, _) in blox::registry().schedulers.iter() {
-        let exempt = WITHOUT.contains(&name) || name.starts_with("blox-") || name.starts_with("lucid-");
+        let exempt =
+            WITHOUT.contains(&name) || name.starts_with("blox-") || name.starts_with("lucid-");
         assert_ne!(known.contains(name), exempt, "{name}");
     }
 }

@@ -20,7 +20,10 @@ use std::time::Instant;
 const CONFIDENCE: f64 = 0.95;
 
 /// The runs of some claims. Claims share runs of the same world, scheduler and seed.
-#[allow(missing_debug_implementations, reason = "it has a registry of closures")]
+#[allow(
+    missing_debug_implementations,
+    reason = "it has a registry of closures"
+)]
 pub struct Plan<'r> {
     registry: &'r Registry,
     runs: Vec<Run>,
@@ -82,7 +85,8 @@ pub struct Interval {
 impl Checked {
     /// Returns whether the verdict differs from the expected one.
     pub fn differs(&self) -> bool {
-        self.verdict.is_some_and(|verdict| verdict != self.claim.expect)
+        self.verdict
+            .is_some_and(|verdict| verdict != self.claim.expect)
     }
 
     /// Returns the name of the claim, `SCHEDULER/CLAIM`.
@@ -103,7 +107,12 @@ impl<'r> Plan<'r> {
             let missing = all().find_map(|c| c.pipeline(registry, 1).err());
             let missing = missing.map(|e| e.to_string());
             let mut run = |world: &str, contestant: &Contestant, seed: u64| {
-                let key = (paper.name.clone(), world.to_owned(), contestant.clone(), seed);
+                let key = (
+                    paper.name.clone(),
+                    world.to_owned(),
+                    contestant.clone(),
+                    seed,
+                );
                 *known.entry(key).or_insert_with(|| {
                     runs.push(Run {
                         world: &paper.worlds[world],
@@ -152,7 +161,9 @@ impl<'r> Plan<'r> {
             let seeds = planned.runs.iter().flatten();
             seeds.map(|(_, others)| 1 + others.len()).sum()
         };
-        self.claims.iter().map(move |planned| (planned.paper, planned.claim, runs(planned)))
+        self.claims
+            .iter()
+            .map(move |planned| (planned.paper, planned.claim, runs(planned)))
     }
 
     /// Runs all simulations in parallel, and returns the claims in order. `watches` has one entry
@@ -176,7 +187,10 @@ impl<'r> Plan<'r> {
         // The bridge starts the runs in order, so an interruption leaves whole claims.
         let results = self.runs.iter().enumerate().par_bridge().map(one);
         let results: BTreeMap<usize, Option<Ran>> = results.collect();
-        self.claims.iter().map(|planned| planned.checked(&results)).collect()
+        self.claims
+            .iter()
+            .map(|planned| planned.checked(&results))
+            .collect()
     }
 }
 
@@ -195,7 +209,9 @@ impl Run {
         let drawn = self.world.draw(self.seed, registry)?;
         let pipeline = self.contestant.pipeline(registry, self.seed)?;
         let cluster = drawn.cluster.clone();
-        let simulation = self.world.simulation(cluster, &self.contestant, registry, self.seed)?;
+        let simulation = self
+            .world
+            .simulation(cluster, &self.contestant, registry, self.seed)?;
         let report = simulation
             .collector(Observer::default())
             .watched_by(Arc::clone(watch))
@@ -241,7 +257,9 @@ impl Planned {
                         _ => return checked,
                     }
                 }
-                let [ours, others @ ..] = &figures[..] else { continue };
+                let [ours, others @ ..] = &figures[..] else {
+                    continue;
+                };
                 unfinished += ours.unfinished;
                 let own = ours.get(self.claim.metric);
                 let other = best(self.claim.metric, others);
@@ -255,7 +273,10 @@ impl Planned {
             worlds.push(values);
         }
         let is_factor = !self.claim.against.is_empty();
-        checked.here = worlds.iter().map(|values| interval(values, is_factor)).collect();
+        checked.here = worlds
+            .iter()
+            .map(|values| interval(values, is_factor))
+            .collect();
         checked.verdict = Some(verdict(self.claim, &worlds, &checked.here));
         if unfinished > 0 {
             checked.verdict = Some(Verdict::DoesNotHold);
@@ -373,13 +394,23 @@ mod tests {
         assert_eq!(judge(&claim, &[&[0.5, 9.0, 1.2]]), Verdict::Weaker);
         assert_eq!(judge(&claim, &[&[0.9, 0.95, 0.9]]), Verdict::DoesNotHold);
         assert_eq!(judge(&claim, &[&[f64::NAN, 2.0]]), Verdict::DoesNotHold);
-        let not_worse = Claim { holds_from: 0.95, ..claim.clone() };
+        let not_worse = Claim {
+            holds_from: 0.95,
+            ..claim.clone()
+        };
         assert_eq!(judge(&not_worse, &[&[0.96, 0.97]]), Verdict::Holds);
         assert_eq!(judge(&not_worse, &[&[0.9, 0.91]]), Verdict::DoesNotHold);
-        let every = Claim { holds_from: 1.0, every_seed: true, ..claim.clone() };
+        let every = Claim {
+            holds_from: 1.0,
+            every_seed: true,
+            ..claim.clone()
+        };
         assert_eq!(judge(&every, &[&[1.0, 1.2]]), Verdict::Holds);
         assert_eq!(judge(&every, &[&[0.99, 2.2]]), Verdict::DoesNotHold);
-        let value = Claim { between: Some((0.0, 2.0)), ..claim };
+        let value = Claim {
+            between: Some((0.0, 2.0)),
+            ..claim
+        };
         assert_eq!(judge(&value, &[&[1.0, 2.0]]), Verdict::Holds);
         assert_eq!(judge(&value, &[&[3.0, 2.0]]), Verdict::DoesNotHold);
     }
@@ -387,8 +418,17 @@ mod tests {
     #[test]
     fn trend_rises_from_world_to_world() {
         let claim = claim();
-        assert_eq!(judge(&claim, &[&[1.0, 1.0], &[1.2, 1.3], &[1.6, 1.7]]), Verdict::Holds);
-        assert_eq!(judge(&claim, &[&[1.0, 1.0], &[1.3, 1.3], &[1.2, 1.2]]), Verdict::Weaker);
-        assert_eq!(judge(&claim, &[&[1.3, 1.3], &[1.2, 1.2]]), Verdict::DoesNotHold);
+        assert_eq!(
+            judge(&claim, &[&[1.0, 1.0], &[1.2, 1.3], &[1.6, 1.7]]),
+            Verdict::Holds
+        );
+        assert_eq!(
+            judge(&claim, &[&[1.0, 1.0], &[1.3, 1.3], &[1.2, 1.2]]),
+            Verdict::Weaker
+        );
+        assert_eq!(
+            judge(&claim, &[&[1.3, 1.3], &[1.2, 1.2]]),
+            Verdict::DoesNotHold
+        );
     }
 }

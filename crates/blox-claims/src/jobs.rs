@@ -171,7 +171,11 @@ impl Properties {
             model: kind.model.clone(),
             batch_size: kind.batch_size,
             levels: kind.levels.iter().copied().map(GpuCount).collect(),
-            rates: kind.levels.iter().map(|n| kind.speedup.on(*n) / own).collect(),
+            rates: kind
+                .levels
+                .iter()
+                .map(|n| kind.speedup.on(*n) / own)
+                .collect(),
             cpus: kind.cpus * f64::from(gpus),
             memory_gib: kind.memory_gib * f64::from(gpus),
             communication: kind.communication,
@@ -187,7 +191,9 @@ impl Properties {
         }
         let mut speeds = TypeSpeeds::default();
         for (name, law) in &kind.speeds {
-            let Some(draws) = self.speeds.get_mut(name) else { continue };
+            let Some(draws) = self.speeds.get_mut(name) else {
+                continue;
+            };
             let rate = law.draw(draws);
             speeds.set(name.clone(), rate);
             for (model, (ours, theirs)) in &kind.beside {
@@ -204,14 +210,20 @@ impl Properties {
         }
         if let Some(estimate) = &kind.estimate {
             let estimate = seconds * estimate.draw(&mut self.estimate);
-            extras.attributes.insert("estimate_s".into(), json!(estimate));
+            extras
+                .attributes
+                .insert("estimate_s".into(), json!(estimate));
         }
         for (name, value) in &kind.attributes {
             extras.attributes.insert(name.clone(), value.clone());
         }
         for (name, law) in &kind.drawn {
-            let Some(draws) = self.drawn.get_mut(name) else { continue };
-            extras.attributes.insert(name.clone(), json!(law.draw(draws)));
+            let Some(draws) = self.drawn.get_mut(name) else {
+                continue;
+            };
+            extras
+                .attributes
+                .insert(name.clone(), json!(law.draw(draws)));
         }
         let mut job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(seconds));
         if let Some(law) = &kind.deadline {
@@ -269,7 +281,15 @@ mod tests {
              speedup = { power = 0.5 }",
         );
         assert_eq!(job.duration(), Seconds::new(600.0));
-        assert_eq!(job.extras().rates, [0.5, libm::pow(2.0, 0.5) / 2.0, 1.0, libm::pow(8.0, 0.5) / 2.0]);
+        assert_eq!(
+            job.extras().rates,
+            [
+                0.5,
+                libm::pow(2.0, 0.5) / 2.0,
+                1.0,
+                libm::pow(8.0, 0.5) / 2.0
+            ]
+        );
         job.check().unwrap();
     }
 

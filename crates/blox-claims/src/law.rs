@@ -108,12 +108,12 @@ mod tests {
             (of(Drawn::PowerOfTen(0.0, 2.0)), 99.0 / libm::log(100.0)),
             (of(Drawn::LogNormal(2.0, 0.5)), 2.0 * libm::exp(0.125)),
             (of(Drawn::Exponential(5.0)), 5.0),
+            (of(Drawn::Inverse(Box::new(log))), 0.99 / libm::log(100.0)),
             (
-                of(Drawn::Inverse(Box::new(log))),
-                0.99 / libm::log(100.0),
-            ),
-            (
-                of(Drawn::Parts(vec![(3.0, Law::Fixed(1.0)), (1.0, Law::Fixed(5.0))])),
+                of(Drawn::Parts(vec![
+                    (3.0, Law::Fixed(1.0)),
+                    (1.0, Law::Fixed(5.0)),
+                ])),
                 2.0,
             ),
         ] {

@@ -135,12 +135,18 @@ impl Figures {
     /// Returns the value of a metric.
     pub fn get(&self, metric: Metric) -> f64 {
         let at = ALL.iter().position(|m| *m == metric);
-        at.and_then(|at| self.values.get(at)).copied().unwrap_or(f64::NAN)
+        at.and_then(|at| self.values.get(at))
+            .copied()
+            .unwrap_or(f64::NAN)
     }
 
     /// Computes the metrics of a run with an [`Observer`].
     pub fn of(report: &Report, cluster: &ClusterSpec, specs: &[JobSpec]) -> Self {
-        let seen = report.collected.get::<Observer>().cloned().unwrap_or_default();
+        let seen = report
+            .collected
+            .get::<Observer>()
+            .cloned()
+            .unwrap_or_default();
         let jobs = Jobs {
             report,
             cluster,
@@ -148,7 +154,10 @@ impl Figures {
             contention: Contention::of(&report.jobs),
         };
         Figures {
-            values: ALL.iter().map(|metric| jobs.value(*metric, &seen)).collect(),
+            values: ALL
+                .iter()
+                .map(|metric| jobs.value(*metric, &seen))
+                .collect(),
             unfinished: report.summary.unfinished,
         }
     }
@@ -164,7 +173,9 @@ struct Jobs<'a> {
 impl Jobs<'_> {
     fn measured(&self) -> impl Iterator<Item = &JobResult> {
         let jobs = self.report.jobs.iter();
-        jobs.filter(|job| job.measured && job.jct().is_some() || job.measured && job.outcome.is_none())
+        jobs.filter(|job| {
+            job.measured && job.jct().is_some() || job.measured && job.outcome.is_none()
+        })
     }
 
     fn spec(&self, job: JobId) -> Option<&JobSpec> {
@@ -230,7 +241,12 @@ impl Jobs<'_> {
         let summary = &self.report.summary;
         let mean = |values: Vec<f64>| statistics::mean(&values).unwrap_or(f64::NAN);
         let training = summary.training.unwrap_or_default();
-        let with_deadline = || self.report.jobs.iter().filter(|j| j.measured && j.deadline.is_some());
+        let with_deadline = || {
+            self.report
+                .jobs
+                .iter()
+                .filter(|j| j.measured && j.deadline.is_some())
+        };
         let met = || {
             let met = with_deadline().filter(|j| j.deadline_fate() == Some(DeadlineFate::Met));
             met.count() as f64
@@ -244,7 +260,12 @@ impl Jobs<'_> {
                     let spec = self.spec(job.job);
                     spec.is_some_and(|spec| spec.extras().class == ServiceClass::BestEffort)
                 };
-                mean(self.measured().filter(class).map(|job| self.jct(job)).collect())
+                mean(
+                    self.measured()
+                        .filter(class)
+                        .map(|job| self.jct(job))
+                        .collect(),
+                )
             }
             Metric::AvgQueueing => {
                 let idle = |job: &JobResult| (self.jct(job) - job.attained.secs()).max(0.0);

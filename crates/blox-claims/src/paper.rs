@@ -185,7 +185,9 @@ impl Claim {
 
     /// Returns the scheduler of the claim.
     pub(crate) fn ours(&self, paper: &Paper) -> Contestant {
-        self.ours.clone().unwrap_or_else(|| Contestant::of(&paper.name))
+        self.ours
+            .clone()
+            .unwrap_or_else(|| Contestant::of(&paper.name))
     }
 
     /// Returns the names of the worlds.
@@ -223,7 +225,8 @@ fn inherit(name: &str, worlds: &mut Table) {
     if let Some(Value::String(other)) = world.remove("like") {
         inherit(&other, worlds);
         let other = worlds.get(&other).cloned();
-        if let (Some(Value::Table(world)), Some(Value::Table(other))) = (worlds.get_mut(name), other)
+        if let (Some(Value::Table(world)), Some(Value::Table(other))) =
+            (worlds.get_mut(name), other)
         {
             fill(world, &other);
         }
@@ -323,9 +326,10 @@ pub fn selected(
             let of_claims = |(p, c): (&Paper, &Claim)| format!("{}/{}", p.name, c.name);
             let names = papers().iter().map(|p| p.name.clone());
             let known: Vec<String> = match name.split_once('/') {
-                Some((scheduler, _)) if papers().iter().any(|p| p.name == scheduler) => {
-                    all().filter(|(p, _)| p.name == scheduler).map(of_claims).collect()
-                }
+                Some((scheduler, _)) if papers().iter().any(|p| p.name == scheduler) => all()
+                    .filter(|(p, _)| p.name == scheduler)
+                    .map(of_claims)
+                    .collect(),
                 _ => names.collect(),
             };
             return Err(ClaimsError::Unknown {
@@ -357,7 +361,10 @@ mod tests {
                 let worlds = claim.worlds(paper);
                 let known = |world: &&str| paper.worlds.contains_key(*world);
                 assert!(worlds.iter().all(known), "{place}: {worlds:?}");
-                assert!(!claim.worlds.is_empty() || paper.worlds.len() == 1, "{place}");
+                assert!(
+                    !claim.worlds.is_empty() || paper.worlds.len() == 1,
+                    "{place}"
+                );
                 assert_eq!(claim.against.is_empty(), claim.between.is_some(), "{place}");
                 assert!(!claim.section.is_empty(), "{place}");
                 let explained = claim.reason.is_some();
@@ -390,7 +397,11 @@ mod tests {
 
     #[test]
     fn unknown_name_suggests_a_known_one() {
-        let text = |name: &str| selected(&[name.to_owned()], false).err().map(|e| e.to_string());
+        let text = |name: &str| {
+            selected(&[name.to_owned()], false)
+                .err()
+                .map(|e| e.to_string())
+        };
         let error = text("tiresia").unwrap();
         assert!(
             error.starts_with("there are no claims of `tiresia`, did you mean `tiresias`? known: "),

@@ -109,7 +109,10 @@ impl Records {
                     record.verdict
                 );
             }
-            let explained = paper.claims.iter().filter_map(|c| Some((c, c.reason.as_ref()?)));
+            let explained = paper
+                .claims
+                .iter()
+                .filter_map(|c| Some((c, c.reason.as_ref()?)));
             let mut before = "\n";
             for (claim, reason) in explained {
                 let _ = writeln!(text, "{before}- {}: {reason}", claim.text(paper));
@@ -195,7 +198,14 @@ mod tests {
     fn numbers_have_about_three_digits() {
         let texts = [0.0, 0.004, -0.001, 1.0, 12.345, 1234.5, f64::INFINITY].map(number);
         assert_eq!(texts, ["0", "0", "0", "1.00", "12.3", "1234", "infinite"]);
-        let interval = |low, high| Interval { mean: 2.0, low, high }.to_string();
+        let interval = |low, high| {
+            Interval {
+                mean: 2.0,
+                low,
+                high,
+            }
+            .to_string()
+        };
         assert_eq!(interval(1.5, 2.75), "2.00 (1.50 to 2.75)");
         assert_eq!(interval(2.0, 2.0), "2.00");
     }

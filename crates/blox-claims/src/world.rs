@@ -160,7 +160,10 @@ impl World {
         let demand = |job: &JobSpec| f64::from(job.gpus.get()) * job.duration().secs();
         let mean = jobs.iter().map(demand).sum::<f64>() / jobs.len().max(1) as f64;
         let times = self.arrivals.times(self.jobs, mean, gpus as f64, seed);
-        jobs.into_iter().zip(times).map(|(job, at)| submitted(job, at)).collect()
+        jobs.into_iter()
+            .zip(times)
+            .map(|(job, at)| submitted(job, at))
+            .collect()
     }
 
     /// Returns the simulation of a contestant.
@@ -233,7 +236,10 @@ impl Arrivals {
 /// largest fractions are rounded up.
 fn shuffled<T: Copy>(parts: &[(f64, T)], count: u32, draws: &mut Draws) -> Vec<T> {
     let all: f64 = parts.iter().map(|(share, _)| share).sum();
-    let exact: Vec<f64> = parts.iter().map(|(share, _)| share / all * f64::from(count)).collect();
+    let exact: Vec<f64> = parts
+        .iter()
+        .map(|(share, _)| share / all * f64::from(count))
+        .collect();
     let mut counts: Vec<u32> = exact.iter().map(|n| *n as u32).collect();
     while counts.iter().sum::<u32>() < count {
         let missing = |i: &usize| exact[*i] - f64::from(counts[*i]);

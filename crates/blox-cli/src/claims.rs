@@ -100,7 +100,8 @@ fn list(plan: &Plan<'_>, format: OutputFormat, form: Form) -> Result<String, Fai
                 None | Some(Value::Null) => "-".to_owned(),
                 Some(other) => other.to_string(),
             };
-            let row = |row: &Map<String, Value>| head.iter().map(|key| cell(row.get(key))).collect();
+            let row =
+                |row: &Map<String, Value>| head.iter().map(|key| cell(row.get(key))).collect();
             let grid = Grid {
                 rows: rows.iter().map(row).collect(),
                 head: head.to_vec(),
@@ -173,13 +174,17 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
             ("section", &|c| c.claim.section.clone()),
             ("paper", &|c| c.claim.paper_text()),
             ("here (95 %)", &|c| c.here_text()),
-            ("verdict", &|c| c.verdict.map_or(String::new(), |v| v.to_string())),
+            ("verdict", &|c| {
+                c.verdict.map_or(String::new(), |v| v.to_string())
+            }),
         ];
         text += &Grid::of(of_paper, 3, &columns).text(form);
         text.push('\n');
     }
     for claim in checked {
-        let Some(verdict) = claim.verdict else { continue };
+        let Some(verdict) = claim.verdict else {
+            continue;
+        };
         let name = claim.name();
         if let Some(note) = &claim.note {
             let _ = writeln!(text, "{name}: {note}");
