@@ -1,4 +1,4 @@
-//! Tests of Lucid's released programs, and of estimates on the command line.
+//! Tests of Lucid's released programs.
 #![cfg(feature = "released")]
 
 use crate::support;
@@ -114,67 +114,6 @@ fn every_policy_runs_all_virtual_clusters() {
             assert!(all, "{name}, {placer_name}");
         }
     }
-}
-
-#[test]
-fn models_are_trained_evaluated_drawn_and_used() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut log = "job_id,user,gpu_num,submit_time,duration\n".to_owned();
-    for i in 0..400 {
-        let (user, gpus) = (["ada", "bob"][i % 2], [1, 2, 4][i % 3]);
-        let seconds = gpus * if user == "ada" { 100 } else { 900 };
-        let (day, hour) = (1 + i / 24 % 28, i % 24);
-        log += &format!("{i},{user},{gpus},2020-09-{day:02} {hour:02}:00:00,{seconds}\n");
-    }
-    fs::write(dir.path().join("log.csv"), log).unwrap();
-    let good = |line: &str| support::good(dir.path(), line).out;
-    let failed = |line: &str| support::failed(dir.path(), line);
-    let train = "estimate train log.csv --target duration --features user,gpu_num --date submit_time --test-share 0.25";
-    for model in ["additive", "boosted"] {
-        let seen = good(&format!("{train} --model {model} --output {model}.json"));
-        assert!(seen.contains("learnt from      300 rows"), "{seen}");
-        let kept = seen.lines().nth(1).unwrap();
-        let mae: f64 = kept.split_whitespace().nth(5).unwrap().parse().unwrap();
-        assert!(mae < 200.0, "{model}: {seen}");
-        let again = good(&format!(
-            "estimate eval {model}.json log.csv --test-share 0.25"
-        ));
-        let figures = |text: &str| text.trim_end().split("rows").nth(1).map(str::to_owned);
-        assert_eq!(figures(&again), figures(kept));
-        let drawn = good(&format!("estimate plot {model}.json --output-dir {model}"));
-        assert!(drawn.starts_with("duration: "), "{drawn}");
-        assert!(dir.path().join(model).join("importance.svg").is_file());
-        let told = good(&format!("estimate tell {model}.json log.csv"));
-        assert_eq!(told.lines().count(), 401);
-        assert!(told.starts_with("job_id,priority\n0,"), "{told}");
-        let table = "user,gpu_num,submit_time\n\"ada, b\",1,2020-09-01 00:00:00\n";
-        fs::write(dir.path().join("one.csv"), table).unwrap();
-        let line = format!("estimate tell {model}.json one.csv --key user");
-        let told = good(&line);
-        assert!(told.contains("\n\"ada, b\","), "{told}");
-        // A column of users remains a column of names if all of them look like numbers.
-        fs::write(dir.path().join("one.csv"), table.replace("\"ada, b\"", "7")).unwrap();
-        let told = good(&line);
-        assert!(told.contains("\n7,"), "{told}");
-    }
-    assert_eq!(
-        failed(&format!("{train} --model boosted --pairs 3")),
-        "error: --pairs has no meaning with --model boosted, only with additive\n"
-    );
-    assert!(dir.path().join("additive/shape-user.svg").is_file());
-    // Schedulers can use the model.
-    fs::write(
-        dir.path().join("jobs.csv"),
-        "submit_s,gpus,duration_s,user\n0,1,600,ada\n0,1,60,bob\n1,1,60,ada\n",
-    )
-    .unwrap();
-    let line = "simulate --scheduler qssf{estimator=learned,model=additive.json,origin=2020-09-01} --trace jobs.csv --cluster 1x1";
-    assert!(good(line).contains("qssf"));
-    let err = failed("estimate train log.csv --target nothing --features user");
-    let missing = "log.csv: line 1: the column nothing is missing, found the columns job_id, user";
-    assert!(err.contains(missing), "{err}");
-    let err = failed("simulate --scheduler qssf{estimator=learned,model=log.csv}");
-    assert!(err.contains("model"), "{err}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod compositions;
 mod conformance;
 mod copied;
 mod elasticflow;
+mod estimates;
 mod gavel;
 mod lessons;
 mod loans;

@@ -3,11 +3,11 @@
 use super::args::Defaults;
 use super::files::{not_taken, write_whole};
 use super::output::{prepare, pretty};
-use super::value::Share;
+use super::value::TestShare;
 use super::{Failure, OK, Terminal};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
-use blox_schedulers::estimate::{Log, Recipe, Saved, Split, Training};
+use blox_schedulers::estimate::{ByKey, Errors, Log, Recipe, Saved, Scale, Split, Training};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -22,7 +22,7 @@ pub(super) enum EstimateCommand {
     Eval(EvalArgs),
     /// Print a trained model, and draw the effect of each feature or the tree
     Plot(DrawArgs),
-    /// Write the predictions of a trained model for each row of a log
+    /// Write a log with a column of the predictions of a trained model
     Tell(TellArgs),
 }
 
@@ -36,14 +36,23 @@ pub(super) enum Kind {
     Tree,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnScale {
+    /// Logarithms of the target: predictions are above 0, and errors are relative
+    Log,
+    /// The target itself: predictions may be negative
+    Linear,
+}
+
 #[derive(Args)]
 pub(super) struct Rows {
-    /// Hold out the rows from this date on, such as 2020-09-01 (needs --date)
+    /// Hold out the rows from this date or number of seconds on, such as 2020-09-01 (needs --date)
     #[arg(long, value_name = "DATE", conflicts_with = "test_share")]
     pub test_from: Option<String>,
-    /// Hold out this fraction of the rows, from the end
+    /// Hold out this fraction of the rows: the latest by --date, else the last ones [default of
+    /// train: 0.2]
     #[arg(long, value_name = "SHARE")]
-    pub test_share: Option<Share>,
+    pub test_share: Option<TestShare>,
 }
 
 #[derive(Args)]
@@ -59,12 +68,15 @@ pub(super) struct TrainArgs {
     /// Columns that are features, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     pub features: Vec<String>,
-    /// Column with dates: month, day, hour and day of the week become features
+    /// Column with dates, or with seconds: month, day, hour and day of the week become features
     #[arg(long, value_name = "COLUMN")]
     pub date: Option<String>,
     /// Columns with a value every 10 minutes whose past becomes features (needs --date)
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS", requires = "date")]
     pub series: Vec<String>,
+    /// Scale on which the model predicts [default: log; with --series and for trees: linear]
+    #[arg(long, value_enum)]
+    pub scale: Option<OnScale>,
     #[command(flatten)]
     pub rows: Rows,
     /// File in which to save the model
@@ -77,7 +89,7 @@ pub(super) struct TrainArgs {
     /// Number of feature pairs with a term of their own (additive) [default: {}]
     #[arg(long)]
     pub pairs: Option<usize>,
-    /// Count errors beyond this many units linearly instead of squared (additive)
+    /// Count errors beyond this many units of the scale linearly instead of squared (additive)
     #[arg(long, value_name = "UNITS")]
     pub huber: Option<f64>,
     /// Number of trees (boosted) [default: {}]
@@ -122,9 +134,15 @@ pub(super) struct TellArgs {
     pub model: PathBuf,
     /// Log to read
     pub log: PathBuf,
-    /// Column that identifies the rows
-    #[arg(long, value_name = "COLUMN", default_value = "job_id")]
-    pub key: String,
+    /// Write only this column, which identifies the rows, and the predictions
+    #[arg(long, value_name = "COLUMN")]
+    pub key: Option<String>,
+    /// Name of the column of predictions
+    #[arg(long, value_name = "COLUMN", default_value = "attributes.estimate_s")]
+    pub column: String,
+    /// File to write instead of standard output
+    #[arg(long, short, value_name = "FILE.csv")]
+    pub output: Option<PathBuf>,
 }
 
 /// Returns the defaults of `train`.
@@ -153,21 +171,28 @@ pub(super) fn run(command: EstimateCommand, terminal: &mut Terminal<'_>) -> Resu
     }
 }
 
-fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
+fn split(rows: &Rows, date: Option<&str>, default: f64) -> Result<Split, Failure> {
     match (&rows.test_from, rows.test_share, date) {
         (Some(from), _, Some(date)) => Ok(Split::Date(date.to_owned(), from.clone())),
         (Some(_), _, None) => Err(Failure::new(
             "--test-from needs a column with dates, expected --date COLUMN".to_owned(),
         )),
-        (None, Some(share), _) => Ok(Split::Share(share.0)),
-        (None, None, _) => Ok(Split::All),
+        (None, share, date) => match share.map_or(default, |share| share.0) {
+            0.0 => Ok(Split::All),
+            share => Ok(Split::Share(share, date.map(str::to_owned))),
+        },
     }
 }
 
 /// Rejects options of another kind of model.
 fn refuse(args: &TrainArgs) -> Result<(), Failure> {
     use Kind::{Additive, Boosted, Tree};
-    let options: [(&str, bool, &[Kind]); 6] = [
+    let options: [(&str, bool, &[Kind]); 7] = [
+        (
+            "scale",
+            args.scale == Some(OnScale::Log),
+            &[Additive, Boosted],
+        ),
         (
             "learning-rate",
             args.learning_rate.is_some(),
@@ -239,28 +264,59 @@ fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> 
             })
         }
     };
-    let split = split(&args.rows, args.date.as_deref())?;
+    let split = split(&args.rows, args.date.as_deref(), HELD_OUT)?;
     let (learnt, kept) = log.split(&split)?;
-    let saved = Saved::train(&log, &args.target, recipe, &training, &learnt)?;
-    told(&saved, &log, &learnt, "learnt from", terminal)?;
-    if !kept.is_empty() {
-        told(&saved, &log, &kept, "kept back", terminal)?;
+    let on_log = match args.scale {
+        None => args.series.is_empty(),
+        Some(scale) => scale == OnScale::Log,
+    };
+    let saved = Saved::train(&log, &args.target, recipe, &training, on_log, &learnt)?;
+    print("training", &saved.errors(&log, &learnt)?, terminal)?;
+    let mut notices = Vec::new();
+    if kept.is_empty() {
+        notices.push("no row is held out: the error on other rows is unknown".to_owned());
+    } else {
+        let errors = saved.errors(&log, &kept)?;
+        let by_key = saved.by_key(&log, &learnt, &kept)?;
+        print("held out", &errors, terminal)?;
+        print(&name_of(&saved, &by_key), &by_key.errors, terminal)?;
+        if by_key.beats(&errors) {
+            notices.push(format!(
+                "on held-out rows the model is worse than the {}: use other features, or another --model",
+                name_of(&saved, &by_key)
+            ));
+        }
     }
+    for feature in &saved.optional {
+        notices.push(format!(
+            "some rows have no value of {feature}: the model also accepts jobs without it"
+        ));
+    }
+    terminal.notices(&notices);
     if let Some(path) = &args.output {
         write_whole(path, |out| pretty(out, &saved))?;
     }
     Ok(OK)
 }
 
-fn told(
-    saved: &Saved,
-    log: &Log,
-    rows: &[usize],
-    which: &str,
-    terminal: &mut Terminal<'_>,
-) -> Result<(), Failure> {
-    let e = saved.errors(log, rows)?;
-    write!(terminal.out, "{:<12} {:>7} rows  ", which, e.rows)?;
+/// Fraction of the rows that `train` holds out by default.
+const HELD_OUT: f64 = 0.2;
+
+/// Returns the name of a prediction by a key.
+fn name_of(saved: &Saved, by_key: &ByKey) -> String {
+    let mean = match (&saved.model, saved.scale) {
+        (Model::Tree(_), _) => "most frequent class",
+        (_, Scale::Log { .. }) => "geometric mean",
+        (_, Scale::Linear) => "mean",
+    };
+    match &by_key.key {
+        Some(key) => format!("{mean} by {key}"),
+        None => format!("{mean} of all"),
+    }
+}
+
+fn print(which: &str, e: &Errors, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    write!(terminal.out, "{:<26} {:>7} rows  ", which, e.rows)?;
     match e.accuracy {
         Some(right) => writeln!(terminal.out, "accuracy {right:.4}")?,
         None => writeln!(
@@ -275,32 +331,46 @@ fn told(
 fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let saved = Saved::load(&args.model)?;
     let log = Log::read(&args.log)?;
-    let split = split(&args.rows, saved.recipe.date.as_deref())?;
+    let split = split(&args.rows, saved.recipe.date.as_deref(), 0.0)?;
     let (all, kept) = log.split(&split)?;
     let rows = if split == Split::All { &all } else { &kept };
-    told(&saved, &log, rows, "asked", terminal)?;
+    print("evaluated", &saved.errors(&log, rows)?, terminal)?;
     Ok(OK)
 }
 
 fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let saved = Saved::load(&args.model)?;
     let log = Log::read(&args.log)?;
-    let keys = log.texts(&args.key)?;
-    let said = saved.predict(&log)?;
-    let mut out = csv::Writer::from_writer(&mut *terminal.out);
-    let wrong = |e: csv::Error| Failure::from(std::io::Error::from(e));
-    out.write_record([&*args.key, "priority"]).map_err(wrong)?;
-    for (key, value) in keys.iter().zip(said) {
-        out.write_record([&**key, &value.to_string()])
-            .map_err(wrong)?;
+    let others = log.header().iter().filter(|name| **name != args.column);
+    let columns: Vec<&str> = match &args.key {
+        Some(key) => vec![key],
+        None => others.map(String::as_str).collect(),
+    };
+    let mut table = Vec::new();
+    for column in &columns {
+        table.push(log.texts(column)?);
     }
-    out.flush()?;
+    let predictions = saved.predict(&log)?;
+    let write = |out: &mut dyn std::io::Write| {
+        let mut out = csv::Writer::from_writer(out);
+        out.write_record(columns.iter().copied().chain([&*args.column]))?;
+        for (i, prediction) in predictions.iter().enumerate() {
+            let prediction = prediction.to_string();
+            let row = table.iter().map(|column| &*column[i]);
+            out.write_record(row.chain([&*prediction]))?;
+        }
+        out.flush()
+    };
+    match &args.output {
+        Some(path) => write_whole(path, |out| write(out))?,
+        None => write(&mut *terminal.out)?,
+    }
     Ok(OK)
 }
 
 fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let saved = Saved::load(&args.model)?;
-    write!(terminal.out, "{}: {}", saved.target, saved.model)?;
+    write!(terminal.out, "{}: {}", on_scale(&saved), saved.model)?;
     let Some(dir) = &args.output_dir else {
         return Ok(OK);
     };
@@ -316,6 +386,14 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
+/// Returns the name of the predicted value.
+fn on_scale(saved: &Saved) -> String {
+    match saved.scale {
+        Scale::Log { .. } => format!("ln {}", saved.target),
+        Scale::Linear => saved.target.clone(),
+    }
+}
+
 /// Returns a name that is valid in a path.
 fn in_path(name: &str) -> String {
     let fit = |c: char| match c {
@@ -328,7 +406,7 @@ fn in_path(name: &str) -> String {
 /// Draws importances and one picture for each function, or the splits of a tree.
 fn pictures(saved: &Saved) -> Vec<(String, String)> {
     match &saved.model {
-        Model::Additive(model) => shapes(model, &saved.target),
+        Model::Additive(model) => shapes(model, &on_scale(saved)),
         Model::Boosted(model) => {
             let mut bars = BarChart::new("What the questions explain", Axis::fraction("share"));
             for (feature, share) in model.importances().into_iter().take(20) {

@@ -125,7 +125,7 @@ numbers! {
     Risk: "a probability, at least 0 and below 1", |v| (0.0..1.0).contains(&v);
     Probability: "a probability, from 0 to 1", |v| (0.0..=1.0).contains(&v);
     /// Fraction above 0 and below 1.
-    Share: "a part above 0 and below 1", |v| v > 0.0 && v < 1.0;
+    TestShare: "a part of at least 0 and below 1", |v| (0.0..1.0).contains(&v);
 }
 
 /// Measured jobs: a range of job numbers or of times.

@@ -325,14 +325,14 @@ impl Additive {
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         let mut said = vec![self.intercept; frame.rows()];
         for shape in &self.shapes {
-            let bins = bin_frame(std::slice::from_ref(&shape.feature), frame)?;
+            let bins = bin_frame([&shape.feature], frame)?;
             for (s, b) in said.iter_mut().zip(&bins[0]) {
                 *s += shape.scores[usize::from(*b)];
             }
         }
         for pair in &self.pairs {
             let width = pair.b.bins.count();
-            let bins = bin_frame(&[pair.a.clone(), pair.b.clone()], frame)?;
+            let bins = bin_frame([&pair.a, &pair.b], frame)?;
             for (s, (a, b)) in said.iter_mut().zip(bins[0].iter().zip(&bins[1])) {
                 *s += pair.scores[usize::from(*a) * width + usize::from(*b)];
             }

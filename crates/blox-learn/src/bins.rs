@@ -215,9 +215,12 @@ impl Binned {
 }
 
 /// Returns the bins of a frame's rows, by feature.
-pub(crate) fn bin_frame(features: &[Feature], frame: &Frame) -> Result<Vec<Vec<u16>>, LearnError> {
+pub(crate) fn bin_frame<'f>(
+    features: impl IntoIterator<Item = &'f Feature>,
+    frame: &Frame,
+) -> Result<Vec<Vec<u16>>, LearnError> {
     let one = |f: &Feature| f.bins.bin_all(&f.name, frame.column(&f.name)?);
-    features.iter().map(one).collect()
+    features.into_iter().map(one).collect()
 }
 
 #[cfg(test)]

@@ -16,11 +16,13 @@ use blox::schedulers::parameters::*;
 /// - `oracle`: true durations;
 /// - `user`: estimates of users;
 /// - `noisy` (with `sigma`): true durations with errors;
-/// - `brought`: the job's attribute `estimate_s`, as written by `blox estimate`;
-/// - `learned` (with `model` and `origin`): a trained model.
+/// - `brought`: the job's attribute `estimate_s`; `blox estimate tell` writes a trace with a column
+///   `attributes.estimate_s`;
+/// - `learned` (with `model` and `origin`): a trained model. A job that lacks a feature of the model
+///   is refused.
 ///
-/// Jobs without an estimate come last, in order of submission. If no job has an estimate, the
-/// result is [`fifo`](blox::schedulers::fifo).
+/// With `user` and `brought`, jobs without an estimate come last, in order of submission. If no job
+/// has an estimate, the result is [`fifo`](blox::schedulers::fifo).
 ///
 /// **Verified.** Helios' rule as implemented in Lucid's released simulator is
 /// `blox_released::lucid::qssf`. With the given estimates, it equals the original per job on all

@@ -1,20 +1,23 @@
 //! Estimators that use a trained model.
 
-use super::Saved;
+use super::job::{Known, missing, of_job};
 use super::log::dated;
+use super::{Saved, Scale};
 use blox_core::estimate::Estimator;
-use blox_core::{JobRef, Name, Seconds};
-use blox_learn::{Cell, Column, Frame, LearnError};
+use blox_core::{JobRef, JobSpec, MissingData, Seconds};
+use blox_learn::{Column, Frame, LearnError};
 use std::sync::Arc;
 
-/// Estimator that uses a trained model. The estimate of a job never changes.
+/// Estimator that uses a trained model. The estimate of a job is above 0 and never changes.
 ///
-/// Features come from the job. They have the column names of a Helios log (`user`, `vc`, `gpu_num`,
-/// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`,
-/// `batch_size`, `submit_s`). `month`, `day`, `hour` and `dayofweek` come from its submission time.
-/// Any other feature is the job's attribute of that name. Each feature is a number or a category,
-/// as in the training. A feature that the job lacks, or that is not a number although one is
-/// expected, counts as missing. A prediction below 1 s counts as 1 s.
+/// Features come from the job. They have the column names of a log of Helios or Philly (`user`,
+/// `vc`, `cluster`, `gpu_num`, `num_gpus`, `cpu_num`, `model`, `batchsize`) or of a CSV trace
+/// (`virtual_cluster`, `group`, `gpus`, `cpus`, `memory_gib`, `batch_size`, `priority`, `submit_s`,
+/// `user_estimate_s`, `attributes.NAME`). `month`, `day`, `hour` and `dayofweek` come from the
+/// submission time. Any other feature is the job's attribute of that name.
+///
+/// Each feature is a number or a category, as in the training. A job that lacks a feature is refused
+/// by name ([`Estimator::check_job`]), unless rows of the training lacked the feature, too.
 #[derive(Clone, Debug)]
 pub struct Learned {
     saved: Arc<Saved>,
@@ -26,12 +29,20 @@ impl Learned {
     /// 0, in seconds since 1970.
     ///
     /// # Errors
-    /// The model needs time series, which a single job does not provide.
+    /// The model needs time series, which a single job does not provide. Or its scale is linear, so
+    /// durations could be negative.
     pub fn new(saved: Saved, origin: f64) -> Result<Self, LearnError> {
         if let Some(series) = saved.recipe.series.first() {
             return Err(LearnError::Missing {
                 feature: series.clone(),
                 found: "single jobs, which tell no series".to_owned(),
+            });
+        }
+        if saved.scale == Scale::Linear {
+            return Err(LearnError::Setting {
+                setting: "scale",
+                found: "linear".to_owned(),
+                expected: "log, on which no duration is negative",
             });
         }
         Ok(Learned {
@@ -40,48 +51,46 @@ impl Learned {
         })
     }
 
-    fn frame(&self, job: &JobRef<'_>) -> Result<Frame, LearnError> {
-        let (spec, extras) = (job.spec(), job.spec().extras());
-        fn text(name: Option<&Name>) -> Cell<'_> {
-            Cell::Category(name.map_or("", |n| n.as_str()))
-        }
+    /// Returns a feature of a job as the model was trained.
+    fn feature(&self, spec: &JobSpec, name: &str) -> Result<Column, MissingData> {
+        let is_category = self.saved.model.is_category(name);
+        let lacks = || Err(MissingData(missing(name).into()));
+        Ok(match (of_job(spec, name), is_category) {
+            (Some(Known::Number(x)), false) => Column::Numbers(vec![x]),
+            (Some(Known::Number(x)), true) => Column::Categories(vec![x.to_string()]),
+            (Some(Known::Text(text)), true) => Column::Categories(vec![text]),
+            (Some(Known::Text(text)), false) => match text.parse() {
+                Ok(x) => Column::Numbers(vec![x]),
+                Err(_) => return lacks(),
+            },
+            (None, _) if !self.saved.optional.iter().any(|o| o == name) => return lacks(),
+            (None, false) => Column::Numbers(vec![f64::NAN]),
+            (None, true) => Column::Categories(vec![String::new()]),
+        })
+    }
+
+    fn frame(&self, spec: &JobSpec) -> Option<Frame> {
         let mut columns = Vec::new();
         for name in &self.saved.recipe.columns {
-            let cell = match name.as_str() {
-                "user" => text(spec.user.as_ref()),
-                "vc" | "virtual_cluster" => text(spec.virtual_cluster.as_ref()),
-                "model" => text(extras.model.as_ref()),
-                "gpu_num" | "gpus" => Cell::Number(f64::from(spec.gpus.get())),
-                "cpu_num" | "cpus" => Cell::Number(extras.cpus),
-                "batchsize" | "batch_size" => {
-                    Cell::Number(extras.batch_size.map_or(f64::NAN, f64::from))
-                }
-                "submit_s" => Cell::Number(spec.submit.secs()),
-                other => match extras.attributes.get(other) {
-                    Some(serde_json::Value::String(s)) => Cell::Category(s),
-                    value => Cell::Number(value.and_then(|v| v.as_f64()).unwrap_or(f64::NAN)),
-                },
-            };
-            let column = match (self.saved.model.is_category(name), cell) {
-                (true, Cell::Category(s)) => Column::Categories(vec![s.to_owned()]),
-                (true, Cell::Number(x)) if x.is_nan() => Column::Categories(vec![String::new()]),
-                (true, Cell::Number(x)) => Column::Categories(vec![x.to_string()]),
-                (false, Cell::Number(x)) => Column::Numbers(vec![x]),
-                (false, Cell::Category(s)) => Column::Numbers(vec![s.parse().unwrap_or(f64::NAN)]),
-            };
-            columns.push((name.clone(), column));
+            columns.push((name.clone(), self.feature(spec, name).ok()?));
         }
         if self.saved.recipe.date.is_some() {
-            columns.extend(dated(&[self.origin + spec.submit.secs()], &[])?);
+            columns.extend(dated(&[self.origin + spec.submit.secs()], &[]).ok()?);
         }
-        Frame::new(columns)
+        Frame::new(columns).ok()
     }
 }
 
 impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        let said = self.saved.model.predict(&self.frame(job).ok()?).ok()?;
-        said.first().map(|s| Seconds::new(s.max(1.0)))
+        let said = self.saved.model.predict(&self.frame(job.spec())?).ok()?;
+        let said = self.saved.scale.to_target(*said.first()?);
+        Some(Seconds::new(said))
+    }
+
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        let mut features = self.saved.recipe.columns.iter();
+        features.try_for_each(|name| self.feature(job, name).map(|_| ()))
     }
 }
 
@@ -91,16 +100,17 @@ mod tests {
     use crate::estimate::Recipe;
     use blox_core::runtime::Runtime;
     use blox_core::{
-        ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Rounds, State, Time,
+        ClusterSpec, Composition, DecisionError, Event, Extras, GpuCount, JobId, Rounds, State,
+        Time,
     };
     use blox_learn::{Boosted, BoostedParams, Model};
     use blox_policies::placement::{Consolidated, InOrder};
-    use blox_policies::scheduling::Fifo;
+    use blox_policies::scheduling::Sjf;
     use serde_json::{Value, json};
 
-    /// Returns the prediction for a job. The model was trained on jobs of 700 s with dataset 7, and
-    /// of 100 s otherwise. Jobs of more than 3 MiB took 40 s longer.
-    fn said(dataset: Option<Value>, gmem: Option<Value>) -> Option<f64> {
+    /// Returns a model that was trained on jobs of 700 s with dataset 7, and of 100 s otherwise. Jobs
+    /// of more than 3 MiB took 40 % longer.
+    fn saved(optional: &[&str]) -> Saved {
         let rows = 0..200;
         let datasets = rows.clone().map(|i| ["7", "b"][i % 2].to_owned());
         let sizes = rows.clone().map(|i| (i % 8) as f64);
@@ -108,49 +118,92 @@ mod tests {
             ("dataset".to_owned(), Column::Categories(datasets.collect())),
             ("gmem".to_owned(), Column::Numbers(sizes.collect())),
         ];
-        let took = |i: usize| [700.0, 100.0][i % 2] + if i % 8 > 3 { 40.0 } else { 0.0 };
+        let took = |i: usize| [700.0, 100.0][i % 2] * if i % 8 > 3 { 1.4 } else { 1.0 };
+        let scale = Scale::log(rows.clone().map(took)).unwrap();
         let frame = Frame::new(columns).unwrap();
-        let frame = frame.with_target(rows.map(took).collect()).unwrap();
+        let target = rows.map(|i| scale.of_target(took(i))).collect();
+        let frame = frame.with_target(target).unwrap();
         let model = Boosted::fit(&frame, &BoostedParams::default()).unwrap();
-        let recipe = Recipe {
-            columns: vec!["dataset".to_owned(), "gmem".to_owned()],
-            ..Recipe::default()
-        };
-        let saved = Saved {
+        Saved {
             target: "duration".to_owned(),
-            recipe,
+            scale,
+            recipe: Recipe {
+                columns: vec!["dataset".to_owned(), "gmem".to_owned()],
+                ..Recipe::default()
+            },
+            optional: optional.iter().map(|name| (*name).to_owned()).collect(),
+            seconds: false,
             model: Model::Boosted(model),
-        };
+        }
+    }
+
+    /// Submits a job to a scheduler with the estimates of a model, and returns its estimate.
+    fn estimate(
+        saved: Saved,
+        dataset: Option<Value>,
+        gmem: Option<Value>,
+    ) -> Result<f64, DecisionError> {
         let learned = Learned::new(saved, 0.0).unwrap();
         let mut extras = Extras::default();
-        let told = [("dataset", dataset), ("gmem", gmem)];
-        for (name, value) in told {
+        let given = [("dataset", dataset), ("gmem", gmem)];
+        for (name, value) in given {
             extras.attributes.extend(value.map(|v| (name.into(), v)));
         }
         let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
         let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
         let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
         let mut core = Runtime::new(state, Box::new(rounds));
-        let mut policy = Composition::new("fifo")
-            .scheduling(Fifo::default())
+        let mut policy = Composition::new("sjf")
+            .scheduling(Sjf::with(learned.clone()))
             .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap();
         let (job, spec) = (JobId(0), Arc::new(spec));
         let event = Event::Submitted { job, spec };
         core.event(Time::ZERO, &event, &mut policy).unwrap();
-        let said = learned.duration(&core.view().job(job).unwrap());
-        said.map(|s| s.secs().round())
+        core.decide(Time::ZERO, &mut policy)?;
+        let duration = learned.duration(&core.view().job(job).unwrap());
+        Ok(duration.unwrap().secs().round())
     }
 
     #[test]
     fn estimate_reads_a_job_as_the_model_was_trained() {
         let (b, seven) = (Some(json!("b")), Some(json!(7.0)));
         let (small, large) = (Some(json!(1)), Some(json!("6")));
-        assert_eq!(said(b.clone(), small.clone()), Some(100.0));
-        assert_eq!(said(b, large), Some(140.0));
-        assert_eq!(said(seven, small.clone()), Some(700.0));
-        assert!(said(None, small).is_some());
-        assert!(said(Some(json!("c")), Some(json!("much"))).is_some());
+        let estimate = |dataset, gmem| estimate(saved(&[]), dataset, gmem);
+        assert_eq!(estimate(b.clone(), small.clone()), Ok(100.0));
+        assert_eq!(estimate(b, large), Ok(140.0));
+        assert_eq!(estimate(seven, small.clone()), Ok(700.0));
+        // A dataset that the training lacks.
+        assert!(estimate(Some(json!("c")), small).is_ok());
+    }
+
+    #[test]
+    fn feature_that_a_job_lacks_is_an_error_by_name() {
+        let (b, small) = (Some(json!("b")), Some(json!(1)));
+        let error = |dataset, gmem| estimate(saved(&[]), dataset, gmem).unwrap_err().to_string();
+        let lacks = |name| {
+            let what = "a feature of the learned estimates";
+            format!("policy `sjf`: job 0 lacks the attribute `{name}`, {what}")
+        };
+        assert_eq!(error(None, small.clone()), lacks("dataset"));
+        assert_eq!(error(b.clone(), None), lacks("gmem"));
+        assert_eq!(error(b.clone(), Some(json!("much"))), lacks("gmem"));
+        assert_eq!(error(Some(json!([1])), small.clone()), lacks("dataset"));
+        // The training lacked the value in some rows, too.
+        assert!(estimate(saved(&["dataset"]), None, small).is_ok());
+        assert!(estimate(saved(&["dataset"]), b, None).is_err());
+    }
+
+    #[test]
+    fn model_that_may_be_negative_gives_no_durations() {
+        let linear = Saved {
+            scale: Scale::Linear,
+            ..saved(&[])
+        };
+        assert_eq!(
+            Learned::new(linear, 0.0).unwrap_err().to_string(),
+            "scale is linear, expected log, on which no duration is negative"
+        );
     }
 }

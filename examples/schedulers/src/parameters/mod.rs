@@ -148,10 +148,15 @@ pub fn belief(p: &Params, seed: u64) -> Result<Arc<dyn Estimator>, RegistryError
             }
             let saved = Saved::load(Path::new(path))
                 .map_err(|e| p.wrong(MODEL.name, format!("a trained model ({e})")))?;
+            let dated = saved.recipe.date.is_some() && !saved.seconds;
+            if dated && p.names().all(|name| name != ORIGIN.name) {
+                let expected = "the date of time 0 of the workload, since the model uses dates";
+                return Err(p.wrong(ORIGIN.name, expected));
+            }
             let since = blox_traces::parse_date(p.text(ORIGIN.name))
                 .ok_or_else(|| p.wrong(ORIGIN.name, "a date such as 2020-09-01"))?;
             let learned = Learned::new(saved, since)
-                .map_err(|e| p.wrong(MODEL.name, format!("a model of single jobs ({e})")))?;
+                .map_err(|e| p.wrong(MODEL.name, format!("a model of durations ({e})")))?;
             Arc::new(learned)
         }
         _ => Arc::new(Oracle),
