@@ -21,6 +21,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for UserFirst<P> {
         }
         self.inner.schedule(memory, view, out)
     }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        self.inner.could_request(view, job)
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

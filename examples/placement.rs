@@ -21,13 +21,8 @@ impl NodeSelector for EmptiestNode {
         draft.has_resources(&found).then_some(found)
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        let suited = view
-            .nodes()
-            .filter(|node| node.status() != NodeStatus::Left)
-            .filter(|node| suits(node, job, &Shape::default(), view));
-        let sizes = suited.map(|node| GpuCount(node.gpu_count()));
-        sizes.max().unwrap_or_default()
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.on_one_node(job, shape)
     }
 }
 

@@ -17,16 +17,14 @@ pub use crate::core::{
 pub use crate::core::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Assignment, Draft, DraftError,
     JobQueue, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason,
-    Request, Shape, Validity,
+    Request, Room, Shape, Shapes, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
 pub use crate::core::policy::by_key;
 pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
 // Components for compositions.
-pub use crate::policies::placement::{
-    Consolidated, InOrder, NodeSelector, Profiled, node_sizes, suits,
-};
+pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, Profiled, suits};
 pub use crate::policies::scheduling::{Fifo, Srtf};
 pub use crate::schedulers;
 // Registration for the command line.
@@ -48,6 +46,6 @@ mod tests {
             list.split(',')
                 .filter(|name| !name.trim_matches(['}', ' ', '\n']).is_empty())
         });
-        assert_eq!(names.count(), 68);
+        assert_eq!(names.count(), 69);
     }
 }

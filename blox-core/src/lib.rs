@@ -97,7 +97,7 @@ pub use runtime::{
     core, drive, feasibility, forecast, journal, pipeline, registry, replay, trigger,
 };
 #[doc(inline)]
-pub use state::{event, input, view};
+pub use state::{event, input, room, view};
 
 use model::{bits, decide_error, partners};
 use state::lens;
@@ -109,7 +109,7 @@ pub use self::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
         NodeSpec,
     },
-    cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted},
+    cluster::{Cluster, Drain, Growth, Node, NodeKind, NodeStatus, Wanted},
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{
         Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
@@ -136,8 +136,9 @@ pub use self::{
         PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
     },
     queue::{JobQueue, Request},
-    reason::Reason,
-    shape::{Place, Shape},
+    reason::{Amount, Reason, Resource, Shortfall, Within},
+    room::{Fit, Fits, Offer, Room},
+    shape::{Place, Shape, Shapes},
     sorted::SortedMap,
     state::{EventError, State},
     trigger::{DecisionTrigger, OnEvent, Rounds},

@@ -535,13 +535,22 @@ fn scheduler_without_memory_saves_and_restores_none() {
 
 #[test]
 fn check_too_large_job_is_refused_unless_it_grows() {
-    struct Grows;
+    /// Could add these nodes; any if it states none.
+    struct Grows(Option<(NodeSpec, u32)>);
 
     impl Stateless for Grows {}
 
     impl ClusterManager for Grows {
         fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
             Validity::UntilEvent
+        }
+
+        fn actions(&self) -> NodeActionKinds {
+            NodeActionKinds::of(&[NodeActionKind::Grow])
+        }
+
+        fn could_add(&self, _: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
+            self.0.clone().map(|nodes| vec![nodes])
         }
     }
 
@@ -557,16 +566,38 @@ fn check_too_large_job_is_refused_unless_it_grows() {
     assert_eq!(rule.check(&state, &job(4)), Ok(()));
     assert_eq!(
         rule.check(&state, &job(9)),
-        Err(Reason::NeverFits {
-            asked: GpuCount(9),
-            possible: GpuCount(4),
-        })
+        Err(Reason::never_fits(GpuCount(9), GpuCount(4)))
     );
-    for grows in [
-        pipeline().awaiting_growth(true),
-        pipeline().with_cluster(Grows).unwrap(),
+    let with = |could_add| pipeline().with_cluster(Grows(could_add)).unwrap();
+    let one_of = |gpus| Some((NodeSpec::with_gpus(gpus), 1));
+    // A manager that requests nodes may state which; one that requests none adds none.
+    for (grows, most) in [
+        (pipeline().awaiting_growth(true), 99),
+        (with(None), 99),
+        (with(one_of(5)), 9),
+        (pipeline().with_cluster(StaticCluster).unwrap(), 4),
     ] {
-        assert_eq!(grows.feasibility().check(&state, &job(9)), Ok(()));
+        let rule = grows.feasibility();
+        assert_eq!(rule.check(&state, &job(most)), Ok(()));
+        let too_many = rule.check(&state, &job(most + 1));
+        let expected = match most {
+            99 => Ok(()),
+            most => Err(Reason::never_fits(GpuCount(most + 1), GpuCount(most))),
+        };
+        assert_eq!(too_many, expected);
+        // The decision about the job is the same.
+        let decided = |gpus| {
+            let mut core = Runtime::new(state.clone(), Box::new(Rounds::default()));
+            let mut policy = grows.clone();
+            let (job, spec) = (JobId(0), job(gpus));
+            let submitted = Event::Submitted { job, spec };
+            core.event(Time::ZERO, &submitted, &mut policy).unwrap();
+            core.decide(Time::ZERO, &mut policy).unwrap();
+            core.view()
+                .job(job)
+                .is_some_and(|job| job.phase() != Phase::Ended)
+        };
+        assert_eq!([most, most + 1].map(decided), [true, too_many.is_ok()]);
     }
 }
 

@@ -233,7 +233,7 @@ impl Scheduler for ByHand {
             if asked <= possible {
                 out.accept(job.id());
             } else {
-                out.reject(job.id(), Reason::NeverFits { asked, possible });
+                out.reject(job.id(), Reason::never_fits(asked, possible));
             }
         }
         Validity::UntilEvent

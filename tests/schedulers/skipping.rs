@@ -4,7 +4,7 @@
 
 use crate::cases::{self, assigned, composed, scheduler};
 use blox::core::{
-    Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline,
+    Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline, Reason, Room,
     SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Blocked, Consolidated, InOrder, NodeSelector};
@@ -174,8 +174,8 @@ impl NodeSelector for Searching {
     fn takes_any(&self) -> bool {
         self.0.takes_any()
     }
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        self.0.most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.0.could_find(room, job, shape)
     }
 }
 

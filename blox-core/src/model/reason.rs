@@ -3,6 +3,7 @@
 use crate::ids::{JobId, Name};
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// Reason for the state of a job. Stable: tables, `--explain` and journals contain it.
@@ -20,12 +21,7 @@ pub enum Reason {
     /// Admission cannot meet the job's deadline besides the deadlines already guaranteed.
     DeadlineUnreachable,
     /// The job requests more than the cluster could ever provide.
-    NeverFits {
-        /// Number of requested GPUs.
-        asked: GpuCount,
-        /// Largest number that could be assigned at once.
-        possible: GpuCount,
-    },
+    NeverFits(Box<Shortfall>),
     /// A user holds the job back.
     HeldByUser,
     /// Too few GPUs are free.
@@ -71,6 +67,91 @@ pub enum Reason {
     Other(Name),
 }
 
+/// What a job requests, and the most of it that the job could ever get.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// The resource.
+    #[serde(default)]
+    pub resource: Resource,
+    /// Requested amount.
+    pub asked: Amount,
+    /// Largest amount that is possible.
+    pub possible: Amount,
+    /// Place that would have to offer the amount.
+    #[serde(default)]
+    pub within: Within,
+    /// GPU types that the job may use; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_types: Vec<Name>,
+}
+
+/// A resource of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// GPUs.
+    #[default]
+    Gpus,
+    /// CPU cores.
+    Cpus,
+    /// Memory in GiB.
+    Memory,
+}
+
+/// Place that would have to offer an amount at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Within {
+    /// All nodes together.
+    #[default]
+    Cluster,
+    /// All nodes of one GPU type.
+    OneType,
+    /// One node. The possible amount is that of the largest node.
+    OneNode,
+    /// A quota or limit, by its name in messages, such as `queue a`.
+    Limit(Name),
+}
+
+/// A number of GPUs, CPU cores or GiB, with a total order.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amount(pub f64);
+
+impl PartialEq for Amount {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Amount {}
+
+impl PartialOrd for Amount {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Amount {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl From<GpuCount> for Amount {
+    fn from(gpus: GpuCount) -> Self {
+        Amount(f64::from(gpus.get()))
+    }
+}
+
+impl fmt::Display for Amount {
+    /// At most three decimals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", (self.0 * 1e3).round() / 1e3)
+    }
+}
+
 /// Label of a [`Reason`], for counting. Cloning one copies a pointer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
@@ -105,6 +186,41 @@ impl Reason {
         Reason::Other(text.into())
     }
 
+    /// Creates the reason of a job that requests more GPUs than it could ever get.
+    ///
+    /// ```
+    /// use blox_core::{GpuCount, Reason};
+    /// let why = Reason::never_fits(GpuCount(9), GpuCount(8));
+    /// assert_eq!(why.to_string(), "asks for 9 GPUs, at most 8 are possible");
+    /// ```
+    pub fn never_fits(asked: GpuCount, possible: GpuCount) -> Self {
+        Reason::NeverFits(Box::new(Shortfall {
+            resource: Resource::Gpus,
+            asked: asked.into(),
+            possible: possible.into(),
+            within: Within::Cluster,
+            gpu_types: Vec::new(),
+        }))
+    }
+
+    /// Creates the reason of a job that requests more GPUs than a quota or limit allows. `name`
+    /// names the limit in messages, such as `queue a`.
+    ///
+    /// ```
+    /// use blox_core::{GpuCount, Reason};
+    /// let why = Reason::above_limit(GpuCount(9), GpuCount(8), "queue a");
+    /// assert_eq!(why.to_string(), "asks for 9 GPUs, queue a allows at most 8");
+    /// ```
+    pub fn above_limit(asked: GpuCount, limit: GpuCount, name: impl Into<Name>) -> Self {
+        Reason::NeverFits(Box::new(Shortfall {
+            resource: Resource::Gpus,
+            asked: asked.into(),
+            possible: limit.into(),
+            within: Within::Limit(name.into()),
+            gpu_types: Vec::new(),
+        }))
+    }
+
     /// Returns the label of the reason: its kind, or the text of a policy's own reason.
     ///
     /// ```
@@ -126,7 +242,7 @@ impl Reason {
             Reason::AdmissionLoad => "admission: load",
             Reason::QuotaReached => "quota reached",
             Reason::DeadlineUnreachable => "deadline unreachable",
-            Reason::NeverFits { .. } => "never fits",
+            Reason::NeverFits(_) => "never fits",
             Reason::HeldByUser => "held by user",
             Reason::TooFewGpus { .. } => "too few GPUs",
             Reason::NoFreeGpus => "no free GPUs",
@@ -151,16 +267,39 @@ fn gpus(count: GpuCount) -> &'static str {
     if count.get() == 1 { "GPU" } else { "GPUs" }
 }
 
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (asked, possible) = (self.asked, self.possible);
+        let (what, unit) = match self.resource {
+            Resource::Gpus if asked == Amount(1.0) => ("GPU", ""),
+            Resource::Gpus => ("GPUs", ""),
+            Resource::Cpus if asked == Amount(1.0) => ("CPU", ""),
+            Resource::Cpus => ("CPUs", ""),
+            Resource::Memory => ("GiB of memory", " GiB"),
+        };
+        let names: Vec<&str> = self.gpu_types.iter().map(Name::as_str).collect();
+        let of_type = match names.is_empty() {
+            true => String::new(),
+            false => format!(" of type {}", names.join(" or ")),
+        };
+        write!(f, "asks for {asked} {what}")?;
+        match &self.within {
+            Within::Limit(name) => write!(f, ", {name} allows at most {possible}{unit}"),
+            Within::OneNode if possible > Amount(0.0) => {
+                write!(f, ", the largest node{of_type} has {possible}{unit}")
+            }
+            Within::OneType if names.len() != 1 => {
+                write!(f, " of one type, at most {possible} are possible")
+            }
+            _ => write!(f, "{of_type}, at most {possible} are possible"),
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NeverFits { asked, possible } => {
-                let gpus = gpus(*asked);
-                write!(
-                    f,
-                    "asks for {asked} {gpus}, at most {possible} are possible"
-                )
-            }
+            Reason::NeverFits(shortfall) => shortfall.fmt(f),
             Reason::TooFewGpus { needed, free } => {
                 write!(f, "needs {needed} {}, {free} are free", gpus(*needed))
             }

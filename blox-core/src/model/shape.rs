@@ -2,8 +2,13 @@
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::ids::{GpuTypeId, JobId, NodeId};
+use crate::job::JobRef;
 use crate::partners::Partners;
 use crate::units::GpuCount;
+use smallvec::SmallVec;
+
+/// Shapes in which a job may run; usually one.
+pub type Shapes = SmallVec<[Shape; 1]>;
 
 /// Location constraint of a shape.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +58,18 @@ impl Shape {
             gpus,
             ..Shape::default()
         }
+    }
+
+    /// Returns the shape that a job requests: all its GPUs, CPUs and memory, anywhere.
+    #[inline]
+    pub fn gang(job: &JobRef<'_>) -> Self {
+        let mut shape = Shape::gpus(job.gpus());
+        if job.has_extras() {
+            let extras = job.spec().extras();
+            shape.cpus = extras.cpus;
+            shape.memory_gib = extras.memory_gib;
+        }
+        shape
     }
 
     /// Returns whether the shape requests CPUs or memory.

@@ -6,6 +6,7 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
+use crate::cluster::spec::NodeSpec;
 use crate::decide_error::{DraftError, MissingData};
 use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
@@ -15,6 +16,8 @@ use crate::job::JobRef;
 use crate::job::spec::JobSpec;
 use crate::queue::JobQueue;
 use crate::reason::Reason;
+use crate::room::Room;
+use crate::shape::{Shape, Shapes};
 use crate::view::View;
 use std::any::Any;
 use std::sync::Arc;
@@ -206,6 +209,7 @@ erased! {
         }
         without {
             actions as any_actions() -> NodeActionKinds;
+            could_add as any_could_add(view: View<'_>) -> Option<Vec<(NodeSpec, u32)>>;
         }
     }
 }
@@ -218,7 +222,14 @@ erased! {
         with memory {
             schedule as any_schedule(view: View<'_>, out: &mut JobQueue) -> Validity;
         }
-        without {}
+        without {
+            ///
+            /// # Errors
+            /// The same as [`SchedulingPolicy::could_request`].
+            could_request as any_could_request(
+                view: View<'_>, job: &JobRef<'_>
+            ) -> Result<Shapes, Reason>;
+        }
     }
 }
 
@@ -240,7 +251,7 @@ erased! {
             /// # Errors
             /// The same as [`PlacementPolicy::can_ever_place`].
             can_ever_place as any_can_ever_place(
-                view: View<'_>, job: &JobRef<'_>
+                room: &Room<'_>, job: &JobRef<'_>, shape: &Shape
             ) -> Result<(), Reason>;
         }
     }

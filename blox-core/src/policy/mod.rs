@@ -188,7 +188,8 @@ impl<T: Stateless> Policy for T {
 /// policy in a field. Every hook is forwarded to that policy.
 ///
 /// ```
-/// use blox_core::{forward_policy, JobQueue, Policy, SchedulingPolicy, Validity, View};
+/// use blox_core::{forward_policy, JobQueue, JobRef, Policy, Reason, SchedulingPolicy, Shapes};
+/// use blox_core::{Validity, View};
 ///
 /// /// Never preempts running jobs.
 /// struct Patient<P> {
@@ -204,6 +205,10 @@ impl<T: Stateless> Policy for T {
 ///         *out = JobQueue::default();
 ///         requests.into_iter().for_each(|request| out.push(request));
 ///         validity
+///     }
+///
+///     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+///         self.inner.could_request(view, job)
 ///     }
 /// }
 /// ```

@@ -7,7 +7,8 @@ use crate::draft::Draft;
 use crate::job::JobRef;
 use crate::queue::JobQueue;
 use crate::reason::Reason;
-use crate::view::View;
+use crate::room::Room;
+use crate::shape::Shape;
 
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
 ///
@@ -82,20 +83,23 @@ pub trait PlacementPolicy: Policy {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError>;
 
-    /// Returns whether the policy could place the job on the empty cluster with all nodes in view
-    /// up. The runtime rejects other jobs at submission.
+    /// Checks whether the policy could place a job in a shape if all nodes of the room were empty
+    /// and up. The runtime rejects a job at submission if no shape passes in which the scheduling
+    /// policy [could request](crate::SchedulingPolicy::could_request) it.
+    ///
+    /// The default accepts a job if the nodes together have its GPUs, of types on which it runs,
+    /// with its CPUs and memory. So it is right for every policy that takes any free GPUs. A policy
+    /// that restricts jobs further, such as to one node, checks that with another function of
+    /// [`Room`]. A job that passes and that the policy never places waits for ever.
     ///
     /// # Errors
     /// The reason why the policy could not place the job.
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let possible = view.installed_gpus();
-        if job.gpus() <= possible {
-            Ok(())
-        } else {
-            Err(Reason::NeverFits {
-                asked: job.gpus(),
-                possible,
-            })
-        }
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.anywhere(job, shape)
     }
 }

@@ -2,7 +2,10 @@
 
 use super::Policy;
 use crate::decision::Validity;
+use crate::job::JobRef;
 use crate::queue::JobQueue;
+use crate::reason::Reason;
+use crate::shape::{Shape, Shapes};
 use crate::view::View;
 
 /// Orders the jobs that should run and determines their resources (Blox's scheduling policy).
@@ -42,4 +45,18 @@ use crate::view::View;
 pub trait SchedulingPolicy: Policy {
     /// Lists the jobs that should run, most important first. Returns the validity of the answer.
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity;
+
+    /// Returns the shapes in which the policy could ever request a job. By default, this is the
+    /// [gang](Shape::gang) that the job requests.
+    ///
+    /// The runtime rejects a job at submission if the placement policy could place none of the
+    /// shapes. So a policy that runs jobs on other numbers of GPUs returns at least the smallest
+    /// shape. A decorator returns the shapes of the policy that it wraps.
+    ///
+    /// # Errors
+    /// The reason why the policy could never request the job, for instance a limit below it.
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let _ = view;
+        Ok(Shapes::from_elem(Shape::gang(job), 1))
+    }
 }

@@ -1,31 +1,36 @@
-//! Which jobs a cluster can never hold, decided before a job is submitted.
+//! Which jobs a scheduler can never run, decided before a job is submitted.
 
+use crate::job::JobRef;
 use crate::job::spec::JobSpec;
-use crate::policy::{AnyPlacement, AnyPolicy};
+use crate::policy::{AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 use crate::reason::Reason;
+use crate::room::Room;
 use crate::state::State;
 use crate::view::View;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The rule by which a scheduler rejects jobs that its cluster can never hold
+/// The rule by which a scheduler rejects jobs that it can never run
 /// ([`Pipeline::feasibility`](crate::Pipeline::feasibility)).
 ///
-/// It asks [`Policy::check_job`](crate::Policy::check_job) of all policies and
-/// [`PlacementPolicy::can_ever_place`](crate::PlacementPolicy::can_ever_place), as the
-/// scheduler does when it decides about a submitted job.
+/// It asks [`Policy::check_job`](crate::Policy::check_job) of all policies, and then
+/// [`Pipeline::can_ever_place`](crate::Pipeline::can_ever_place), as the scheduler does when it
+/// decides about a submitted job.
 #[derive(Clone)]
 pub struct Feasibility {
     pub(super) policies: Vec<Arc<dyn AnyPolicy>>,
+    pub(super) manager: Arc<dyn AnyClusterManager>,
+    pub(super) scheduling: Arc<dyn AnyScheduling>,
     pub(super) placement: Arc<dyn AnyPlacement>,
-    pub(super) may_grow: bool,
+    pub(super) awaits_growth: bool,
 }
 
 impl Feasibility {
-    /// Returns whether the cluster of a state, with all its nodes empty and up, could hold a job.
+    /// Returns whether the scheduler could run a job on the cluster of a state, with all its nodes
+    /// empty and up.
     ///
-    /// A cluster without nodes, and one whose scheduler adds nodes, can hold every job. So does a
-    /// cluster whose placement policy panics: the decision about the job reports the panic.
+    /// A cluster without nodes, and one that may grow in any way, can hold every job. So does a
+    /// cluster whose policies panic: the decision about the job reports the panic.
     ///
     /// # Errors
     /// The reason if it could not.
@@ -36,11 +41,35 @@ impl Feasibility {
             checked.map_err(|e| Reason::other(format!("the job {e}")))?;
         }
         let view = View::of(state);
-        if self.may_grow || view.installed_gpus().get() == 0 {
+        if self.awaits_growth || view.installed_gpus().get() == 0 {
             return Ok(());
         }
-        let ask =
-            || state.with_candidate(spec, |job| (*self.placement).any_can_ever_place(view, &job));
+        let ask = || {
+            let Some(added) = (*self.manager).any_could_add(view) else {
+                return Ok(());
+            };
+            let room = Room::of(view).with(&added);
+            let (scheduling, placement) = (&*self.scheduling, &*self.placement);
+            state.with_candidate(spec, |job| has_room(scheduling, placement, &room, &job))
+        };
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or(Ok(()))
     }
+}
+
+/// Checks whether a room could hold one of the shapes in which a job could be requested. The reason
+/// is that of the first shape.
+pub(super) fn has_room(
+    scheduling: &dyn AnyScheduling,
+    placement: &dyn AnyPlacement,
+    room: &Room<'_>,
+    job: &JobRef<'_>,
+) -> Result<(), Reason> {
+    let mut first = None;
+    for shape in &scheduling.any_could_request(room.view(), job)? {
+        match placement.any_can_ever_place(room, job, shape) {
+            Ok(()) => return Ok(()),
+            Err(why) => first = first.or(Some(why)),
+        }
+    }
+    Err(first.unwrap_or(Reason::NotChosen))
 }

@@ -3,13 +3,14 @@
 pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
+use crate::cluster::spec::NodeSpec;
 use crate::decision::{
     Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKinds, NodeActions, Plan,
     Validity,
 };
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
-use crate::feasibility::Feasibility;
+use crate::feasibility::{self, Feasibility};
 use crate::ids::{JobId, Name};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase};
@@ -20,6 +21,7 @@ use crate::policy::{
 };
 use crate::queue::{JobQueue, Request};
 use crate::reason::Reason;
+use crate::room::Room;
 use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
 use crate::view::View;
@@ -499,23 +501,42 @@ impl Pipeline {
         slots.try_for_each(|slot| (*slot.policy).any_check_job(job))
     }
 
-    /// Checks whether the placement policy could place a job on the empty cluster.
+    /// Checks whether the scheduler could ever run a job: the placement policy could place one of
+    /// the shapes in which the scheduling policy could request it. All nodes count as empty and up,
+    /// and the nodes that the cluster manager could still add count, too.
     ///
     /// # Errors
-    /// The reason why the policy could not place the job.
+    /// The reason why the scheduler could never run the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        (*self.placement.policy).any_can_ever_place(view, job)
+        match self.could_add(view) {
+            Some(added) => self.has_room(&Room::of(view).with(&added), job),
+            None => Ok(()),
+        }
     }
 
-    /// Returns the rule that rejects jobs that can never fit the cluster. A cluster may grow if its
-    /// manager is not [`StaticCluster`].
+    /// Returns the nodes that could join the cluster; `None` if any could.
+    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
+        match self.awaits_growth {
+            true => None,
+            false => (*self.cluster.policy).any_could_add(view),
+        }
+    }
+
+    #[inline]
+    fn has_room(&self, room: &Room<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let (scheduling, placement) = (&*self.scheduling.policy, &*self.placement.policy);
+        feasibility::has_room(scheduling, placement, room, job)
+    }
+
+    /// Returns the rule that rejects jobs that the scheduler could never run
+    /// ([`Pipeline::can_ever_place`]).
     pub fn feasibility(&self) -> Feasibility {
-        let may_grow = self.awaits_growth || self.policy::<StaticCluster>().is_none();
-        let placement = Arc::clone(&self.placement.policy);
         Feasibility {
             policies: self.slots.iter().map(|s| Arc::clone(&s.policy)).collect(),
-            placement,
-            may_grow,
+            manager: Arc::clone(&self.cluster.policy),
+            scheduling: Arc::clone(&self.scheduling.policy),
+            placement: Arc::clone(&self.placement.policy),
+            awaits_growth: self.awaits_growth,
         }
     }
 
@@ -609,8 +630,9 @@ impl Pipeline {
         Ok(self)
     }
 
-    /// Sets whether the cluster may grow. If so, jobs that could never be placed on the present
-    /// cluster may wait. Otherwise admission rejects them.
+    /// Sets whether the cluster may grow without its manager. If so, jobs that could never be placed
+    /// on the present cluster may wait. Otherwise admission rejects them, unless they could be placed
+    /// with the nodes that the cluster manager [could add](ClusterManager::could_add).
     #[must_use]
     pub fn awaiting_growth(mut self, yes: bool) -> Self {
         self.awaits_growth = yes;
@@ -721,6 +743,10 @@ impl Scheduler for Pipeline {
         out: &mut AdmissionDecisions,
     ) -> Validity {
         self.askers.clear();
+        let added = match asking.is_empty() {
+            true => None,
+            false => self.could_add(view),
+        };
         for &id in asking {
             if let Some(job) = view.job(id)
                 && job.phase() == Phase::Submitted
@@ -734,8 +760,8 @@ impl Scheduler for Pipeline {
                     })
                 });
             }
-            let never = match view.job(id) {
-                Some(job) if !self.awaits_growth => self.can_ever_place(view, &job).err(),
+            let never = match (view.job(id), &added) {
+                (Some(job), Some(added)) => self.has_room(&Room::of(view).with(added), &job).err(),
                 _ => None,
             };
             match never {

@@ -21,6 +21,7 @@ mod events;
 pub mod input;
 pub(crate) mod lens;
 pub(crate) mod live;
+pub mod room;
 pub mod view;
 
 const NO_SLOT: u32 = u32::MAX;
@@ -142,6 +143,7 @@ pub struct State {
     #[serde(default)]
     pub(crate) asking: Vec<JobId>,
     pub(crate) names: Names,
+    #[serde(deserialize_with = "cluster")]
     pub(crate) cluster: Cluster,
     commands: Vec<Command>,
     /// The last check of a plan, whose buffers the next check reuses. Its placed jobs are those that
@@ -396,6 +398,12 @@ fn records<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Record>, D::Error> {
     let mut records = Vec::<Record>::deserialize(d)?;
     records.iter_mut().for_each(Record::note_spec);
     Ok(records)
+}
+
+fn cluster<'de, D: Deserializer<'de>>(d: D) -> Result<Cluster, D::Error> {
+    let mut cluster = Cluster::deserialize(d)?;
+    cluster.count_kinds();
+    Ok(cluster)
 }
 
 /// Returns the specification that replaces the one of a removed job, whose memory is freed.

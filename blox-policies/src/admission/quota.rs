@@ -2,8 +2,8 @@
 
 use super::oldest_first;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, JobId, JobRef, NameId, Reason, SortedMap, Stateless,
-    Validity, View,
+    AdmissionDecisions, AdmissionPolicy, GpuCount, JobId, JobRef, NameId, Reason, SortedMap,
+    Stateless, Validity, View,
 };
 
 /// Owner whose jobs are counted together.
@@ -79,7 +79,16 @@ impl AdmissionPolicy for Quota {
             let limit = self.limit(view, owner);
             let used = used.entry(owner).or_default();
             if asked > limit {
-                out.reject(job.id(), Reason::QuotaReached);
+                let name = owner.and_then(|id| view.names().get(id));
+                let name = match (self.by, name) {
+                    (_, None) => "the quota of jobs without an owner".to_owned(),
+                    (QuotaBy::User, Some(name)) => format!("the quota of user {name}"),
+                    (QuotaBy::VirtualCluster, Some(name)) => {
+                        format!("the quota of virtual cluster {name}")
+                    }
+                };
+                let limit = GpuCount(limit.min(u64::from(u32::MAX)) as u32);
+                out.reject(job.id(), Reason::above_limit(job.gpus(), limit, name));
             } else if *used + asked <= limit {
                 *used += asked;
                 out.accept(job.id());

@@ -2,7 +2,7 @@
 
 use super::consolidated::{Consolidated, Split};
 use super::selector::{NodeSelector, has_resources, suits};
-use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
+use blox_core::{Assignment, Draft, GpuList, JobRef, Node, Reason, Room, Shape};
 
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
 ///
@@ -69,8 +69,8 @@ impl NodeSelector for Bandwidth {
         }
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        self.otherwise.most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.otherwise.could_find(room, job, shape)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::in_order::{changeable, shortage_of_gpus};
 use super::resizing::parts;
-use super::selector::{fits_count, most_with_resources, suits};
+use super::selector::{most_with_resources, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId, PlacementPolicy,
+    Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -50,13 +50,6 @@ impl PlacementPolicy for Buddy {
         }
         fill_up(&passed_over, draft)?;
         Ok(Validity::UntilEvent)
-    }
-
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        // An elastic job can run on its smallest level.
-        let least = job.spec().extras().levels.first().copied();
-        let least = least.unwrap_or(job.gpus()).min(job.gpus());
-        fits_count(view, job, least)
     }
 }
 

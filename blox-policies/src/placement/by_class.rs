@@ -1,7 +1,7 @@
 //! Placement by one of two rules, chosen by a job's application class.
 
 use super::selector::{NodeSelector, Parts};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
+use blox_core::{Assignment, Draft, JobRef, Reason, Room, Shape};
 
 /// Places jobs of named classes by one rule, and all other jobs by another.
 ///
@@ -46,7 +46,7 @@ impl<A: NodeSelector, B: NodeSelector> NodeSelector for ByClass<A, B> {
         self.rule(job).nodes(draft, job, shape)
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        self.rule(job).most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.rule(job).could_find(room, job, shape)
     }
 }

@@ -1,7 +1,8 @@
 //! Placement on as few nodes as possible.
 
-use super::selector::{NodeSelector, Parts, has_resources, node_sizes, on_nodes, suits};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
+use super::selector::{NodeSelector, Parts, has_resources, most_with_resources, on_nodes, suits};
+use blox_core::{Assignment, Draft, JobRef, Node, NodeId, Reason, Room, Shape, sort};
+use std::cmp::Reverse;
 
 /// Placement of a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,8 +10,8 @@ pub enum Split {
     /// Spans nodes. Nodes with most free GPUs come first, so the job uses few nodes.
     #[default]
     Span,
-    /// Spans nodes only if the job is larger than a node. All nodes but the last must then be
-    /// wholly free.
+    /// Spans nodes only if no node of the cluster could ever hold the whole job, with its CPUs and
+    /// memory. All nodes but the last must then be wholly free.
     WholeNodes,
     /// Leaves the job waiting. A job larger than any node can never run.
     Never,
@@ -39,7 +40,7 @@ impl NodeSelector for Consolidated {
     }
 
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
-        let (needed, view) = (shape.gpus.get(), draft.view());
+        let needed = shape.gpus.get();
         let plain = shape.gpu_type.is_none() && !shape.has_resources();
         let any = plain && !job.has_extras();
         let usable = |node: &Node, count| any || is_usable(draft, job, shape, node, count);
@@ -49,9 +50,12 @@ impl NodeSelector for Consolidated {
         }
         match self.split {
             Split::Never => None,
-            Split::WholeNodes if needed <= largest_node(view) => None,
+            Split::WholeNodes if needed <= draft.view().largest_part(job, shape).get() => None,
             Split::WholeNodes => spread(draft, needed, true, usable),
-            Split::Span => spread(draft, needed, false, usable),
+            Split::Span => {
+                let spread = spread(draft, needed, false, usable);
+                spread.or_else(|| fitted(draft, job, shape))
+            }
         }
     }
 
@@ -59,11 +63,11 @@ impl NodeSelector for Consolidated {
         self.split == Split::Span
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         match self.split {
-            Split::Never => node_sizes(view, job).max().unwrap_or_default(),
-            _ if !job.has_extras() => view.installed_gpus(),
-            _ => node_sizes(view, job).sum(),
+            Split::Span => room.anywhere(job, shape),
+            Split::WholeNodes => room.on_whole_nodes(job, shape),
+            Split::Never => room.on_one_node(job, shape),
         }
     }
 }
@@ -74,11 +78,28 @@ fn is_usable(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape, node: &Node, co
     suits(node, job, shape, draft.view()) && has_resources(draft, node, shape, count)
 }
 
-/// Number of GPUs of the largest node. Nodes that have left do not count.
-fn largest_node(view: View<'_>) -> u32 {
-    let stays = |n: &&Node| n.status() != NodeStatus::Left;
-    let sizes = view.nodes().filter(stays).map(Node::gpu_count);
-    sizes.max().unwrap_or(0)
+/// Spreads a job over several nodes, most free GPUs first: on each node as many GPUs as it has CPUs
+/// and memory for.
+#[cold]
+fn fitted(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
+    if !shape.has_resources() {
+        return None;
+    }
+    let suited = draft.nodes_with_free();
+    let suited = suited.filter(|n| suits(n, job, shape, draft.view()));
+    let mut nodes: Vec<&Node> = suited.collect();
+    sort::by_key(&mut nodes, |n| Reverse(draft.free_on(n.id())));
+    let mut left = shape.gpus.get();
+    let mut parts = Parts::new();
+    for node in nodes {
+        let most = draft.free_on(node.id()).min(left);
+        let part = most_with_resources(draft, node, shape, most);
+        if part > 0 {
+            parts.push((node.id(), part));
+            left -= part;
+        }
+    }
+    (left == 0).then_some(parts)
 }
 
 /// Spreads a job over several nodes, most free GPUs first. No single node has room for the whole

@@ -1,10 +1,11 @@
 //! EASY-style backfill.
 
-use super::in_order::{can_ever_place, place_or_explain};
+use super::in_order::place_or_explain;
 use super::selector::NodeSelector;
+use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, JobSpec, MissingData, PlacementPolicy, Reason, Stateless,
-    Time, Validity, View,
+    Draft, DraftError, JobQueue, JobRef, JobSpec, MissingData, PlacementPolicy, Reason, Room,
+    Shape, Stateless, Time, Validity,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -90,8 +91,13 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
         Ok(Validity::NextRound)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&self.rule, view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        could_find(&self.rule, room, job, shape)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::consolidated::{Consolidated, Split};
 use super::selector::{NodeSelector, with_room};
-use blox_core::{Assignment, Draft, JobRef, Shape};
+use blox_core::{Assignment, Draft, JobRef, Reason, Room, Shape};
 
 /// Fragmentation gradient descent (FGD, ATC 2023) on whole GPUs.
 ///
@@ -50,6 +50,10 @@ impl NodeSelector for Fgd {
             Some(node) => Some(shape.on(draft.take_from(node.id(), needed)?)),
             None => Consolidated::new(Split::WholeNodes).find(draft, job, shape),
         }
+    }
+
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.on_whole_nodes(job, shape)
     }
 }
 

@@ -1,11 +1,11 @@
 //! In-order placement: tries jobs one by one with a rule.
 
 use super::near::Near;
-use super::selector::{NodeSelector, enough, on_nodes, shape_of, suits};
-use super::types::{find, most_of_a_type, trains};
+use super::selector::{NodeSelector, on_nodes, shape_of, suits};
+use super::types::{could_find, find, trains};
 use blox_core::{
     Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, NodeStatus,
-    Partners, Place, PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
+    Partners, Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
 };
 use smallvec::SmallVec;
 
@@ -180,8 +180,13 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
         self.serve(requests, draft)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&self.rule, view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        could_find(&self.rule, room, job, shape)
     }
 }
 
@@ -656,19 +661,6 @@ fn movable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
         node.is_some_and(|n| n.status() == NodeStatus::Up)
     });
     (draft.may_place(job) && reachable).then_some(here)
-}
-
-/// Checks whether the rule could place the job on the empty cluster.
-pub(crate) fn can_ever_place<R: NodeSelector>(
-    rule: &R,
-    view: View<'_>,
-    job: &JobRef<'_>,
-) -> Result<(), Reason> {
-    let mut possible = rule.most_gpus(view, job);
-    if trains(job) {
-        possible = possible.min(most_of_a_type(view, job, |_| true));
-    }
-    enough(job.gpus(), possible)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use super::anew::unmet;
 use super::selector::{has_resources, most_with_resources, on_nodes, shape_of, suits};
-use super::types::fits_a_type;
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
+    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
 };
 use std::collections::VecDeque;
 
@@ -66,8 +65,13 @@ impl PlacementPolicy for KeepNodes {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        fits_a_type(view, job, |t| t.adapts != Adapts::Nothing)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.of_one_type(job, shape, |room| room.anywhere(job, shape))
     }
 }
 

@@ -1,11 +1,10 @@
 //! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
-use super::in_order::{can_ever_place, place_or_explain};
-use super::selector::{NodeSelector, enough};
-use super::types::most_of_a_type;
+use super::in_order::place_or_explain;
+use super::selector::NodeSelector;
 use blox_core::{
-    Draft, DraftError, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy,
-    Reason, Request, Shape, Stateless, Validity, View, sort,
+    Draft, DraftError, JobId, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason, Request, Room,
+    Shape, Stateless, Validity, sort,
 };
 
 /// Renews the lease of every listed job whose assignment matches its request.
@@ -57,15 +56,13 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&self.rule, view, job)?;
-        // All GPUs must be of one type on which the job runs.
-        let runs = |id: GpuTypeId| {
-            let name = view.cluster().gpu_types().get(NameId(id.0));
-            let speeds = job.spec().extras.as_ref().and_then(|e| e.speeds.as_ref());
-            speeds.is_none_or(|s| name.and_then(|n| s.alone(n)).is_some_and(|r| r > 0.0))
-        };
-        enough(job.gpus(), most_of_a_type(view, job, runs))
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.of_one_type(job, shape, |room| self.rule.could_find(room, job, shape))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Local search over the order in which jobs are placed.
 
 use super::Consolidated;
-use super::in_order::{can_ever_place, place_in_free, place_or_explain};
+use super::in_order::{place_in_free, place_or_explain};
+use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
-    View, sort,
+    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape, Stateless,
+    Validity, sort,
 };
 use std::cmp::Reverse;
 
@@ -140,7 +141,12 @@ impl PlacementPolicy for LocalSearch {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&Consolidated::default(), view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        could_find(&Consolidated::default(), room, job, shape)
     }
 }

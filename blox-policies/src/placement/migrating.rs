@@ -5,7 +5,7 @@ use super::resizing::parts;
 use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobQueue, JobRef, Node, NodeId, PlacementPolicy,
-    Reason, Validity, View, forward_policy, sort,
+    Reason, Room, Shape, Validity, forward_policy, sort,
 };
 
 /// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
@@ -55,8 +55,13 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
         Ok(validity)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.inner.can_ever_place(view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        self.inner.can_ever_place(room, job, shape)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::Consolidated;
 use super::selector::{NodeSelector, with_room};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, SortedMap, View};
+use blox_core::{
+    Assignment, Draft, GpuCount, JobRef, Node, NodeId, Reason, Room, Shape, SortedMap,
+};
 use std::cell::LazyCell;
 
 /// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.2: node affinity).
@@ -35,8 +37,8 @@ impl NodeSelector for NodeSets {
         }
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        Consolidated::default().most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        Consolidated::default().could_find(room, job, shape)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Placement that starts every round from an empty cluster.
 
 use super::anew::settle;
-use super::in_order::{can_ever_place, shortage};
+use super::in_order::shortage;
 use super::selector::NodeSelector;
-use super::types::find;
+use super::types::{could_find, find};
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
-    View, sort,
+    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape, Stateless,
+    Validity, sort,
 };
 use blox_perf::app_class;
 
@@ -79,7 +79,12 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
         Ok(Validity::NextRound)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&self.rule, view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        could_find(&self.rule, room, job, shape)
     }
 }

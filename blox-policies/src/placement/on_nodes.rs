@@ -4,10 +4,9 @@ use super::anew::unmet;
 use super::consolidated::Consolidated;
 use super::in_order::place_in_free;
 use super::resizing::parts;
-use super::types::fits_a_type;
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
-    PlacementPolicy, Reason, Shape, Stateless, TrainingSpec, Validity, View,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
+    PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
 };
 
 /// Places jobs on the [nodes](Place::Nodes) that their shapes name.
@@ -38,9 +37,13 @@ impl PlacementPolicy for OnNodes {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
-        fits_a_type(view, job, |t| t.adapts != Adapts::Nothing && whole(t))
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.of_one_type(job, shape, |room| room.anywhere(job, shape))
     }
 }
 

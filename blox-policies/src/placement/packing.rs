@@ -2,7 +2,7 @@
 
 use super::selector::{NodeSelector, suits};
 use blox_core::estimate::{Estimator, Oracle};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, NodeId, Shape, Time, View};
+use blox_core::{Assignment, Draft, JobRef, NodeId, Reason, Room, Shape, Time};
 use std::sync::Arc;
 
 /// Limits of [`Packing`].
@@ -152,8 +152,8 @@ impl<S: NodeSelector> NodeSelector for Packing<S> {
         beside.or_else(|| self.rule.find(draft, job, shape))
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        self.rule.most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.rule.could_find(room, job, shape)
     }
 }
 

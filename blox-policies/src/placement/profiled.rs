@@ -2,7 +2,7 @@
 
 use super::consolidated::{Consolidated, Split};
 use super::selector::{NodeSelector, taken_in_order};
-use blox_core::{Assignment, Draft, JobRef, Shape};
+use blox_core::{Assignment, Draft, JobRef, Reason, Room, Shape};
 use blox_perf::SkewTable;
 use std::sync::Arc;
 
@@ -93,5 +93,12 @@ impl<S: Sensitivity> NodeSelector for Profiled<S> {
         let nodes = (1..=draft.most_free()).flat_map(|count| draft.nodes_with_exactly(count));
         let gpus = taken_in_order(draft, nodes, job, shape, shape.gpus.get())?;
         Some(shape.on(gpus))
+    }
+
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        match self.sensitivity.must_consolidate(job) {
+            true => room.on_whole_nodes(job, shape),
+            false => room.anywhere(job, shape),
+        }
     }
 }

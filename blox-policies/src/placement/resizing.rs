@@ -2,10 +2,10 @@
 
 use super::in_order::{changeable, place_or_explain};
 use super::selector::{NodeSelector, taken_in_order};
-use super::types::alike;
+use super::types::{alike, could_find};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, NodeId,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
+    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
 };
 
 /// Gives every listed job, running jobs included, the first of its shapes that fits.
@@ -54,8 +54,13 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        super::in_order::can_ever_place(&self.rule, view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        could_find(&self.rule, room, job, shape)
     }
 }
 

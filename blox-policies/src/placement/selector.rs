@@ -1,9 +1,6 @@
 //! Selectors that find GPUs for one job, and what they need to know about nodes.
 
-use blox_core::{
-    Assignment, Draft, GpuCount, GpuList, JobRef, NameId, Node, NodeId, NodeStatus, Reason, Shape,
-    TrainingSpec, View,
-};
+use blox_core::{Assignment, Draft, GpuList, JobRef, Node, NodeId, Reason, Room, Shape, View};
 use smallvec::SmallVec;
 
 /// Nodes, and the number of GPUs on each.
@@ -14,7 +11,7 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 /// ```
 /// # use blox_core::{Action, ClusterSpec, Composition, Scheduler, Event, GpuId, JobId, JobSpec, Plan};
 /// # use blox_core::{Seconds, State, Time, AdmissionDecision};
-/// use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
+/// use blox_core::{Assignment, Draft, GpuCount, JobRef, Reason, Room, Shape, View};
 /// use blox_policies::placement::{InOrder, NodeSelector, suits};
 /// # use blox_policies::scheduling::Fifo;
 ///
@@ -30,9 +27,8 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 ///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
 ///     }
 ///
-///     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-///         let nodes = view.nodes().filter(|n| suits(n, job, &Shape::default(), view));
-///         GpuCount(nodes.map(|node| node.gpu_count()).max().unwrap_or(0))
+///     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+///         room.on_one_node(job, shape)
 ///     }
 /// }
 ///
@@ -76,13 +72,14 @@ pub trait NodeSelector {
         false
     }
 
-    /// Returns the largest number of GPUs that the rule could ever give the job. By default, this
-    /// is the number of GPUs on which the job may run, over all nodes in view that have not left.
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        match &job.spec().extras {
-            Some(_) => node_sizes(view, job).sum(),
-            None => view.installed_gpus(),
-        }
+    /// Checks whether the rule would find GPUs for a shape if all nodes of the room were empty and
+    /// up. The default is right for every rule that takes any free GPUs; see
+    /// [`PlacementPolicy::can_ever_place`](blox_core::PlacementPolicy::can_ever_place).
+    ///
+    /// # Errors
+    /// The reason why it would not.
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.anywhere(job, shape)
     }
 }
 
@@ -107,17 +104,7 @@ pub fn suits(node: &Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bo
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
-    !job.has_extras() || runs_on(node, job, view)
-}
-
-fn runs_on(node: &Node, job: &JobRef<'_>, view: View<'_>) -> bool {
-    let (cluster, gpu_type) = (view.cluster(), node.gpu_type());
-    let trains = |training: &TrainingSpec| {
-        let name = cluster.gpu_types().get(NameId(gpu_type.0));
-        name.is_none_or(|name| name.is_empty() || training.on(name).is_some())
-    };
-    let training = job.spec().extras().training.as_deref();
-    job.accepts(cluster, gpu_type) && training.is_none_or(trains)
+    job.runs_on(view.cluster(), node.gpu_type())
 }
 
 /// Returns whether a node in the draft has CPUs and memory left for `count` of the shape's GPUs. A
@@ -134,6 +121,9 @@ pub(crate) fn has_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, count
 /// Returns for how many of the shape's GPUs, at most `most`, a node in the draft has CPUs and
 /// memory left.
 pub(crate) fn most_with_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, most: u32) -> u32 {
+    if !shape.has_resources() {
+        return most;
+    }
     let enough = |count: &u32| has_resources(draft, node, shape, *count);
     (1..=most).rev().find(enough).unwrap_or(0)
 }
@@ -144,35 +134,6 @@ pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
         cpus: assignment.cpus,
         memory_gib: assignment.memory_gib,
         ..Shape::gpus(assignment.count())
-    }
-}
-
-/// Returns the number of GPUs of each node in view that the job may run on. Nodes that are down
-/// count, since they may return.
-///
-/// A rule that uses one node can give a job at most the largest of them
-/// ([`NodeSelector::most_gpus`]).
-pub fn node_sizes<'a>(
-    view: View<'a>,
-    job: &JobRef<'a>,
-) -> impl Iterator<Item = GpuCount> + use<'a> {
-    let job = *job;
-    view.nodes()
-        .filter(|n| n.status() != NodeStatus::Left)
-        .filter(move |n| suits(n, &job, &Shape::default(), view))
-        .map(|n| GpuCount(n.gpu_count()))
-}
-
-/// Checks whether the job may run on `asked` GPUs of the empty cluster.
-pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
-    enough(asked, node_sizes(view, job).sum())
-}
-
-/// Returns the reason why a job never fits if it asks for more GPUs than it could ever get.
-pub(crate) fn enough(asked: GpuCount, possible: GpuCount) -> Result<(), Reason> {
-    match asked <= possible {
-        true => Ok(()),
-        false => Err(Reason::NeverFits { asked, possible }),
     }
 }
 
@@ -190,8 +151,8 @@ pub(crate) fn with_room<'n>(
     })
 }
 
-/// Takes `needed` free GPUs from nodes, in this order. Skips a node that lacks the CPUs and memory
-/// for its part.
+/// Takes `needed` free GPUs from nodes, in this order: from each node as many as it has CPUs and
+/// memory for.
 pub(crate) fn taken_in_order<'n>(
     draft: &Draft<'_>,
     nodes: impl Iterator<Item = &'n Node>,
@@ -201,10 +162,11 @@ pub(crate) fn taken_in_order<'n>(
 ) -> Option<GpuList> {
     let mut gpus = GpuList::new();
     for node in nodes {
-        let here = draft.free_on(node.id()).min(needed - gpus.len() as u32);
-        if !suits(node, job, shape, draft.view()) || !has_resources(draft, node, shape, here) {
+        if !suits(node, job, shape, draft.view()) {
             continue;
         }
+        let here = draft.free_on(node.id()).min(needed - gpus.len() as u32);
+        let here = most_with_resources(draft, node, shape, here);
         gpus.extend(draft.free_gpus_on(node.id()).take(here as usize));
         if gpus.len() as u32 == needed {
             return Some(gpus);

@@ -1,13 +1,14 @@
 //! Synergy: CPUs and memory allocated by demand, together with GPUs.
 
 use super::anew::{release_all, settle};
-use super::in_order::{can_ever_place, shortage_of_gpus};
+use super::in_order::shortage_of_gpus;
 use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
+use super::types::could_find;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
-    Reason, Shape, SortedMap, Stateless, Validity, View, sort,
+    Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
 };
 
 /// Allocation of CPUs and memory.
@@ -130,8 +131,14 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         })
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        can_ever_place(&self.rule, view, job)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        // Demands are at most what a node has.
+        could_find(&self.rule, room, job, &Shape::gpus(shape.gpus))
     }
 }
 

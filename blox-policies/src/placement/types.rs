@@ -1,9 +1,8 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::selector::{NodeSelector, enough, suits};
+use super::selector::NodeSelector;
 use blox_core::{
-    Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
-    SortedMap, TrainingSpec, View, sort,
+    Assignment, Draft, GpuId, GpuTypeId, JobRef, Reason, Room, Shape, SortedMap, sort,
 };
 use std::cmp::Reverse;
 
@@ -67,70 +66,16 @@ pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape
     }
 }
 
-/// GPUs by type, on the nodes selected by `counts` and the types that the job may run on.
-fn pools(
-    view: View<'_>,
+/// Checks whether the rule could find GPUs for a shape in a room, of one type for a training job.
+#[inline]
+pub(crate) fn could_find<R: NodeSelector + ?Sized>(
+    rule: &R,
+    room: &Room<'_>,
     job: &JobRef<'_>,
-    counts: impl Fn(&Node) -> bool,
-) -> SortedMap<GpuTypeId, u32> {
-    let mut pools: SortedMap<GpuTypeId, u32> = SortedMap::new();
-    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-    for node in there.filter(|n| counts(n) && suits(n, job, &Shape::default(), view)) {
-        *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
-    }
-    pools
-}
-
-/// Largest number of GPUs of one type that the job may run on, among the types selected by
-/// `counts`.
-pub(super) fn most_of_a_type(
-    view: View<'_>,
-    job: &JobRef<'_>,
-    counts: impl Fn(GpuTypeId) -> bool,
-) -> GpuCount {
-    let pools = pools(view, job, |n| counts(n.gpu_type()));
-    GpuCount(pools.into_values().max().unwrap_or(0))
-}
-
-/// Largest number of GPUs that the job may have at once, among the nodes selected by `counts`. A
-/// training job needs GPUs of one type; any other job may use all types on which it runs.
-pub(crate) fn most_usable(
-    view: View<'_>,
-    job: &JobRef<'_>,
-    counts: impl Fn(&Node) -> bool,
-) -> GpuCount {
-    let pools = pools(view, job, counts).into_values();
-    GpuCount(match trains(job) {
-        true => pools.max().unwrap_or(0),
-        false => pools.sum(),
-    })
-}
-
-/// Checks whether the job could ever run on GPUs of one type.
-///
-/// A job that adapts, according to `adapts`, needs room for one replica. Any other job needs all
-/// its requested GPUs.
-pub(super) fn fits_a_type(
-    view: View<'_>,
-    job: &JobRef<'_>,
-    adapts: impl Fn(&TrainingSpec) -> bool,
+    shape: &Shape,
 ) -> Result<(), Reason> {
-    let asked = job.gpus();
-    let training = job.spec().extras().training.as_deref();
-    let Some(training) = training.filter(|t| adapts(t)) else {
-        return enough(asked, most_of_a_type(view, job, |_| true));
-    };
-    let types = view.cluster().gpu_types();
-    let replica = |id: GpuTypeId| {
-        let name = types.get(NameId(id.0))?;
-        training.on(name).map(|l| l.stages)
-    };
-    let holds = |(id, gpus)| replica(id).is_some_and(|stages| gpus >= stages);
-    match pools(view, job, |_| true).into_iter().any(holds) {
-        true => Ok(()),
-        false => Err(Reason::NeverFits {
-            asked,
-            possible: GpuCount(0),
-        }),
+    match trains(job) {
+        true => room.of_one_type(job, shape, |room| rule.could_find(room, job, shape)),
+        false => rule.could_find(room, job, shape),
     }
 }

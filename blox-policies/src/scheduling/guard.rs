@@ -1,8 +1,8 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobSpec, MissingData, Phase, Plan, Policy, SchedulingPolicy, Seconds,
-    Time, Validity, View, With,
+    Event, JobId, JobQueue, JobRef, JobSpec, MissingData, Phase, Plan, Policy, Reason,
+    SchedulingPolicy, Seconds, Shapes, Time, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -159,6 +159,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
             out.promote(id);
         }
         self.inner.schedule(&mut memory.inner, view, out).and(timer)
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        self.inner.could_request(view, job)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Helpers of policies that list jobs anew in each decision.
 
-use blox_core::{GpuCount, JobId, JobQueue, JobRef, Request, Shape, Validity, View};
+use blox_core::{
+    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Reason, Request, Shape, Shapes, Validity, View,
+};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
 /// Earlier jobs may preempt later ones. Returns how long the order stays valid if keys change over
@@ -26,6 +28,53 @@ pub(super) fn resized(job: &JobRef<'_>, gpus: u32) -> Shape {
         cpus: extras.cpus * share,
         memory_gib: extras.memory_gib * share,
         ..Shape::gpus(GpuCount(gpus))
+    }
+}
+
+/// Returns the shapes of a job on each of some numbers of GPUs.
+pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> Shapes {
+    gpus.into_iter().map(|gpus| resized(job, gpus)).collect()
+}
+
+/// Returns the shape of one replica of a training job on each GPU type on which it trains, or its
+/// gang if there is none.
+pub(super) fn replicas(view: View<'_>, job: &JobRef<'_>) -> Shapes {
+    let training = job.spec().extras().training.as_deref();
+    let types = view.cluster().gpu_types().iter();
+    let one = types.filter_map(|(id, name)| {
+        let stages = training?.on(name)?.stages;
+        Some(Shape {
+            gpu_type: Some(GpuTypeId(id.0)),
+            ..resized(job, stages)
+        })
+    });
+    let one: Shapes = one.collect();
+    match one.is_empty() {
+        true => Shapes::from_elem(Shape::gang(job), 1),
+        false => one,
+    }
+}
+
+/// Returns the gang of a job on each GPU type on which its speed is known and above 0, or on any
+/// type if it states no speeds.
+///
+/// # Errors
+/// It has no such speed.
+pub(super) fn on_known_types(view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+    let gang = || Shape::gang(job);
+    let Some(speeds) = &job.spec().extras().speeds else {
+        return Ok(Shapes::from_elem(gang(), 1));
+    };
+    let types = view.cluster().gpu_types().iter();
+    let known = types.filter(|(_, name)| speeds.alone(name).is_some_and(|rate| rate > 0.0));
+    let known = known.map(|(id, _)| Shape {
+        gpu_type: Some(GpuTypeId(id.0)),
+        ..gang()
+    });
+    let known: Shapes = known.collect();
+    match known.is_empty() {
+        true => Err(Reason::other("has no speed above 0 on any type of GPU")),
+        false => Ok(known),
     }
 }
 

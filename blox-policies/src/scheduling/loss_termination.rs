@@ -2,7 +2,7 @@
 
 use blox_core::{
     Event, JobId, JobQueue, JobRef, JobSpec, LOSS, MissingData, Plan, Policy, Reason,
-    SchedulingPolicy, Validity, View, With,
+    SchedulingPolicy, Shapes, Validity, View, With,
 };
 use blox_perf::converged;
 use serde::{Deserialize, Serialize};
@@ -89,5 +89,9 @@ impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
             out.finish(job, Reason::GoalReached);
         }
         self.inner.schedule(&mut memory.inner, view, out)
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        self.inner.could_request(view, job)
     }
 }

@@ -1,13 +1,13 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
 use crate::placement::{
-    NodeSelector, Packing, PackingLimits, enough, estimated_service, find_alike, most_usable, suits,
+    NodeSelector, Packing, PackingLimits, could_find, estimated_service, find_alike, suits,
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, JobSpec, MissingData, Node,
-    NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
-    SortedMap, Validity, View, sort,
+    NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request, Room, SchedulingPolicy, Seconds,
+    Shape, SortedMap, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -227,6 +227,11 @@ impl NodeSelector for Outside {
         }
         None
     }
+
+    /// CPUs and memory are ignored.
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.on_whole_nodes(job, &Shape::gpus(shape.gpus))
+    }
 }
 
 /// Returns whether the job runs on GPUs of this node's type.
@@ -273,9 +278,13 @@ impl PlacementPolicy for Lucid {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let aside = self.profilers(view, true);
-        let possible = most_usable(view, job, |n| !aside.contains(&n.id()));
-        enough(job.gpus(), possible)
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        let aside = self.profilers(room.view(), true);
+        could_find(&Outside(Vec::new()), &room.without(&aside), job, shape)
     }
 }

@@ -1,8 +1,9 @@
 //! Optimus: workers where they shorten training most.
 
+use super::listed::on_each;
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
+    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
+    SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
 use serde::{Deserialize, Serialize};
@@ -272,6 +273,14 @@ impl SchedulingPolicy for Optimus {
         out.stop_unlisted();
         // The remaining times shrink at different speeds.
         Validity::NextRound
+    }
+
+    fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let levels = &job.spec().extras().levels;
+        Ok(match levels.is_empty() {
+            true => Shapes::from_elem(Shape::gang(job), 1),
+            false => on_each(job, levels.iter().map(|level| level.get())),
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    JobQueue, JobRef, Reason, Request, SchedulingPolicy, SortedMap, Validity, View, forward_policy,
-    sort,
+    GpuCount, JobQueue, JobRef, Reason, Request, SchedulingPolicy, Shapes, SortedMap, Validity,
+    View, forward_policy, sort,
 };
 
 /// A queue of a [`QuotaTree`].
@@ -110,5 +110,28 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
         out.allow_preemption();
         out.stop_unlisted();
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let mut shapes = self.inner.could_request(view, job)?;
+        let path = self.path(view, job);
+        let Some(tightest) = path
+            .iter()
+            .map(|at| &self.queues[*at])
+            .min_by_key(|q| q.most)
+        else {
+            return Ok(shapes);
+        };
+        let least = shapes.iter().map(|s| s.gpus).min().unwrap_or_default();
+        let limit = GpuCount(tightest.most);
+        shapes.retain(|shape| shape.gpus <= limit);
+        match shapes.is_empty() {
+            true => Err(Reason::above_limit(
+                least,
+                limit,
+                format!("queue {}", tightest.name),
+            )),
+            false => Ok(shapes),
+        }
     }
 }

@@ -3,9 +3,9 @@
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Draft, DraftError, Event,
-    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, Phase, Pipeline,
-    PlacementPolicy, Plan, Policy, Reason, Scheduler, SchedulingPolicy, Seconds, Time, Validity,
-    View,
+    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, NodeSpec, Phase,
+    Pipeline, PlacementPolicy, Plan, Policy, Reason, Room, Scheduler, SchedulingPolicy, Seconds,
+    Shape, Shapes, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -195,6 +195,14 @@ impl SchedulingPolicy for Synthesizer {
     fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut JobQueue) -> Validity {
         memory.current().schedule(view, out)
     }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        // Each candidate may decide, so each must be able to run the job.
+        for candidate in &self.candidates {
+            candidate.can_ever_place(view, job)?;
+        }
+        Ok(Shapes::from_elem(Shape::gang(job), 1))
+    }
 }
 
 impl ClusterManager for Synthesizer {
@@ -207,6 +215,11 @@ impl ClusterManager for Synthesizer {
     fn actions(&self) -> NodeActionKinds {
         let all = self.candidates.iter().map(|c| c.actions());
         all.fold(NodeActionKinds::NONE, NodeActionKinds::and)
+    }
+
+    /// The candidates check for themselves what their managers could add.
+    fn could_add(&self, _: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
+        Some(Vec::new())
     }
 }
 
@@ -232,9 +245,8 @@ impl PlacementPolicy for Synthesizer {
         memory.current().place(requests, draft)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.candidates
-            .iter()
-            .try_for_each(|c| c.can_ever_place(view, job))
+    /// [`Synthesizer::could_request`] asks the candidates.
+    fn can_ever_place(&self, _: &Room<'_>, _: &JobRef<'_>, _: &Shape) -> Result<(), Reason> {
+        Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! Finish-time fairness by auctions of leases.
 
-use super::listed::resized;
+use super::listed::{on_each, resized};
 use super::{Bid, TimeMean, partial_allocation};
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, SortedMap, Time, Validity,
-    View,
+    JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds, Shapes, SortedMap,
+    Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -323,6 +323,10 @@ impl SchedulingPolicy for Themis {
             Some(end) if !memory.plenty => Validity::Until(end),
             _ => Validity::UntilEvent,
         }
+    }
+
+    fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        Ok(on_each(job, levels(job).into_iter().map(|(gpus, _)| gpus)))
     }
 }
 

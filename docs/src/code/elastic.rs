@@ -24,6 +24,13 @@ impl SchedulingPolicy for EqualShare {
         }
         Validity::NextRound
     }
+
+    // A job larger than the cluster may run on its smallest level.
+    fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let least = job.spec().extras().levels.first();
+        let shape = least.map_or_else(|| Shape::gang(job), |level| Shape::gpus(*level));
+        Ok(Shapes::from_elem(shape, 1))
+    }
 }
 // ANCHOR_END: policy
 

@@ -19,8 +19,8 @@ impl NodeSelector for EmptiestNode {
         draft.has_resources(&found).then_some(found)
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        node_sizes(view, job).max().unwrap_or_default()
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.on_one_node(job, shape)
     }
 }
 // ANCHOR_END: rule

@@ -4,6 +4,7 @@
 //! releases it. A GPU is *bound* to a job from the launch command until the report that
 //! the job has left. Policies plan with allocated GPUs. A launch waits until its GPUs are bound to no other job.
 
+mod kinds;
 mod layout;
 mod link;
 mod passing;
@@ -14,6 +15,8 @@ use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 use crate::units::Time;
+use kinds::Kinds;
+pub use kinds::NodeKind;
 pub(crate) use passing::Passing;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -345,9 +348,24 @@ pub struct Cluster {
     actions: u32,
     #[serde(default)]
     growing: Vec<Growth>,
+    /// Nodes that have not left, by kind; derived from the nodes.
+    #[serde(skip)]
+    kinds: Kinds,
 }
 
 impl Cluster {
+    /// Returns the kinds of the nodes that have not left.
+    #[inline]
+    pub fn kinds(&self) -> &[NodeKind] {
+        self.kinds.all()
+    }
+
+    /// Counts the kinds of all nodes, after they were deserialized.
+    pub(crate) fn count_kinds(&mut self) {
+        self.kinds = Kinds::default();
+        self.nodes.iter().for_each(|node| self.kinds.add(node));
+    }
+
     /// Returns all nodes that ever registered, in order of registration.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -468,6 +486,7 @@ impl Cluster {
         n.usable = n.usable_mask();
         self.installed += n.spec.gpus;
         self.usable += n.usable_count();
+        self.kinds.add(&self.nodes[id.index()]);
         self.refresh(id);
         id
     }
@@ -643,7 +662,9 @@ impl Cluster {
         let node = &mut self.nodes[id.index()];
         self.installed -= node.installed();
         self.usable -= node.usable_count();
+        self.kinds.remove(node);
         change(node);
+        self.kinds.add(node);
         self.installed += node.installed();
         node.changed = version;
         node.usable = node.usable_mask();

@@ -6,9 +6,9 @@ use crate::job::JobRef;
 use crate::order::KeyFn;
 use crate::partners::Partners;
 use crate::reason::Reason;
-use crate::shape::Shape;
+use crate::shape::{Shape, Shapes};
 use crate::view::View;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -24,24 +24,14 @@ pub struct Request {
     /// The jobs that should run on the same GPUs.
     pub partners: Partners,
     /// Acceptable shapes, best first; they are tried in order.
-    pub shapes: SmallVec<[Shape; 1]>,
+    pub shapes: Shapes,
 }
 
 impl Request {
     /// Requests a job with all its requested GPUs, CPUs and memory.
     #[inline]
     pub fn gang(job: &JobRef<'_>) -> Self {
-        let mut shape = Shape::gpus(job.gpus());
-        if job.has_extras() {
-            let extras = job.spec().extras();
-            shape.cpus = extras.cpus;
-            shape.memory_gib = extras.memory_gib;
-        }
-        Request {
-            job: job.id(),
-            partners: Partners::NONE,
-            shapes: smallvec![shape],
-        }
+        Request::with_shape(job.id(), Shape::gang(job))
     }
 
     /// Requests a job in one shape.

@@ -5,7 +5,8 @@ mod plan;
 
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, SortedMap, Time, Validity, View, sort,
+    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Shapes, SortedMap, Time, Validity,
+    View, sort,
 };
 use expand::{Window, expand};
 use plan::{Begun, Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
@@ -333,6 +334,14 @@ impl SchedulingPolicy for ElasticFlow {
             .answer
             .until
             .map_or(Validity::UntilEvent, Validity::Until)
+    }
+
+    fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let levels = levels_of(job);
+        Ok(levels
+            .iter()
+            .map(|(gpus, _)| Shape::gpus(GpuCount(*gpus)))
+            .collect())
     }
 }
 

@@ -3,9 +3,11 @@ use super::colocation::Colocation;
 use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
+use crate::scheduling::listed::on_known_types;
 use blox_core::{
     AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase, Plan, Policy,
-    Request, SchedulingPolicy, Seconds, SortedMap, Time, Validity, View, With, sort,
+    Reason, Request, SchedulingPolicy, Seconds, Shapes, SortedMap, Time, Validity, View, With,
+    sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -373,6 +375,10 @@ impl SchedulingPolicy for Gavel {
         // Rounds without jobs may be skipped, so they must not count as turns.
         memory.turn += 1;
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        on_known_types(view, job)
     }
 }
 

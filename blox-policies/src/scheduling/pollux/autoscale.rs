@@ -1,6 +1,6 @@
 //! Cluster autoscaling by utility.
 
-use blox_core::{NodeAction, NodeActions, NodeId, NodeSpec, Validity, View};
+use blox_core::{NodeAction, NodeActions, NodeId, NodeSpec, NodeStatus, Validity, View};
 use std::collections::BTreeSet;
 
 /// Requests or releases nodes by the cluster's utility (Pollux, section 4.2.2).
@@ -23,6 +23,27 @@ impl Autoscale {
         sound.then_some(Autoscale { low, high, nodes })
     }
 
+    /// Returns the specification of the nodes that it requests: that of the last usable node.
+    fn spec(view: View<'_>) -> Option<NodeSpec> {
+        let last = view.nodes().filter(|n| n.is_usable()).last()?;
+        // The provider names the new node.
+        Some(NodeSpec {
+            name: None,
+            ..last.spec().clone()
+        })
+    }
+
+    /// Returns the nodes that it could still request.
+    pub(super) fn could_add(&self, view: View<'_>) -> Vec<(NodeSpec, u32)> {
+        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        let count = (there.count() + view.cluster().coming()) as u32;
+        let more = self.nodes.1.saturating_sub(count);
+        Self::spec(view)
+            .map(|spec| (spec, more))
+            .into_iter()
+            .collect()
+    }
+
     /// Reads the utility of the last search, once.
     pub(super) fn manage(
         &self,
@@ -40,12 +61,7 @@ impl Autoscale {
             .collect();
         let count = (up.len() + view.cluster().coming()) as u32;
         if utility > self.high && count < self.nodes.1 {
-            if let Some(last) = up.last().and_then(|id| view.node(*id)) {
-                // The provider names the new node.
-                let spec = NodeSpec {
-                    name: None,
-                    ..last.spec().clone()
-                };
+            if let Some(spec) = Self::spec(view) {
                 out.push(NodeAction::Grow {
                     spec: Box::new(spec),
                     count: 1,

@@ -6,12 +6,12 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
-use super::listed::resized;
+use super::listed::{replicas, resized};
 use crate::placement::OnNodes;
 use blox_core::{
-    ClusterManager, Composition, Event, JobId, JobQueue, JobRef, NodeActionKind, NodeActionKinds,
-    NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
-    Validity, View, sort,
+    Adapts, ClusterManager, Composition, Event, JobId, JobQueue, JobRef, NodeActionKind,
+    NodeActionKinds, NodeActions, NodeId, NodeSpec, Place, Policy, Reason, Request,
+    SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,11 @@ impl ClusterManager for Pollux {
             None => NodeActionKinds::NONE,
         }
     }
+
+    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
+        let autoscale = self.autoscale.as_ref();
+        Some(autoscale.map_or(Vec::new(), |autoscale| autoscale.could_add(view)))
+    }
 }
 
 impl SchedulingPolicy for Pollux {
@@ -224,6 +229,16 @@ impl SchedulingPolicy for Pollux {
             out.push(Request::with_shape(job.id(), shape));
         }
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let whole = |t: &TrainingSpec| t.types.values().all(|limits| limits.stages == 1);
+        let training = job.spec().extras().training.as_deref();
+        let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing && whole(t));
+        Ok(match adapts {
+            true => replicas(view, job),
+            false => Shapes::from_elem(Shape::gang(job), 1),
+        })
     }
 }
 

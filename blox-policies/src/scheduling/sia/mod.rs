@@ -12,10 +12,10 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use super::listed::resized;
+use super::listed::{replicas, resized};
 use blox_core::{
-    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, SortedMap, TrainingReport, Validity, View,
+    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Reason,
+    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingReport, Validity, View,
 };
 use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
@@ -299,6 +299,16 @@ impl SchedulingPolicy for Sia {
             }
         }
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let training = job.spec().extras().training.as_deref();
+        Ok(
+            match training.is_some_and(|t| t.adapts != Adapts::Nothing) {
+                true => replicas(view, job),
+                false => Shapes::from_elem(Shape::gang(job), 1),
+            },
+        )
     }
 }
 

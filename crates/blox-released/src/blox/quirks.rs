@@ -6,7 +6,7 @@
 
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason,
-    Shape, Stateless, Validity, View,
+    Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -100,11 +100,14 @@ impl PlacementPolicy for Scattered {
         Ok(Validity::UntilEvent)
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let (asked, possible) = (job.gpus(), view.installed_gpus());
-        if asked > possible {
-            return Err(Reason::NeverFits { asked, possible });
-        }
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.anywhere(job, shape)?;
+        let view = room.view();
         let mut there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
         match there.all(|n| suits(n, job, &Shape::default(), view)) {
             true => Ok(()),

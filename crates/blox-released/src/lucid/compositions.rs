@@ -10,8 +10,8 @@ use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::OnEvent;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, GpuList, JobQueue, JobRef, JobSpec,
-    NodeStatus, Pipeline, Request, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View,
+    Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec, Pipeline,
+    Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View, Within,
     sort,
 };
 use blox_policies::placement::{InOrder, NodeSelector, suits};
@@ -19,6 +19,7 @@ use blox_sim::completion::AtRoundEnd;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{SimError, Simulation};
+use std::iter::repeat_n;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Composes `fifo`.
@@ -154,13 +155,12 @@ impl NodeSelector for Placer {
         draft.has_resources(&found).then_some(found)
     }
 
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        let nodes = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        let nodes = nodes.filter(|n| suits(n, job, &Shape::default(), view));
-        let free: Vec<u32> = nodes.map(|n| n.gpu_count()).collect();
-        let mut counts = (1..=free.iter().sum::<u32>()).rev();
-        let most = counts.find(|gpus| self.choose(&free, *gpus).is_some());
-        GpuCount(most.unwrap_or(0))
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        room.holds(job, shape, Within::Cluster, |fits, gpus| {
+            let alike = |fit: &Fit<'_>| repeat_n(fit.most, fit.offer.nodes as usize);
+            let free: Vec<u32> = fits.iter().flat_map(alike).collect();
+            self.choose(&free, gpus).is_some()
+        })
     }
 }
 
@@ -183,7 +183,7 @@ impl Placer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Extras, Time};
+    use blox_core::{Extras, GpuCount, Time};
 
     fn job(submit: f64, gpus: u32, seconds: f64, estimate: f64) -> JobSpec {
         let attributes = SortedMap::from([(ESTIMATE.into(), estimate.into())]);

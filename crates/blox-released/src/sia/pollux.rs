@@ -11,7 +11,7 @@
 use super::in_rounds;
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, Pipeline,
-    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
+    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap,
     Stateless, Validity, View, sort,
 };
 use blox_sim::execution::training::{Application, Applications};
@@ -252,5 +252,9 @@ impl SchedulingPolicy for MarginalGain {
             out.push(Request::with_shape(jobs[i].id(), shape));
         }
         Validity::NextRound
+    }
+
+    fn could_request(&self, _: View<'_>, _: &JobRef<'_>) -> Result<Shapes, Reason> {
+        Ok(Shapes::from_elem(Shape::gpus(GpuCount(1)), 1))
     }
 }

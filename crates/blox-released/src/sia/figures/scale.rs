@@ -3,7 +3,8 @@ use crate::clock::now;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Whole};
 use blox_core::{
     Adapts, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event, JobQueue,
-    JobSpec, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With, sort,
+    JobRef, JobSpec, Policy, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity, View, With,
+    sort,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -87,6 +88,10 @@ impl SchedulingPolicy for Timed {
         }
         decides.schedule(&mut memory.inner.own, view, out);
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        self.decides().could_request(view, job)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobQueue, JobRef,
-    NodeId, PlacementPolicy, Reason, Shape, SortedMap, Stateless, Validity, View, sort,
+    NodeId, PlacementPolicy, Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
 };
 use blox_policies::scheduling::sia::{Turns, turns};
 
@@ -82,13 +82,17 @@ impl Ring {
 impl PlacementPolicy for RoundAndRound {
     /// Quirk: the program ignores the GPU count of adaptive jobs in the trace, even if it exceeds
     /// the cluster.
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
         let training = job.spec().extras().training.as_ref();
         let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
-        let (asked, possible) = (job.gpus(), view.installed_gpus());
-        match adapts || asked <= possible {
+        match adapts {
             true => Ok(()),
-            false => Err(Reason::NeverFits { asked, possible }),
+            false => room.anywhere(job, shape),
         }
     }
 

@@ -9,8 +9,8 @@ use crate::tiresias::quirks::{
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use blox_core::{
-    ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, SortedMap, Time, Validity,
-    View, forward_policy,
+    ClusterSpec, JobId, JobQueue, JobRef, Pipeline, Policy, Reason, SchedulingPolicy, Shapes,
+    SortedMap, Time, Validity, View, forward_policy,
 };
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
 use std::path::PathBuf;
@@ -262,5 +262,9 @@ impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
         let validity = self.policy.schedule(memory, view, out);
         self.memory.with(|jobs| (self.read)(memory, jobs));
         validity
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        self.policy.could_request(view, job)
     }
 }

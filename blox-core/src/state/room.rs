@@ -1,0 +1,423 @@
+//! Room: the nodes that a cluster could ever offer a job.
+
+use crate::cluster::spec::NodeSpec;
+use crate::cluster::{NodeKind, is_too_much};
+use crate::ids::{GpuTypeId, Name, NameId, NodeId};
+use crate::job::JobRef;
+use crate::reason::{Amount, Reason, Resource, Shortfall, Within};
+use crate::shape::Shape;
+use crate::units::GpuCount;
+use crate::view::View;
+use smallvec::SmallVec;
+
+/// The nodes that a cluster could ever offer a job, all of them empty and up.
+///
+/// These are the nodes in view that have not left, requested nodes that have not joined, and the
+/// nodes that a cluster manager [could still add](crate::ClusterManager::could_add). Broken GPUs
+/// count, since they may be repaired.
+///
+/// A placement checks with it whether it could ever place a job
+/// ([`PlacementPolicy::can_ever_place`](crate::PlacementPolicy::can_ever_place)). Each check takes a
+/// job and one of its shapes, and counts GPUs, their types, CPUs and memory. If the check fails, the
+/// reason names the resource that is missing and the largest amount that there is.
+///
+/// ```
+/// use blox_core::{ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, Room, Seconds, Shape};
+/// use blox_core::{State, Time, View};
+/// let mut cluster: ClusterSpec = "2x4:v100,1x8:k80".parse()?;
+/// cluster.nodes.iter_mut().for_each(|node| node.memory_gib = 256.0);
+/// let mut state = State::new(&cluster)?;
+/// let job = JobId(0);
+/// let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)).with_extras(Extras {
+///     gpu_types: vec!["v100".into()],
+///     memory_gib: 512.0,
+///     ..Extras::default()
+/// });
+/// state.apply(Time::ZERO, &Event::Submitted { job, spec: spec.into() })?;
+/// let room = Room::of(View::of(&state));
+/// let job = state.job(job).expect("it was submitted");
+/// // One GPU on each of the two nodes has 256 GiB.
+/// assert_eq!(room.anywhere(&job, &Shape::gang(&job)), Ok(()));
+/// let why = room.on_one_node(&job, &Shape::gang(&job)).unwrap_err().to_string();
+/// assert_eq!(why, "asks for 512 GiB of memory, the largest node of type v100 has 256 GiB");
+/// let why = room.anywhere(&job, &Shape::gpus(GpuCount(9))).unwrap_err().to_string();
+/// assert_eq!(why, "asks for 9 GPUs of type v100, at most 8 are possible");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Room<'a> {
+    view: View<'a>,
+    added: &'a [(NodeSpec, u32)],
+    aside: &'a [NodeId],
+    only: Option<&'a str>,
+}
+
+/// Alike nodes of a [`Room`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Offer<'a> {
+    /// Type of the GPUs; empty if the nodes state none.
+    pub gpu_type: &'a str,
+    /// Number of GPUs of each node.
+    pub gpus: u32,
+    /// CPU cores of each node; 0 if unknown.
+    pub cpus: f64,
+    /// Memory in GiB of each node; 0 if unknown.
+    pub memory_gib: f64,
+    /// Number of nodes.
+    pub nodes: u32,
+}
+
+/// Nodes on which a job runs, with the GPUs of a shape that each of them could hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Fit<'a> {
+    /// The nodes.
+    pub offer: Offer<'a>,
+    /// Largest number of the shape's GPUs for which a node has GPUs, CPUs and memory.
+    pub most: u32,
+}
+
+/// Offers that suit a job in a shape.
+pub type Fits<'a> = SmallVec<[Fit<'a>; 4]>;
+
+impl<'a> Room<'a> {
+    /// Returns the room in a view.
+    #[inline]
+    pub fn of(view: View<'a>) -> Self {
+        Room {
+            view,
+            added: &[],
+            aside: &[],
+            only: None,
+        }
+    }
+
+    /// Adds nodes that could join: each specification with their number.
+    #[must_use]
+    #[inline]
+    pub fn with(self, added: &'a [(NodeSpec, u32)]) -> Self {
+        Room { added, ..self }
+    }
+
+    /// Leaves out nodes that a placement keeps for another purpose.
+    #[must_use]
+    pub fn without(self, aside: &'a [NodeId]) -> Self {
+        Room { aside, ..self }
+    }
+
+    /// Leaves out all nodes with GPUs of other types.
+    #[must_use]
+    pub fn only(self, gpu_type: &'a str) -> Self {
+        let only = Some(gpu_type);
+        Room { only, ..self }
+    }
+
+    /// Returns the view.
+    #[inline]
+    pub fn view(&self) -> View<'a> {
+        self.view
+    }
+
+    /// Returns all nodes by kind.
+    pub fn offers(&self) -> impl Iterator<Item = Offer<'a>> + use<'a> {
+        let (room, cluster) = (*self, self.view.cluster());
+        let kinds = cluster.kinds().iter();
+        let present = kinds.filter_map(move |kind| room.present(kind));
+        let requested = cluster.growing().iter();
+        let requested = requested.map(|g| (&g.spec, g.names.len() as u32));
+        let added = self.added.iter().map(|(spec, count)| (spec, *count));
+        let coming = requested.chain(added);
+        let coming = coming.filter_map(move |(spec, count)| room.coming(spec, count));
+        let all = present.chain(coming);
+        all.filter(move |offer| room.only.is_none_or(|only| only == offer.gpu_type))
+    }
+
+    fn present(&self, kind: &NodeKind) -> Option<Offer<'a>> {
+        let cluster = self.view.cluster();
+        let vc = self.view.virtual_cluster();
+        if vc.is_some() && kind.partition.is_some() && kind.partition != vc {
+            return None;
+        }
+        let alike = |id: &&NodeId| {
+            let node = cluster.node(**id);
+            node.is_some_and(|node| NodeKind::of(node).is_alike(kind))
+        };
+        let aside = self.aside.iter().filter(alike).count() as u32;
+        Some(Offer {
+            gpu_type: type_name(self.view, kind.gpu_type),
+            gpus: kind.gpus,
+            cpus: kind.cpus,
+            memory_gib: kind.memory_gib,
+            nodes: kind.nodes.checked_sub(aside).filter(|n| *n > 0)?,
+        })
+    }
+
+    fn coming(&self, spec: &'a NodeSpec, nodes: u32) -> Option<Offer<'a>> {
+        let vc = self.view.virtual_cluster();
+        let vc = vc.and_then(|vc| self.view.names().get(vc));
+        if vc.is_some() && spec.partition.is_some() && spec.partition.as_ref() != vc {
+            return None;
+        }
+        (nodes > 0).then(|| Offer {
+            gpu_type: spec.gpu_type.as_ref().map_or("", Name::as_str),
+            gpus: spec.gpus,
+            cpus: spec.cpus,
+            memory_gib: spec.memory_gib,
+            nodes,
+        })
+    }
+
+    /// Returns the nodes on which a job runs in a shape.
+    pub fn fits(&self, job: &JobRef<'_>, shape: &Shape) -> Fits<'a> {
+        let wanted = shape.gpu_type.map(|t| type_name(self.view, t));
+        let suits = |offer: &Offer<'_>| {
+            wanted.is_none_or(|wanted| wanted == offer.gpu_type) && job.runs_on_type(offer.gpu_type)
+        };
+        let fit = |offer| Fit {
+            offer,
+            most: most_on(&offer, shape),
+        };
+        self.offers().filter(suits).map(fit).collect()
+    }
+
+    /// Checks whether the nodes together could hold a job: each node as many GPUs as it has CPUs
+    /// and memory for.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn anywhere(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        let plain = shape.gpu_type.is_none() && !shape.has_resources() && !job.has_extras();
+        let all = self.only.is_none() && self.aside.is_empty();
+        if plain && all && shape.gpus <= self.view.installed_gpus() {
+            return Ok(());
+        }
+        self.holds(job, shape, Within::Cluster, |fits, needed| {
+            let each = fits
+                .iter()
+                .map(|f| u64::from(f.most) * u64::from(f.offer.nodes));
+            each.sum::<u64>() >= u64::from(needed)
+        })
+    }
+
+    /// Checks whether one node could hold a whole job.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn on_one_node(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.holds(job, shape, Within::OneNode, |fits, needed| {
+            fits.iter().any(|fit| fit.most >= needed)
+        })
+    }
+
+    /// Checks whether the nodes could hold a job on one node, or otherwise on whole nodes: it uses
+    /// all GPUs of each of its nodes but the last.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn on_whole_nodes(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.holds(job, shape, Within::Cluster, hold_as_whole_nodes)
+    }
+
+    /// Checks whether nodes of one GPU type could hold a job, according to a check of the room with
+    /// only these nodes.
+    ///
+    /// # Errors
+    /// What is missing: the reason of the type that comes closest.
+    pub fn of_one_type(
+        &self,
+        job: &JobRef<'_>,
+        shape: &Shape,
+        check: impl Fn(&Room<'a>) -> Result<(), Reason>,
+    ) -> Result<(), Reason> {
+        let mut types: SmallVec<[&str; 4]> = SmallVec::new();
+        for fit in self.fits(job, shape) {
+            if !types.contains(&fit.offer.gpu_type) {
+                types.push(fit.offer.gpu_type);
+            }
+        }
+        let mut closest: Option<Reason> = None;
+        for gpu_type in &types {
+            let Err(why) = check(&self.only(gpu_type)) else {
+                return Ok(());
+            };
+            if closest.as_ref().is_none_or(|best| is_closer(&why, best)) {
+                closest = Some(why);
+            }
+        }
+        Err(match closest {
+            None => self.shortfall(job, shape, Within::Cluster, |_, _| false),
+            Some(Reason::NeverFits(mut shortfall)) if types.len() > 1 => {
+                if (shortfall.resource, &shortfall.within) == (Resource::Gpus, &Within::Cluster) {
+                    shortfall.within = Within::OneType;
+                    shortfall.gpu_types = self.types_of(job, shape);
+                }
+                Reason::NeverFits(shortfall)
+            }
+            Some(why) => why,
+        })
+    }
+
+    /// Checks whether the nodes could hold a job, according to a rule that gets the nodes on which
+    /// the job runs, and the number of GPUs. `within` says what the rule restricts a job to.
+    ///
+    /// # Errors
+    /// What is missing: GPUs if the rule refuses the job even without its CPUs and memory.
+    pub fn holds(
+        &self,
+        job: &JobRef<'_>,
+        shape: &Shape,
+        within: Within,
+        rule: impl Fn(&[Fit<'_>], u32) -> bool,
+    ) -> Result<(), Reason> {
+        match rule(&self.fits(job, shape), shape.gpus.get()) {
+            true => Ok(()),
+            false => Err(self.shortfall(job, shape, within, rule)),
+        }
+    }
+
+    /// Returns what is missing for a job that a rule refuses.
+    #[cold]
+    fn shortfall(
+        &self,
+        job: &JobRef<'_>,
+        shape: &Shape,
+        within: Within,
+        rule: impl Fn(&[Fit<'_>], u32) -> bool,
+    ) -> Reason {
+        let with = |cpus, memory_gib| {
+            let shape = Shape {
+                cpus,
+                memory_gib,
+                ..shape.clone()
+            };
+            self.fits(job, &shape)
+        };
+        let needed = shape.gpus.get();
+        let fits = with(0.0, 0.0);
+        let largest = |of: fn(&Offer<'_>) -> f64| {
+            let amounts = fits.iter().map(|fit| of(&fit.offer));
+            Amount(amounts.fold(0.0, f64::max))
+        };
+        let gpus = |within: &Within| match within {
+            Within::OneNode => largest(|offer| f64::from(offer.gpus)),
+            _ => {
+                let all = |offer: Offer<'_>| f64::from(offer.gpus) * f64::from(offer.nodes);
+                Amount(fits.iter().map(|fit| all(fit.offer)).sum())
+            }
+        };
+        let (resource, asked, possible, within) = if !rule(&fits, needed) {
+            let possible = gpus(&within);
+            (Resource::Gpus, Amount::from(shape.gpus), possible, within)
+        } else if rule(&with(0.0, shape.memory_gib), needed) {
+            let largest = largest(|offer| offer.cpus);
+            (Resource::Cpus, Amount(shape.cpus), largest, Within::OneNode)
+        } else {
+            let (asked, largest) = (Amount(shape.memory_gib), largest(|offer| offer.memory_gib));
+            (Resource::Memory, asked, largest, Within::OneNode)
+        };
+        Reason::NeverFits(Box::new(Shortfall {
+            resource,
+            asked,
+            possible,
+            within,
+            gpu_types: self.types_of(job, shape),
+        }))
+    }
+
+    /// Returns the GPU types to which a job is restricted; empty if there is no restriction.
+    fn types_of(&self, job: &JobRef<'_>, shape: &Shape) -> Vec<Name> {
+        let extras = job.spec().extras();
+        let only = self.only.filter(|name| !name.is_empty());
+        let wanted = shape.gpu_type.map(|t| type_name(self.view, t));
+        match (only.or(wanted), &extras.training) {
+            (Some(name), _) => vec![name.into()],
+            (None, _) if !extras.gpu_types.is_empty() => extras.gpu_types.clone(),
+            (None, Some(training)) => {
+                let named = training.types.keys().filter(|name| !name.is_empty());
+                named.cloned().collect()
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
+fn type_name(view: View<'_>, gpu_type: GpuTypeId) -> &str {
+    let name = view.cluster().gpu_types().get(NameId(gpu_type.0));
+    name.map_or("", Name::as_str)
+}
+
+/// Returns for how many of the shape's GPUs an empty node has GPUs, CPUs and memory.
+fn most_on(offer: &Offer<'_>, shape: &Shape) -> u32 {
+    let most = offer.gpus.min(shape.gpus.get());
+    if !shape.has_resources() {
+        return most;
+    }
+    let all = f64::from(shape.gpus.get());
+    let enough = |count: &u32| {
+        let part = f64::from(*count) / all;
+        !is_too_much(shape.cpus * part, offer.cpus, offer.cpus)
+            && !is_too_much(shape.memory_gib * part, offer.memory_gib, offer.memory_gib)
+    };
+    (1..=most).rev().find(enough).unwrap_or(0)
+}
+
+/// Takes whole nodes, the largest first, until a node has room for the rest. A job that fits on a
+/// node takes only this node.
+fn hold_as_whole_nodes(fits: &[Fit<'_>], needed: u32) -> bool {
+    if fits.iter().any(|fit| fit.most >= needed) {
+        return true;
+    }
+    let mut whole: SmallVec<[(u32, u32); 4]> = SmallVec::new();
+    let mut parts = 0;
+    for fit in fits {
+        match fit.most == fit.offer.gpus && fit.most > 0 {
+            true => whole.push((fit.most, fit.offer.nodes)),
+            false => parts = parts.max(fit.most),
+        }
+    }
+    whole.sort_unstable_by_key(|(gpus, _)| std::cmp::Reverse(*gpus));
+    let mut left = needed;
+    for at in 0..whole.len() {
+        let (gpus, nodes) = whole[at];
+        for rest in (0..nodes).rev() {
+            left -= gpus.min(left);
+            // The next node that is wholly free is the largest of the others.
+            let next = match rest {
+                0 => whole.get(at + 1).map_or(0, |(gpus, _)| *gpus),
+                _ => gpus,
+            };
+            if left <= gpus && left <= next.max(parts) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Returns whether a reason comes closer to a job that fits than another: it misses CPUs or memory
+/// only, or offers more GPUs.
+fn is_closer(why: &Reason, other: &Reason) -> bool {
+    let rank = |why: &Reason| match why {
+        Reason::NeverFits(s) => Some((s.resource != Resource::Gpus, s.possible)),
+        _ => None,
+    };
+    rank(why) > rank(other)
+}
+
+/// Returns the largest number of GPUs of a shape that an empty node in view could hold.
+///
+/// A placement that keeps a job on one node where that is possible asks for it at each decision,
+/// so it reads the kinds of nodes that the cluster keeps.
+#[inline]
+pub(crate) fn largest_part(view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> GpuCount {
+    let kinds = view.cluster().kinds();
+    if let ([kind], None, false) = (kinds, view.virtual_cluster(), job.has_extras())
+        && shape.gpu_type.is_none()
+        && !shape.has_resources()
+    {
+        return GpuCount(kind.gpus.min(shape.gpus.get()));
+    }
+    let fits = Room::of(view).fits(job, shape);
+    GpuCount(fits.iter().map(|fit| fit.most).max().unwrap_or(0))
+}
