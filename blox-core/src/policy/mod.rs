@@ -134,6 +134,29 @@ pub trait Policy: Send + Sync + 'static {
     fn listens(&self) -> bool {
         true
     }
+
+    /// Returns the type of the policy without modules, for messages. Policies do not override it.
+    #[doc(hidden)]
+    fn type_name(&self) -> String {
+        short_type_name(std::any::type_name::<Self>())
+    }
+}
+
+/// Removes the modules from the name of a type and of its parameters.
+fn short_type_name(full: &str) -> String {
+    let mut short = String::new();
+    let mut word = String::new();
+    for c in full.chars() {
+        match c {
+            ':' => word.clear(),
+            '<' | '>' | ',' | ' ' | '(' | ')' | '&' | '[' | ']' | ';' => {
+                short.push_str(&std::mem::take(&mut word));
+                short.push(c);
+            }
+            _ => word.push(c),
+        }
+    }
+    short + &word
 }
 
 /// A policy without memory: `impl Stateless for MyPolicy {}`.

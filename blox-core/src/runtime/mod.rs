@@ -3,6 +3,7 @@
 pub mod core;
 pub mod drive;
 pub mod feasibility;
+mod fitting;
 pub mod forecast;
 pub mod journal;
 pub mod pipeline;

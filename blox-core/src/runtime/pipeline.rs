@@ -4,6 +4,7 @@ pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
 use crate::cluster::spec::NodeSpec;
+use crate::cluster::{Node, NodeStatus, Wanted};
 use crate::decision::{
     Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKinds, NodeActions, Plan,
     Validity,
@@ -11,7 +12,7 @@ use crate::decision::{
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::{self, Feasibility};
-use crate::ids::{JobId, Name};
+use crate::ids::{JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase};
 use crate::policy::{
@@ -22,6 +23,7 @@ use crate::policy::{
 use crate::queue::{JobQueue, Request};
 use crate::reason::Reason;
 use crate::room::Room;
+use crate::runtime::fitting;
 use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
 use crate::view::View;
@@ -726,6 +728,7 @@ impl Scheduler for Pipeline {
             _ => None,
         });
         let validity = begun.fold(validity, Validity::and);
+        finish_idle_drains(view, out);
         match view.cluster().is_draining() {
             true => validity.and(continue_drains(view, out)),
             false => validity,
@@ -786,6 +789,7 @@ impl Scheduler for Pipeline {
         for &job in self.requests.promoted.iter().filter(fresh) {
             out.actions.push(Action::Promote { job });
         }
+        let start = out.actions.len();
         // Another pipeline may already have planned its part of the cluster.
         let mut draft = Draft::begin(view, &mut self.draft, out);
         for (job, why) in &self.requests.finished {
@@ -796,8 +800,12 @@ impl Scheduler for Pipeline {
         let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
         draft.end_walk(&mut self.requests);
         draft.finish_into(out);
+        let fits = fitting::check(&out.actions[start..], &self.requests, view);
         match result {
-            Ok(placed) => Ok(validity.and(placed)),
+            Ok(placed) => match fits {
+                Ok(()) => Ok(validity.and(placed)),
+                Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
+            },
             Err(error) => Err(DecisionError::Draft {
                 policy: self.name.clone(),
                 error,
@@ -866,6 +874,34 @@ impl Scheduler for Pipeline {
     }
 }
 
+/// Adds the next step of each node that is idle when its drain begins.
+fn finish_idle_drains(view: View<'_>, out: &mut NodeActions) {
+    for at in 0..out.len() {
+        let NodeAction::Drain { node: id, then, .. } = &out[at] else {
+            continue;
+        };
+        let (id, then) = (*id, *then);
+        let cluster = view.cluster();
+        let ends = |node: &Node| {
+            let settled = matches!(node.wanted(), None | Some(Wanted::Off(_)));
+            node.status() == NodeStatus::Up && settled && cluster.is_idle(node)
+        };
+        let last = out[at + 1..].iter().all(|later| later.node() != Some(id));
+        if last && cluster.node(id).is_some_and(ends) {
+            out.extend(next_step(id, then));
+        }
+    }
+}
+
+/// Returns the action of an idle node after its drain.
+fn next_step(node: NodeId, then: AfterDrain) -> Option<NodeAction> {
+    match then {
+        AfterDrain::Stay => None,
+        AfterDrain::Off => Some(NodeAction::Power { node, on: false }),
+        AfterDrain::Leave => Some(NodeAction::Shrink { node }),
+    }
+}
+
 /// Adds the next step of each drained node that is idle. The validity names the next time at which
 /// jobs are to be preempted.
 #[cold]
@@ -877,13 +913,8 @@ fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
             continue;
         }
         let idle = view.cluster().is_idle(node);
-        match drain.then {
-            AfterDrain::Off if idle => out.push(NodeAction::Power {
-                node: id,
-                on: false,
-            }),
-            AfterDrain::Leave if idle => out.push(NodeAction::Shrink { node: id }),
-            AfterDrain::Stay | AfterDrain::Off | AfterDrain::Leave => {}
+        if idle {
+            out.extend(next_step(id, drain.then));
         }
         // This decision preempts the jobs of a drain whose time has come.
         if !idle && drain.by > view.now() {

@@ -2,6 +2,7 @@
 
 use super::in_order::place_or_explain;
 use super::selector::NodeSelector;
+use super::types::could_find;
 use blox_core::{
     Draft, DraftError, JobId, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason, Request, Room,
     Shape, Stateless, Validity, sort,
@@ -11,8 +12,7 @@ use blox_core::{
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
 /// same partners or alone. A requested partner that has no room beside the job does not count. All
-/// other listed jobs release their GPUs and are placed by a rule, the largest first. A job that
-/// requests more GPUs than exist of any type on which it runs is rejected.
+/// other listed jobs release their GPUs and are placed by a rule, the largest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leases<R> {
     rule: R,
@@ -62,7 +62,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
-        room.of_one_type(job, shape, |room| self.rule.could_find(room, job, shape))
+        could_find(&self.rule, room, job, shape)
     }
 }
 

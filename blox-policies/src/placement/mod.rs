@@ -57,6 +57,6 @@ pub use pal::Pal;
 pub use profiled::{Profiled, Sensitivity, TensorSkew};
 pub use random::Random;
 pub use resizing::Resizing;
-pub use selector::{NodeSelector, Parts, suits};
+pub use selector::{NodeSelector, Parts, most_with_resources, suits};
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{could_find, find as find_alike};

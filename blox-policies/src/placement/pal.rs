@@ -1,6 +1,6 @@
 //! Placement by GPU variability: GPUs differ in speed for each application class.
 
-use super::selector::{NodeSelector, suits};
+use super::selector::{NodeSelector, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape, sort};
 use blox_perf::{app_class, gpu_scores};
 
@@ -87,7 +87,16 @@ impl NodeSelector for Pal {
             let first = node.gpus().next().map_or(0, |g| g.0);
             let scores = gpu_scores(node, app_class(job.spec()));
             let gpus = draft.free_gpus_on(node.id());
-            free.extend(gpus.map(|g| (scores[(g.0 - first) as usize], node.id(), g)));
+            let gpus = gpus.map(|g| (scores[(g.0 - first) as usize], node.id(), g));
+            let mut here: Vec<Scored> = gpus.collect();
+            let most = here.len().min(needed) as u32;
+            let enough = most_with_resources(draft, node, shape, most);
+            if enough < most {
+                // The best GPUs for which the node has CPUs and memory.
+                sort::by(&mut here, |a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
+                here.truncate(enough as usize);
+            }
+            free.extend(here);
         }
         sort::by_key(&mut free, |g| g.2);
         let largest = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(0) as usize;

@@ -120,7 +120,7 @@ pub(crate) fn has_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, count
 
 /// Returns for how many of the shape's GPUs, at most `most`, a node in the draft has CPUs and
 /// memory left.
-pub(crate) fn most_with_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, most: u32) -> u32 {
+pub fn most_with_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, most: u32) -> u32 {
     if !shape.has_resources() {
         return most;
     }

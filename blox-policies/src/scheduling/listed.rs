@@ -36,46 +36,52 @@ pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> 
     gpus.into_iter().map(|gpus| resized(job, gpus)).collect()
 }
 
-/// Returns the shape of one replica of a training job on each GPU type on which it trains, or its
-/// gang if there is none.
-pub(super) fn replicas(view: View<'_>, job: &JobRef<'_>) -> Shapes {
-    let training = job.spec().extras().training.as_deref();
-    let types = view.cluster().gpu_types().iter();
-    let one = types.filter_map(|(id, name)| {
-        let stages = training?.on(name)?.stages;
-        Some(Shape {
-            gpu_type: Some(GpuTypeId(id.0)),
-            ..resized(job, stages)
+/// Returns the shapes of a job on each GPU type on which it trains: one replica if it adapts, and
+/// otherwise its gang. A job that does not train has its gang on any type.
+///
+/// # Errors
+/// It trains on no type of the cluster.
+pub(super) fn on_trained_types(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    adapts: bool,
+) -> Result<Shapes, Reason> {
+    let Some(training) = job.spec().extras().training.as_deref() else {
+        return Ok(Shapes::from_elem(Shape::gang(job), 1));
+    };
+    of_types(view, |name| {
+        let stages = training.on(name)?.stages;
+        Some(match adapts {
+            true => resized(job, stages),
+            false => Shape::gang(job),
         })
-    });
-    let one: Shapes = one.collect();
-    match one.is_empty() {
-        true => Shapes::from_elem(Shape::gang(job), 1),
-        false => one,
-    }
+    })
+    .ok_or_else(|| Reason::other("trains on no type of GPU of the cluster"))
 }
 
-/// Returns the gang of a job on each GPU type on which its speed is known and above 0, or on any
-/// type if it states no speeds.
+/// Returns the gang of a job on each GPU type on which its speed is above 0. All types are equal for
+/// a job that states no speeds.
 ///
 /// # Errors
 /// It has no such speed.
 pub(super) fn on_known_types(view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
-    let gang = || Shape::gang(job);
-    let Some(speeds) = &job.spec().extras().speeds else {
-        return Ok(Shapes::from_elem(gang(), 1));
-    };
+    let speeds = job.spec().extras().speeds.as_deref();
+    of_types(view, |name| {
+        let runs = speeds.is_none_or(|speeds| speeds.alone(name).is_some_and(|rate| rate > 0.0));
+        runs.then(|| Shape::gang(job))
+    })
+    .ok_or_else(|| Reason::other("has no speed above 0 on any type of GPU of the cluster"))
+}
+
+/// Returns a shape for each GPU type of the cluster for which there is one; `None` if there are no
+/// shapes.
+fn of_types(view: View<'_>, shape: impl Fn(&str) -> Option<Shape>) -> Option<Shapes> {
     let types = view.cluster().gpu_types().iter();
-    let known = types.filter(|(_, name)| speeds.alone(name).is_some_and(|rate| rate > 0.0));
-    let known = known.map(|(id, _)| Shape {
-        gpu_type: Some(GpuTypeId(id.0)),
-        ..gang()
+    let shapes = types.filter_map(|(id, name)| {
+        let gpu_type = Some(GpuTypeId(id.0));
+        shape(name).map(|shape| Shape { gpu_type, ..shape })
     });
-    let known: Shapes = known.collect();
-    match known.is_empty() {
-        true => Err(Reason::other("has no speed above 0 on any type of GPU")),
-        false => Ok(known),
-    }
+    Some(shapes.collect()).filter(|shapes: &Shapes| !shapes.is_empty())
 }
 
 /// Lists the jobs that fit on the usable GPUs together, each in its turn, and stops all others.

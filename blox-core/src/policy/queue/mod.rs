@@ -155,6 +155,12 @@ impl JobQueue {
         self.use_kept = false;
     }
 
+    /// Returns whether an order is the answer of this decision.
+    #[inline]
+    pub(crate) fn keeps(&self) -> bool {
+        self.use_kept && self.kept.is_some()
+    }
+
     /// Returns the explicit requests; empty if an order is kept.
     pub(crate) fn list(&self) -> &[Request] {
         &self.list

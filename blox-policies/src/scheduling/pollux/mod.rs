@@ -6,7 +6,7 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
-use super::listed::{replicas, resized};
+use super::listed::{on_trained_types, resized};
 use crate::placement::OnNodes;
 use blox_core::{
     Adapts, ClusterManager, Composition, Event, JobId, JobQueue, JobRef, NodeActionKind,
@@ -235,10 +235,7 @@ impl SchedulingPolicy for Pollux {
         let whole = |t: &TrainingSpec| t.types.values().all(|limits| limits.stages == 1);
         let training = job.spec().extras().training.as_deref();
         let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing && whole(t));
-        Ok(match adapts {
-            true => replicas(view, job),
-            false => Shapes::from_elem(Shape::gang(job), 1),
-        })
+        on_trained_types(view, job, adapts)
     }
 }
 

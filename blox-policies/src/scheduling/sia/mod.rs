@@ -12,7 +12,7 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use super::listed::{replicas, resized};
+use super::listed::{on_trained_types, resized};
 use blox_core::{
     Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Reason,
     Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingReport, Validity, View,
@@ -303,12 +303,8 @@ impl SchedulingPolicy for Sia {
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         let training = job.spec().extras().training.as_deref();
-        Ok(
-            match training.is_some_and(|t| t.adapts != Adapts::Nothing) {
-                true => replicas(view, job),
-                false => Shapes::from_elem(Shape::gang(job), 1),
-            },
-        )
+        let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
+        on_trained_types(view, job, adapts)
     }
 }
 

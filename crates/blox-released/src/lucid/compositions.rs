@@ -10,11 +10,11 @@ use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::OnEvent;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec, Pipeline,
-    Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View, Within,
-    sort,
+    Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec, Node,
+    Pipeline, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View,
+    Within, sort,
 };
-use blox_policies::placement::{InOrder, NodeSelector, suits};
+use blox_policies::placement::{InOrder, NodeSelector, most_with_resources, suits};
 use blox_sim::completion::AtRoundEnd;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
@@ -147,8 +147,16 @@ impl NodeSelector for Placer {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let nodes = draft.nodes_with_free();
         let nodes = nodes.filter(|node| suits(node, job, shape, draft.view()));
-        let nodes: Vec<_> = nodes.map(|node| node.id()).collect();
-        let free: Vec<u32> = nodes.iter().map(|node| draft.free_on(*node)).collect();
+        let nodes: Vec<_> = nodes.collect();
+        let free = |node: &&Node| {
+            let free = draft.free_on(node.id()).min(shape.gpus.get());
+            match most_with_resources(draft, node, shape, free) {
+                most if most < free => most,
+                _ => draft.free_on(node.id()),
+            }
+        };
+        let free: Vec<u32> = nodes.iter().map(free).collect();
+        let nodes: Vec<_> = nodes.into_iter().map(|node| node.id()).collect();
         let parts = self.choose(&free, shape.gpus.get())?;
         let gpus = |(at, count): (usize, u32)| draft.free_gpus_on(nodes[at]).take(count as usize);
         let found = shape.on(parts.into_iter().flat_map(gpus).collect::<GpuList>());
