@@ -15,8 +15,8 @@ use blox_core::drive::Backend;
 use blox_core::input::Input;
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
-    JobSpec, LOSS, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason, Seconds,
-    Time, View, Wanted, sort,
+    JobSpec, LOSS, NameId, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason,
+    Seconds, Time, View, Wanted, sort,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,6 +52,48 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
 /// rounding.
 fn epochs(work: f64, epoch: f64) -> f64 {
     (work / epoch + 1e-9).floor()
+}
+
+/// Returns whether a number is finite and not negative.
+fn is_amount(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
+}
+
+/// Describes where a job is: its GPU types, and the jobs beside it.
+fn whereabouts(view: View<'_>, job: &JobRef<'_>) -> String {
+    let cluster = view.cluster();
+    let model = |job: &JobRef<'_>| match &job.spec().extras().model {
+        Some(model) => format!("job {} ({model})", job.id()),
+        None => format!("job {}", job.id()),
+    };
+    let gpus = job.bound().map_or(&[][..], |bound| &bound.gpus);
+    let mut types: Vec<&str> = gpus
+        .iter()
+        .filter_map(|gpu| {
+            cluster
+                .gpu_types()
+                .get(NameId(cluster.node_with(*gpu)?.gpu_type().0))
+        })
+        .map(|name| &**name)
+        .collect();
+    types.sort_unstable();
+    types.dedup();
+    let types = match types.join(", ") {
+        none if none.is_empty() => "GPUs without a type".to_owned(),
+        types => format!("GPU type {types}"),
+    };
+    let own = job.spec().extras().model.as_ref();
+    let own = own.map_or(String::new(), |own| format!("as {own} "));
+    let others = beside(view, job.id(), gpus);
+    let others: Vec<String> = others
+        .into_iter()
+        .filter_map(|other| view.job(other))
+        .map(|other| model(&other))
+        .collect();
+    match others.is_empty() {
+        true => format!("{own}on {types}"),
+        false => format!("{own}on {types} beside {}", others.join(", ")),
+    }
 }
 
 /// Completion rule of a simulation. The default rule is called for every launch, so its call is
@@ -135,8 +177,8 @@ pub(crate) struct Simulator<'w> {
     completed: u64,
     /// True if measured jobs may starve.
     may_starve: bool,
-    /// Number of calls of [`Backend::next`].
-    steps: u64,
+    /// Number of decisions.
+    decisions: u64,
     now: Time,
     /// Error of a launch.
     failed: Option<SimError>,
@@ -216,7 +258,7 @@ impl<'w> Simulator<'w> {
             enough: u64::MAX,
             completed: 0,
             may_starve: false,
-            steps: 0,
+            decisions: 0,
             now: Time::ZERO,
             failed: None,
             scripted: false,
@@ -374,6 +416,34 @@ impl<'w> Simulator<'w> {
         self.execution.any_rate(memory, view, job, bound)
     }
 
+    /// Records an error of the execution model about a job.
+    #[cold]
+    fn blame(&mut self, view: View<'_>, job: &JobRef<'_>, given: String) {
+        let (at, model) = (self.now.max(view.now()), self.execution.any_name());
+        let job = job.id();
+        self.failed.get_or_insert(SimError::Speed {
+            at,
+            model,
+            job,
+            given,
+        });
+    }
+
+    /// Returns whether a job can be launched at a rate. Otherwise records an error.
+    #[inline]
+    fn launches(&mut self, view: View<'_>, job: &JobRef<'_>, rate: f64) -> bool {
+        let sound = rate.is_finite() && rate > 0.0;
+        if !sound {
+            let lies = whereabouts(view, job);
+            let given = match rate == 0.0 {
+                true => format!("no speed {lies}"),
+                false => format!("the rate {rate} {lies}, expected a finite number above 0"),
+            };
+            self.blame(view, job, given);
+        }
+        sound
+    }
+
     fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
         if let Some(job) = view.job(id) {
             self.begun(view, &job, attempt);
@@ -383,11 +453,13 @@ impl<'w> Simulator<'w> {
     fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         let Some(bound) = job.bound() else { return };
         let rate = self.rate(view, job, bound);
-        self.now_events.push_back(Event::Started {
-            job: job.id(),
-            attempt,
-            rate,
-        });
+        if self.launches(view, job, rate) {
+            self.now_events.push_back(Event::Started {
+                job: job.id(),
+                attempt,
+                rate,
+            });
+        }
     }
 
     /// Updates a job's rate, which may have changed because another job started or stopped. A job
@@ -402,7 +474,10 @@ impl<'w> Simulator<'w> {
         }
         if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
             let rate = self.rate(view, &job, bound);
-            if rate != self.coming_rate(&job) {
+            if !is_amount(rate) {
+                let given = format!("the rate {rate}, expected a finite number, at least 0");
+                self.blame(view, &job, given);
+            } else if rate != self.coming_rate(&job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
                     attempt: job.attempt(),
@@ -508,18 +583,17 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Looks at the progress of jobs. Returns how the simulation ends if it gets no further.
-    #[cold]
-    fn look(&mut self, view: View<'_>) -> Option<Ended> {
-        let arrivals = self.next_job.is_some();
-        if self.stall.stands_still(view, self.now, arrivals) {
-            return Some(Ended::Standstill);
+    /// Looks at the progress of jobs by `now`, if a look is due. Returns how the simulation ends if it
+    /// gets no further.
+    #[inline]
+    fn look(&mut self, view: View<'_>, now: Time) -> Option<Ended> {
+        if !self.stall.looks(now, self.decisions) {
+            return None;
         }
-        let starves = self.may_starve
-            && arrivals
-            && self.all_in()
-            && self.stall.starves(view, self.now, &mut self.open);
-        starves.then_some(Ended::Starved)
+        let arrivals = self.next_job.is_some();
+        let starving = self.may_starve && arrivals && self.all_in();
+        let measured = starving.then_some(&mut self.open);
+        self.stall.look(view, (now, self.decisions), arrivals, measured)
     }
 
     /// Returns the event of a timer; `None` if it belongs to a launch that is over.
@@ -572,6 +646,14 @@ impl<'w> Simulator<'w> {
                 let turn = self
                     .execution
                     .any_turn(&mut self.execution_memory, view, &j, t.at)?;
+                if !is_amount(turn.work) || !is_amount(turn.rate) {
+                    let (work, rate) = (turn.work, turn.rate);
+                    let given = format!(
+                        "the work {work} and the rate {rate} after a stretch, expected finite numbers, at least 0"
+                    );
+                    self.blame(view, &j, given);
+                    return None;
+                }
                 let progress = Event::Progress {
                     job,
                     attempt: t.nth,
@@ -752,23 +834,15 @@ impl Backend for Simulator<'_> {
     type Error = SimError;
 
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
-        self.steps += 1;
-        self.watch.steps.store(self.steps, Ordering::Relaxed);
         self.watch.deciding.store(false, Ordering::Relaxed);
         if let Some(input) = self.ready(view) {
             return Ok(Some(input));
         }
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
         loop {
-            if let Some(ended) = self.broken_off() {
-                self.ended = ended;
-                return Ok(None);
+            if self.failed.is_some() {
+                return self.failed.take().map_or(Ok(None), Err);
             }
-            if self.stall.looks(self.now)
-                && let Some(ended) = self.look(view)
-            {
+            if let Some(ended) = self.broken_off() {
                 self.ended = ended;
                 return Ok(None);
             }
@@ -789,6 +863,12 @@ impl Backend for Simulator<'_> {
                     if let Some(event) = self.fire(t, view) {
                         return Ok(Some(self.emit(self.now, event, view)));
                     }
+                    // Failures and returns of powered-off nodes have no visible effect and never
+                    // end.
+                    if let Some(ended) = self.look(view, self.now) {
+                        self.ended = ended;
+                        return Ok(None);
+                    }
                 }
                 (_, Some(a)) if a <= until => {
                     self.scripted = false;
@@ -808,8 +888,13 @@ impl Backend for Simulator<'_> {
             self.ended = Ended::Horizon;
             return Ok(None);
         };
-        self.stall.turn();
+        if let Some(ended) = self.look(view, at) {
+            self.ended = ended;
+            return Ok(None);
+        }
         self.now = at;
+        self.decisions += 1;
+        self.watch.decisions.store(self.decisions, Ordering::Relaxed);
         self.watch
             .simulated_s
             .store(at.secs() as u64, Ordering::Relaxed);
@@ -879,18 +964,9 @@ impl Backend for Simulator<'_> {
                 Some(bound) => self.rate(view, &job, bound),
                 None => 0.0,
             };
-            if rate.is_finite() && rate >= 0.0 {
-                rates.push((job.id(), rate));
-                continue;
-            }
-            self.failed.get_or_insert(SimError::Event {
-                at: view.now(),
-                error: EventError::BadNumber {
-                    event: "a start",
-                    job: job.id(),
-                    value: rate,
-                },
-            });
+            let sound = self.launches(view, &job, rate);
+            // After an error, nothing follows.
+            rates.push((job.id(), if sound { rate } else { 0.0 }));
         }
     }
 

@@ -32,6 +32,18 @@ pub enum SimError {
         /// The cause.
         error: EventError,
     },
+    /// The execution model gave a job no speed, or an invalid one.
+    #[error("at {at} s: execution model `{model}` gives job {job} {given}")]
+    Speed {
+        /// Time of the launch, or of the change.
+        at: Time,
+        /// Name of the [model](crate::execution::ExecutionModel::name).
+        model: String,
+        /// The job.
+        job: JobId,
+        /// What the model gave, and where the job is.
+        given: String,
+    },
     /// An [injected event](crate::Simulation::happening) is impossible.
     #[error("at {at} s: {error}; the event was injected at this time")]
     Impossible {

@@ -250,8 +250,7 @@ fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
 /// does not run there.
 fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)> {
     let extras = job.extras();
-    let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
-    if !gpu_type.is_none_or(listed) {
+    if !gpu_type.is_none_or(|name| extras.runs_on(name)) {
         return None;
     }
     let asked = job.gpus.get();

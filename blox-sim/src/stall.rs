@@ -12,7 +12,7 @@ pub(crate) const PATIENCE_S: f64 = 6e6;
 const LOOKS: u32 = 10;
 
 /// Number of decisions after which the next look is due even if no time passes.
-const TURNS: u32 = 1_000_000;
+const TURNS: u64 = 1_000_000;
 
 /// Part of its remaining work that a measured job must do in the time of patience.
 const ENOUGH: f64 = 0.1;
@@ -27,8 +27,8 @@ const IN_VAIN: u32 = 1_000_000;
 pub(crate) struct Stall {
     /// Time from which the next look is due.
     due: Time,
-    /// Number of decisions since the last look.
-    turns: u32,
+    /// Number of decisions at which it is due even before.
+    turns: u64,
     /// Progress of all jobs at the last look, and number of submitted jobs.
     seen: (u64, u32),
     /// Number of looks in a row without progress of any job.
@@ -45,7 +45,7 @@ impl Default for Stall {
     fn default() -> Self {
         Stall {
             due: Time::new(PATIENCE_S / f64::from(LOOKS)),
-            turns: 0,
+            turns: TURNS,
             seen: (0, 0),
             still: 0,
             starving: None,
@@ -71,24 +71,35 @@ fn progress(view: View<'_>, now: Time) -> Option<u64> {
 }
 
 impl Stall {
-    /// Counts a decision.
+    /// Returns whether a look is due at a time and a number of decisions.
     #[inline]
-    pub fn turn(&mut self) {
-        self.turns += 1;
+    pub fn looks(&self, now: Time, turns: u64) -> bool {
+        now >= self.due || turns >= self.turns
     }
 
-    /// Returns whether a look is due.
-    #[inline]
-    pub fn looks(&self, now: Time) -> bool {
-        now >= self.due || self.turns >= TURNS
-    }
-
-    /// Looks at the progress of all jobs at `now`, which may be later than the view. Returns
-    /// whether the simulation is in a deadlock. Between rare arrivals, jobs may wait for company:
-    /// if `arrivals` are left, only looks after an arrival count.
-    pub fn stands_still(&mut self, view: View<'_>, now: Time, arrivals: bool) -> bool {
-        self.turns = 0;
+    /// Looks at the progress of all jobs at a time, which may be later than the view, and at a number
+    /// of decisions. Returns how the simulation ends if it gets no further. `measured` are the
+    /// measured jobs, if they may starve; some may have ended.
+    #[cold]
+    pub fn look(
+        &mut self,
+        view: View<'_>,
+        (now, turns): (Time, u64),
+        arrivals: bool,
+        measured: Option<&mut VecDeque<JobId>>,
+    ) -> Option<Ended> {
+        self.turns = turns + TURNS;
         self.due = Time::new(now.secs() + PATIENCE_S / f64::from(LOOKS));
+        if self.stands_still(view, now, arrivals) {
+            return Some(Ended::Standstill);
+        }
+        let starves = measured.is_some_and(|open| self.starves(view, now, open));
+        starves.then_some(Ended::Starved)
+    }
+
+    /// Returns whether the simulation is in a deadlock. Between rare arrivals, jobs may wait for
+    /// company: if `arrivals` are left, only looks after an arrival count.
+    fn stands_still(&mut self, view: View<'_>, now: Time, arrivals: bool) -> bool {
         let (before, submitted) = self.seen;
         let Some(progress) = progress(view, now) else {
             self.still = 0;
@@ -106,7 +117,7 @@ impl Stall {
 
     /// Returns whether the measured jobs, all submitted, starve. `open` are these jobs, some of
     /// which may have ended.
-    pub fn starves(&mut self, view: View<'_>, now: Time, open: &mut VecDeque<JobId>) -> bool {
+    fn starves(&mut self, view: View<'_>, now: Time, open: &mut VecDeque<JobId>) -> bool {
         let left = |id: JobId| {
             let job = view.job(id).filter(|j| j.phase() != Phase::Ended)?;
             Some(job.spec().work.iterations - job.work_done_by(now))

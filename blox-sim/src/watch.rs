@@ -14,8 +14,9 @@ pub struct Watch {
     pub ended: AtomicU64,
     /// Simulated time so far, in whole seconds.
     pub simulated_s: AtomicU64,
-    /// Number of steps of the simulation so far. If it stays the same, a component does not return.
-    pub steps: AtomicU64,
+    /// Number of decisions so far. If it stays the same while `deciding` is true, the scheduler does
+    /// not answer.
+    pub decisions: AtomicU64,
     /// True while the scheduler makes a decision.
     pub deciding: AtomicBool,
 }

@@ -7,6 +7,7 @@ mod links;
 mod memory;
 mod reasons;
 mod simulation;
+mod speeds;
 mod until;
 mod virtual_clusters;
 

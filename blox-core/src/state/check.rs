@@ -318,13 +318,18 @@ impl State {
     #[cold]
     fn forbidden(&self, s: usize, gpu: GpuId, node: &Node) -> PlanError {
         let found = self.cluster.gpu_types().get(NameId(node.gpu_type().0));
-        let listed = &self.records[s].spec.extras().gpu_types;
-        let listed: Vec<&str> = listed.iter().map(Name::as_str).collect();
+        let extras = self.records[s].spec.extras();
+        let types = self.cluster.gpu_types().iter().map(|(_, name)| name);
+        let accepted = types.filter(|name| extras.runs_on(name)).map(Name::as_str);
+        let mut expected = accepted.collect::<Vec<_>>().join(" or ");
+        if expected.is_empty() {
+            expected = "a type on which the job runs".to_owned();
+        }
         PlanError::ForbiddenType {
             job: self.records[s].id,
             gpu,
             found: found.cloned().unwrap_or_else(|| Name::from("")),
-            expected: listed.join(" or ").into(),
+            expected: expected.into(),
         }
     }
 

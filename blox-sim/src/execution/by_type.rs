@@ -1,5 +1,6 @@
 //! Speed by GPU type and by the other jobs on the same GPUs.
 
+use super::shared::left;
 use blox_core::{Assignment, GpuId, JobId, JobRef, Name, NameId, TypeSpeeds, View};
 
 /// Returns the rate of a job with [speeds by GPU type](blox_core::Extras::speeds), see
@@ -29,7 +30,10 @@ pub(super) fn rate(
             } else {
                 of(other, job)
             };
-            both.map_or(0.0, |both| both[usize::from(!first)])
+            match both {
+                Some(both) => both[usize::from(!first)],
+                None => left(alone(), job, std::slice::from_ref(other)),
+            }
         };
         match partners {
             [] => alone(),

@@ -84,9 +84,10 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ExecutionModel: Policy {
-    /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
-    /// now. Called again when the other jobs on its GPUs change ([`running_beside`]). The order of calls for jobs that
-    /// are launched at one moment is unspecified.
+    /// Returns the iterations a second of the job on the assignment that it starts on now: a finite
+    /// number above 0. A job without a speed there ends the simulation with an error that names the
+    /// model. Called again when the other jobs on its GPUs change ([`running_beside`]); the rate may
+    /// then be 0. The order of calls for jobs that are launched at one moment is unspecified.
     fn rate(
         &self,
         memory: &mut Self::Memory,
@@ -94,6 +95,13 @@ pub trait ExecutionModel: Policy {
         job: &JobRef<'_>,
         assignment: &Assignment,
     ) -> f64;
+
+    /// Returns the name of the model in error messages: by default, that of its type.
+    fn name(&self) -> String {
+        let path = std::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        path.rsplit("::").next().unwrap_or(path).to_owned()
+    }
 
     /// Returns the stretch of a running job from now on if the job changes its own rate; `None` if
     /// it keeps its rate. Called after each start and each change of the rate. A stretch follows
@@ -164,7 +172,7 @@ pub struct Stretch {
 pub struct Turn {
     /// Measurements made in the stretch.
     pub report: Option<Arc<TrainingReport>>,
-    /// Iterations done at the end of the stretch.
+    /// Iterations done at the end of the stretch: finite, at least 0.
     pub work: f64,
     /// Iterations a second from now on, at least 0.
     pub rate: f64,
@@ -182,6 +190,7 @@ blox_core::erased! {
             turn as any_turn(view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn>;
         }
         without {
+            name as any_name() -> String;
             keeps_plain_rates as any_keeps_plain_rates() -> bool;
             reaches_other_gpus as any_reaches_other_gpus() -> bool;
             affected as any_affected(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId>;

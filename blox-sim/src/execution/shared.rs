@@ -9,7 +9,7 @@ use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 /// divided by that sum. The slowest GPU of a job counts. Jobs that all have [stages] alternate, so
 /// all do one iteration in the same [time](interleaved). A job with [speeds by GPU
 /// type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is the one of the
-/// inner model ([`Profiled`](super::Profiled)).
+/// inner model ([`Profiled`](super::Profiled)), which falls back on the same rules.
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
@@ -23,7 +23,7 @@ impl<M: ExecutionModel> Shared<M> {
 }
 
 /// Returns a job's rate on a GPU with these other jobs, given its rate alone.
-fn left(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
+pub(super) fn left(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
     if let Some(own) = stages(job.spec()) {
         let theirs = others.iter().map(|other| stages(other.spec()));
         let all: Option<Vec<Stages>> = std::iter::once(Some(own)).chain(theirs).collect();

@@ -167,8 +167,7 @@ impl Record {
     /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.as_deref().map_or(Wants::Bare, |extras| {
-            let any_type = extras.gpu_types.is_empty() && extras.training.is_none();
-            match any_type && extras.cpus == 0.0 && extras.memory_gib == 0.0 {
+            match extras.runs_anywhere() && extras.cpus == 0.0 && extras.memory_gib == 0.0 {
                 true => Wants::OnlyGpus,
                 false => Wants::More,
             }
@@ -339,14 +338,13 @@ impl<'a> JobRef<'a> {
     pub fn has_extras(&self) -> bool {
         self.rec.extras != Wants::Bare
     }
-    /// Returns whether the job needs only a number of GPUs: it lists no GPU types, is not a training
-    /// job, and requests neither CPUs nor memory.
+    /// Returns whether the job needs only a number of GPUs: it runs on every GPU type, and requests
+    /// neither CPUs nor memory.
     #[inline]
     pub fn needs_only_gpus(&self) -> bool {
         self.rec.extras != Wants::More
     }
-    /// Returns whether the job accepts GPUs of a type: it lists the type, or lists none
-    /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).
+    /// Returns whether the job accepts GPUs of a type; see [`Extras::runs_on`](crate::Extras::runs_on).
     #[inline]
     pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
         !self.has_extras() || accepts(&self.rec.spec, cluster, gpu_type)
@@ -574,14 +572,14 @@ fn runs_on(spec: &JobSpec, gpu_type: &str) -> bool {
 
 /// See [`JobRef::accepts`].
 pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
-    let listed = &spec.extras().gpu_types;
     let name = || cluster.gpu_types().get(NameId(gpu_type.0));
-    listed.is_empty() || name().is_some_and(|name| listed.contains(name))
+    let extras = spec.extras();
+    extras.runs_anywhere() || name().is_some_and(|name| extras.runs_on(name))
 }
 
 /// Returns whether a job accepts the types of all given GPUs.
 pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
-    spec.extras().gpu_types.is_empty()
+    spec.extras().runs_anywhere()
         || gpus.iter().all(|gpu| {
             let node = cluster.node_with(*gpu);
             node.is_some_and(|node| accepts(spec, cluster, node.gpu_type()))

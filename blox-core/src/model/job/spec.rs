@@ -267,6 +267,34 @@ impl JobSpec {
 }
 
 impl Extras {
+    /// Returns whether the job runs on GPUs of a type. The type is one of `gpu_types` if there are
+    /// any. With measured speeds, the speed alone on the type is above 0. A training job has limits
+    /// for the type, unless the type has no name.
+    ///
+    /// ```
+    /// use blox_core::{Extras, TypeSpeeds};
+    /// let mut speeds = TypeSpeeds::default();
+    /// speeds.set("v100", 2.0);
+    /// speeds.set("k80", 0.0);
+    /// let extras = Extras { speeds: Some(speeds.into()), ..Extras::default() };
+    /// assert!(extras.runs_on("v100"));
+    /// assert!(!extras.runs_on("k80"));
+    /// assert!(!extras.runs_on("p100")); // not measured
+    /// ```
+    pub fn runs_on(&self, gpu_type: &str) -> bool {
+        let listed = self.gpu_types.is_empty() || self.gpu_types.iter().any(|t| **t == *gpu_type);
+        let alone = |speeds: &Arc<TypeSpeeds>| speeds.alone(gpu_type).is_some_and(|s| s > 0.0);
+        let trains = |t: &Arc<TrainingSpec>| gpu_type.is_empty() || t.on(gpu_type).is_some();
+        listed
+            && self.speeds.as_ref().is_none_or(alone)
+            && self.training.as_ref().is_none_or(trains)
+    }
+
+    /// Returns whether the job runs on GPUs of every type.
+    pub(crate) fn runs_anywhere(&self) -> bool {
+        self.gpu_types.is_empty() && self.speeds.is_none() && self.training.is_none()
+    }
+
     fn check(&self) -> Result<(), SpecError> {
         if !self.levels.is_sorted() || self.levels.first() == Some(&GpuCount::ZERO) {
             let expected = "ascending counts of at least 1";

@@ -66,7 +66,7 @@ impl<'a> Draft<'a> {
     /// rejected.
     pub fn narrow_to(&mut self, job: &JobRef<'_>) {
         self.hidden = 0;
-        if job.has_extras() && !job.spec().extras().gpu_types.is_empty() {
+        if job.has_extras() && !job.spec().extras().runs_anywhere() {
             let cluster = self.view.cluster();
             let types = cluster.gpu_types().iter();
             let hidden =

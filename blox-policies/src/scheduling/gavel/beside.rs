@@ -20,17 +20,10 @@ pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
         return spec.work.rate;
     };
     match &extras.speeds {
-        _ if !may_use(pool, spec) => 0.0,
+        _ if !extras.runs_on(&pool.name) => 0.0,
         Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
         None => spec.work.rate,
     }
-}
-
-fn may_use(pool: &TypePool, spec: &JobSpec) -> bool {
-    let extras = spec.extras();
-    let accepts = extras.gpu_types.is_empty() || extras.gpu_types.contains(&pool.name);
-    let training = extras.training.as_deref();
-    accepts && training.is_none_or(|t| pool.name.is_empty() || t.on(&pool.name).is_some())
 }
 
 /// Computes which jobs may share GPUs, and how fast both then are.

@@ -69,10 +69,8 @@ impl Speedups {
         let training = extras.training.as_deref();
         let names = view.cluster().gpu_types();
         let name = |t: u32| names.get(NameId(t));
-        let runs = |name: &Name| {
-            let listed = extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
-            listed && training.is_none_or(|t| t.on(name).is_some())
-        };
+        let runs =
+            |name: &Name| extras.runs_on(name) && training.is_none_or(|t| t.on(name).is_some());
         let types: Vec<bool> = (0..names.len() as u32)
             .map(|t| name(t).is_some_and(runs))
             .collect();

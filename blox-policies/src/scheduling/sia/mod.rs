@@ -191,8 +191,9 @@ impl Sia {
         let training = extras.training.as_deref();
         let allowed = |t: u32| {
             let name = view.cluster().gpu_types().get(NameId(t));
-            let listed = |name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
-            name.is_some_and(|name| listed(name) && training.is_none_or(|t| t.on(name).is_some()))
+            name.is_some_and(|name| {
+                extras.runs_on(name) && training.is_none_or(|t| t.on(name).is_some())
+            })
         };
         let types = view.cluster().gpu_types().len() as u32;
         Applicant {
