@@ -593,7 +593,8 @@ impl<'w> Simulator<'w> {
         let arrivals = self.next_job.is_some();
         let starving = self.may_starve && arrivals && self.all_in();
         let measured = starving.then_some(&mut self.open);
-        self.stall.look(view, (now, self.decisions), arrivals, measured)
+        self.stall
+            .look(view, (now, self.decisions), arrivals, measured)
     }
 
     /// Returns the event of a timer; `None` if it belongs to a launch that is over.
@@ -894,7 +895,9 @@ impl Backend for Simulator<'_> {
         }
         self.now = at;
         self.decisions += 1;
-        self.watch.decisions.store(self.decisions, Ordering::Relaxed);
+        self.watch
+            .decisions
+            .store(self.decisions, Ordering::Relaxed);
         self.watch
             .simulated_s
             .store(at.secs() as u64, Ordering::Relaxed);

@@ -427,7 +427,7 @@ fn wrong_workloads_are_one_sentence() {
         ),
         (
             "--workload steady",
-            "--workload steady never ends: give --jobs N or --measure A..B",
+            "--workload steady never ends: give --jobs N, --measure A..B or --until WHEN",
         ),
     ] {
         let (code, text) = run_in(&format!("simulate fifo {line}"));

@@ -238,6 +238,12 @@ const fn column(name: &'static str, heading: &'static str, formula: &'static str
 }
 
 impl Summary {
+    /// Returns whether the averages are over fewer jobs than were measured. They cannot be ranked
+    /// with averages over all measured jobs.
+    pub fn is_partial(&self) -> bool {
+        self.completed < self.measured
+    }
+
     /// Computes the summary of jobs on `gpus` GPUs. `span` is the makespan in seconds.
     pub fn of(
         scheduler: &str,

@@ -16,7 +16,7 @@ use super::result::Run;
 use super::table::{self, About};
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{CONFIDENCE, Fields, Repeated, SeedRun};
+use blox_results::{CONFIDENCE, Fields, Repeated, SeedRun, of_measured};
 use blox_sim::results::statistics::Estimate;
 use serde_json::{Value, json};
 
@@ -149,23 +149,30 @@ fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
 fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) -> String {
     let half = |e: Option<Estimate>| decimal(e.and_then(|e| e.half_width).unwrap_or(f64::NAN), 1);
     let mean = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.mean);
+    let partial = entries.iter().any(|e| e.results.partial().is_some());
+    let mark = |r: &Repeated<'_>, text| table::marked(text, r.partial().is_some());
     let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
     let grid = Grid::of(
         entries.iter().map(|e| (e.label, &e.results)),
         1,
         &[
             ("scheduler", &|(label, _)| (*label).to_owned()),
+            (if partial { "completed" } else { "" }, &|(_, r)| {
+                r.partial().map_or("all".to_owned(), of_measured)
+            }),
             ("avg\nJCT s", &|(_, r)| {
-                decimal(r.estimate("avg_jct_s").mean, 1)
+                mark(r, decimal(r.estimate("avg_jct_s").mean, 1))
             }),
             ("±\n95 %", &|(_, r)| half(Some(r.estimate("avg_jct_s")))),
-            ("relative", &|(_, r)| ratio(mean(r.relative()), 1.0)),
+            ("relative", &|(_, r)| {
+                mark(r, ratio(mean(r.relative()), 1.0))
+            }),
             ("diff. a\njob s", &|(_, r)| decimal(mean(r.difference()), 1)),
             ("±\n95 %", &|(_, r)| half(r.difference())),
             ("faster", &|(_, r)| share(r.share(|p| p.faster))),
             ("slower", &|(_, r)| share(r.share(|p| p.slower))),
             ("avg\nresp. s", &|(_, r)| {
-                decimal(r.estimate("avg_responsiveness_s").mean, 1)
+                mark(r, decimal(r.estimate("avg_responsiveness_s").mean, 1))
             }),
             ("GPU\nutil.", &|(_, r)| {
                 percent(r.estimate("utilisation").mean)
@@ -193,6 +200,8 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     }
     let given = cell.experiment.options.measure.as_deref();
     about.say("measured", table::measured_in_each(given));
+    let partial = entries.iter().any(|e| e.results.partial().is_some());
+    about.0.extend(partial.then(table::marks));
     about.0.extend(table::jobs_end(&cell.experiment));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));

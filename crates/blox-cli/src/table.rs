@@ -6,6 +6,7 @@ use super::resolve::Experiment;
 use super::result::Run;
 use super::value::Measured;
 use blox_core::{JobId, Time};
+use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
 use blox_sim::results::statistics::Paired;
 use blox_sim::results::{Fairness, MissCauses, Summary};
 use blox_sim::{Ended, Measure};
@@ -71,19 +72,26 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
     let has_fairness = runs.iter().any(|r| r.report.summary.fairness.is_some());
     let only = |shown: bool, head| if shown { head } else { "" };
+    let partial = runs.iter().any(|r| r.report.summary.is_partial());
+    let mark = |s: &&Summary, text: String| marked(text, s.is_partial());
     let rho = |s: &&Summary, of: fn(&Fairness) -> f64| s.fairness.as_ref().map_or(f64::NAN, of);
     Grid::of(
         runs.iter().map(|run| &run.report.summary),
         1,
         &[
             ("scheduler", &|s| s.scheduler.clone()),
-            ("avg\nJCT s", &|s| decimal(s.avg_jct_s, 1)),
-            (only(experiment.compares, "relative"), &|s| {
-                ratio(s.avg_jct_s, base)
+            (only(partial, "completed"), &|s| {
+                of_measured((s.completed, s.measured))
             }),
-            ("median\nJCT s", &|s| decimal(s.median_jct_s, 0)),
-            ("p99\nJCT s", &|s| decimal(s.p99_jct_s, 0)),
-            ("avg\nresp. s", &|s| decimal(s.avg_responsiveness_s, 1)),
+            ("avg\nJCT s", &|s| mark(s, decimal(s.avg_jct_s, 1))),
+            (only(experiment.compares, "relative"), &|s| {
+                mark(s, ratio(s.avg_jct_s, base))
+            }),
+            ("median\nJCT s", &|s| mark(s, decimal(s.median_jct_s, 0))),
+            ("p99\nJCT s", &|s| mark(s, decimal(s.p99_jct_s, 0))),
+            ("avg\nresp. s", &|s| {
+                mark(s, decimal(s.avg_responsiveness_s, 1))
+            }),
             ("makespan\ns", &|s| decimal(s.makespan_s, 0)),
             ("GPU\nutil.", &|s| percent(s.utilisation)),
             ("pre-\nempted", &|s| whole(s.preemptions)),
@@ -98,6 +106,19 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
             }),
         ],
     )
+}
+
+/// Marks an average over fewer jobs than were measured.
+pub(super) fn marked(mut text: String, partial: bool) -> String {
+    if partial && text != "-" {
+        text.push_str(PARTIAL);
+    }
+    text
+}
+
+/// Returns the line about marked averages.
+pub(super) fn marks() -> (String, String) {
+    (PARTIAL.to_owned(), OF_COMPLETED.to_owned())
 }
 
 /// Returns the run of the baseline.
@@ -163,6 +184,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
     };
     about.say("workload", &*first.workload);
     about.say("measured", measured(experiment, runs));
+    let partial = runs.iter().any(|run| run.report.summary.is_partial());
+    about.0.extend(partial.then(marks));
     about.say("rounds", rounds(runs));
     about.0.extend(jobs_end(experiment));
     if let Some(base) = base(experiment, runs) {
@@ -297,16 +320,10 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             format!("jobs of {}", each.collect::<Vec<_>>().join(", "))
         }
     };
-    let text = match which(&as_given(experiment)) {
+    match which(&as_given(experiment)) {
         None if first == 1 => format!("{jobs}, which is all"),
         None => format!("all {jobs}"),
         Some(which) => format!("{jobs}, {which}; {OF_ALL}"),
-    };
-    // If schedulers completed different numbers of jobs, a notice says so.
-    let completed = runs.first().map_or(0, |r| r.report.summary.completed);
-    match summaries().all(|s| s.completed == completed && s.completed < s.measured) {
-        true => format!("{text}; averages: of {} that completed", whole(completed)),
-        false => text,
     }
 }
 

@@ -22,6 +22,8 @@ pub type Collected = Vec<(String, Vec<(String, f64)>)>;
 pub struct Figures<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
+    /// True if the averages are over all measured jobs.
+    complete: bool,
     ended: &'static str,
     end_s: f64,
     /// Numbers of rejected measured jobs by reason.
@@ -48,6 +50,7 @@ impl<'a> Figures<'a> {
             collected: collected.iter().map(figures).collect(),
             waits: waits.then_some(&report.waits),
             summary: &report.summary,
+            complete: !report.summary.is_partial(),
             ended: ended(report.ended),
             end_s: report.end.secs(),
             rejected_reasons: report.reasons(true),
@@ -93,11 +96,59 @@ pub fn ended(ended: Ended) -> &'static str {
     }
 }
 
+/// Mark of an average over fewer jobs than were measured.
+pub const PARTIAL: &str = "*";
+
+/// Meaning of the [mark](PARTIAL).
+pub const OF_COMPLETED: &str = "average over the completed jobs, fewer than were measured";
+
+/// The columns whose values are over completed jobs.
+const OVER_COMPLETED: [&str; 6] = [
+    "avg_jct_s",
+    "median_jct_s",
+    "p99_jct_s",
+    "avg_responsiveness_s",
+    "avg_queueing_s",
+    "relative",
+];
+
+/// Returns whether the values of a column are over completed jobs.
+pub(crate) fn is_over_completed(column: &str) -> bool {
+    OVER_COMPLETED.contains(&column)
+}
+
+/// Returns the columns of figures: those of a summary, and `complete` beside the counts of jobs.
+pub fn figure_columns() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().flat_map(|c| {
+        let counts = c.name == "completed";
+        [Some(c.name), counts.then_some("complete")]
+            .into_iter()
+            .flatten()
+    })
+}
+
+/// Returns the numbers of completed and of measured jobs over several runs, if some measured jobs
+/// did not complete.
+pub fn partial<'a>(rows: impl IntoIterator<Item = &'a Fields>) -> Option<(u64, u64)> {
+    let (mut completed, mut measured) = (0, 0);
+    for row in rows {
+        let count = |name: &str| row.get(name).and_then(Value::as_u64).unwrap_or(0);
+        completed += count("completed");
+        measured += count("measured");
+    }
+    (completed < measured).then_some((completed, measured))
+}
+
+/// Formats numbers of completed and of measured jobs, as `998 of 1,001`.
+pub fn of_measured((completed, measured): (u64, u64)) -> String {
+    format!("{} of {}", crate::whole(completed), crate::whole(measured))
+}
+
 /// Turns rows of figures into rows of a table, and returns the columns. A figure with parts becomes
 /// columns `FIGURE_PART`. A figure of a collector becomes the column `COLLECTOR_FIGURE`. `compares`
 /// adds the columns of a comparison.
 pub fn columns(rows: &mut [Fields], compares: bool) -> Vec<String> {
-    let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
+    let mut head: Vec<String> = figure_columns().map(str::to_owned).collect();
     head.extend(["ended", "end_s"].map(str::to_owned));
     head.extend(compares.then(|| "relative_avg_jct".to_owned()));
     let paired = compares.then(|| json!(Paired::default()));
@@ -207,6 +258,11 @@ impl<'a> Repeated<'a> {
         }
     }
 
+    /// See [`partial`].
+    pub fn partial(&self) -> Option<(u64, u64)> {
+        partial(self.runs.iter().map(|run| &run.figures))
+    }
+
     /// Estimates a figure of `summary.json`.
     pub fn estimate(&self, figure: &str) -> Estimate {
         estimate(self.runs.iter().map(|run| &run.figures), figure)
@@ -234,6 +290,7 @@ impl<'a> Repeated<'a> {
     /// `summary.json` precede the comparison.
     pub fn fields(&self) -> Vec<(String, Value)> {
         let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
+        fields.push(("complete".to_owned(), json!(self.partial().is_none())));
         let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");
         let figures = figures.map(|c| (c.name, Some(self.estimate(c.name))));
         for (name, estimate) in figures.chain([

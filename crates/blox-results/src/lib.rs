@@ -34,8 +34,8 @@ mod table;
 pub use error::FolderError;
 pub use fairness::finish_time_fairness;
 pub use figures::{
-    CONFIDENCE, Collected, Fields, Figures, Repeated, SeedRun, collected_columns, columns, ended,
-    estimate,
+    CONFIDENCE, Collected, Fields, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun,
+    collected_columns, columns, ended, estimate, figure_columns, of_measured, partial,
 };
 pub use folder::Folder;
 pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};

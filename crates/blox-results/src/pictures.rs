@@ -4,7 +4,7 @@ use super::error::FolderError;
 use super::fairness::finish_time_fairness;
 use super::folder::Folder;
 use super::run::{JobRow, RunResults};
-use super::{number_of, sweep, whole};
+use super::{PARTIAL, number_of, of_measured, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
 /// A picture as SVG.
@@ -47,8 +47,9 @@ const IN_ONE_FRAME: usize = 4;
 /// The most points of a line over time.
 const POINTS: usize = 240;
 
-/// A scheduler of a folder, under a unique name.
+/// A scheduler of a folder.
 pub(super) struct Contestant<'a> {
+    /// A unique name, with the number of completed jobs if some measured jobs did not complete.
     pub name: String,
     pub folder: &'a Folder,
     pub run: &'a RunResults,
@@ -69,6 +70,10 @@ pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
             let name = match alone {
                 true => run.name.clone(),
                 false => format!("{} ({})", run.name, place.to_string_lossy()),
+            };
+            let name = match run.partial() {
+                Some(jobs) => format!("{name}{PARTIAL} ({} jobs)", of_measured(jobs)),
+                None => name,
             };
             Contestant { name, folder, run }
         })

@@ -1,6 +1,7 @@
 //! Reads the results of one scheduler.
 
 use super::error::FolderError;
+use super::figures::partial;
 use super::table::Table;
 use blox_sim::results::TimelineRow;
 use serde_json::Value;
@@ -104,6 +105,11 @@ impl RunResults {
     /// Returns the end of the simulation in seconds.
     pub fn end_s(&self) -> f64 {
         self.summary["end_s"].as_f64().unwrap_or(0.0)
+    }
+
+    /// Returns the numbers of completed and of measured jobs if some measured jobs did not complete.
+    pub(super) fn partial(&self) -> Option<(u64, u64)> {
+        partial(self.summary.as_object())
     }
 
     /// Returns the measured jobs that have a completion time.

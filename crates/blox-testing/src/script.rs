@@ -263,6 +263,7 @@ impl Script {
         if sharing && troubles.has(Fault::Sharing) {
             script.sharing_details();
         }
+        script.measure_enough();
         // Submissions come first, so that at equal moments a job is submitted before its faults.
         for (i, spec) in script.jobs.iter().enumerate() {
             let what = Outside::Submit(JobId(i as u32));
@@ -423,14 +424,8 @@ impl Script {
                     accepted.push(Name::clone(name));
                 }
             }
-            let in_reach = |n: &&NodeSpec| {
-                let vc = &job.virtual_cluster;
-                vc.is_none() || n.partition.is_none() || n.partition == *vc
-            };
-            let of_type = |n: &&NodeSpec| n.gpu_type.as_ref().is_some_and(|t| accepted.contains(t));
-            let nodes = self.cluster.nodes.iter().filter(in_reach).filter(of_type);
-            let fits = nodes.map(|n| n.gpus).sum::<u32>() >= job.gpus.get();
-            if !fits || !r.chance(0.6) {
+            let of_type = |n: &NodeSpec| n.gpu_type.as_ref().is_some_and(|t| accepted.contains(t));
+            if self.gpus_for(job, of_type) < job.gpus.get() || !r.chance(0.6) {
                 continue;
             }
             if r.chance(0.3) {
@@ -440,6 +435,35 @@ impl Script {
         }
         for (i, accepted) in list {
             edit(&mut self.jobs[i], |_, extras| extras.gpu_types = accepted);
+        }
+    }
+
+    /// Returns the number of GPUs of some nodes that a job can reach.
+    fn gpus_for(&self, job: &JobSpec, nodes: impl Fn(&NodeSpec) -> bool) -> u32 {
+        let in_reach = |n: &&NodeSpec| {
+            let vc = &job.virtual_cluster;
+            vc.is_none() || n.partition.is_none() || n.partition == *vc
+        };
+        let reached = self.cluster.nodes.iter().filter(in_reach);
+        reached.filter(|n| nodes(n)).map(|n| n.gpus).sum()
+    }
+
+    /// Takes the speeds from jobs that would not fit on the GPU types on which they have one.
+    fn measure_enough(&mut self) {
+        for i in 0..self.jobs.len() {
+            let job = &self.jobs[i];
+            let extras = job.extras();
+            if extras.speeds.is_none() {
+                continue;
+            }
+            let name = |n: &NodeSpec| n.gpu_type.clone().unwrap_or_else(|| "".into());
+            let runs = self.gpus_for(job, |n| extras.runs_on(&name(n)));
+            let listed = |n: &NodeSpec| {
+                extras.gpu_types.is_empty() || extras.gpu_types.contains(&name(n))
+            };
+            if runs < job.gpus.get().min(self.gpus_for(job, listed)) {
+                edit(&mut self.jobs[i], |_, extras| extras.speeds = None);
+            }
         }
     }
 
@@ -644,8 +668,10 @@ impl Script {
                 if r.chance(0.2) {
                     let mut speeds = TypeSpeeds::default();
                     for name in &types {
-                        if r.chance(0.7) {
-                            speeds.set(name.clone(), spec.work.rate * r.between(0.5, 2.0));
+                        match r.below(10) {
+                            0..7 => speeds.set(name.clone(), spec.work.rate * r.between(0.5, 2.0)),
+                            7 => speeds.set(name.clone(), 0.0),
+                            _ => {}
                         }
                     }
                     extras.speeds = Some(Arc::new(speeds));

@@ -12,7 +12,7 @@ use super::plan::{Plan, Planned, shown};
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{estimate, in_groups};
+use blox_results::{estimate, in_groups, of_measured, partial};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -203,17 +203,23 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let groups = groups(plan, rows);
     let mean = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key).mean;
     let half = |(_, list): &Group<'_>| estimate(list.iter().copied(), "avg_jct_s").half_width;
+    let jobs = |(_, list): &Group<'_>| partial(list.iter().copied());
+    let any = groups.iter().any(|g| jobs(g).is_some());
+    let mark = |g: &Group<'_>, text| table::marked(text, jobs(g).is_some());
     let mut grid = Grid::of(
         &groups,
         1,
         &[
             ("scheduler", &|(key, _)| key[0].clone()),
             ("seeds", &|(_, list)| whole(list.len() as u64)),
-            ("avg\nJCT s", &|g| decimal(mean(g, "avg_jct_s"), 1)),
+            (if any { "completed" } else { "" }, &|g| {
+                jobs(g).map_or("all".to_owned(), of_measured)
+            }),
+            ("avg\nJCT s", &|g| mark(g, decimal(mean(g, "avg_jct_s"), 1))),
             ("±\n95 %", &|g| decimal(half(g).unwrap_or(f64::NAN), 1)),
-            ("p99\nJCT s", &|g| decimal(mean(g, "p99_jct_s"), 0)),
+            ("p99\nJCT s", &|g| mark(g, decimal(mean(g, "p99_jct_s"), 0))),
             ("avg\nresp. s", &|g| {
-                decimal(mean(g, "avg_responsiveness_s"), 1)
+                mark(g, decimal(mean(g, "avg_responsiveness_s"), 1))
             }),
             ("GPU\nutil.", &|g| percent(mean(g, "utilisation"))),
             ("pre-\nempted", &|g| decimal(mean(g, "preemptions"), 0)),
@@ -229,7 +235,9 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&about(plan, finished).text(form));
+        let mut about = about(plan, finished);
+        about.0.extend(any.then(table::marks));
+        text.push_str(&about.text(form));
     }
     text
 }

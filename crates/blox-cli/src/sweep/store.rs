@@ -27,7 +27,7 @@
 //! | `ended` | `finished`, `standstill` if no job gets further, `starved` if the measured jobs do not, or `horizon` at the limit of `--until` |
 //! | `end_s` | end of the simulation, in simulated seconds |
 //! | `COLLECTOR_FIGURE` | one column for each figure of each collector of `--collect`, after all others |
-//! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |
+//! | figures | the columns of [`figure_columns`] without the scheduler: `jobs`, `measured`, `completed`, `complete`, ..., `avg_jct_s`, ... |
 //!
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
 //! schedulers. Numbers read back to the same bits. Rows of one setting and scheduler that
@@ -43,8 +43,7 @@ use super::super::output::{self, MANIFEST, RUN_FILES, pretty};
 use super::super::plan::{Plan, Planned};
 use super::super::result::Run;
 use super::super::table;
-use blox_results::collected_columns;
-use blox_sim::results::COLUMNS;
+use blox_results::{collected_columns, figure_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -218,7 +217,7 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
     head.extend(params);
     head.extend(options);
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
-    head.extend(COLUMNS[1..].iter().map(|c| c.name.to_owned()));
+    head.extend(figure_columns().skip(1).map(str::to_owned));
     let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
     head.extend(collected_columns(&mut rows));
     grid::csv(&head, &rows)

@@ -4,6 +4,7 @@ mod data;
 mod sweep;
 
 use super::error::FolderError;
+use super::figures::{OF_COMPLETED, PARTIAL, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
@@ -147,6 +148,8 @@ pub(super) struct Field<'a, T> {
     heading: &'a str,
     formula: String,
     cell: Cell<'a, T>,
+    /// True if the value is over completed jobs.
+    of_completed: bool,
 }
 
 impl<'a, T> Field<'a, T> {
@@ -156,6 +159,7 @@ impl<'a, T> Field<'a, T> {
             heading,
             formula: formula.to_owned(),
             cell: Box::new(move |row| (text(row), text(row))),
+            of_completed: false,
         }
     }
 
@@ -174,13 +178,20 @@ impl<'a, T> Field<'a, T> {
             heading,
             formula: formula.into(),
             cell: Box::new(cell),
+            of_completed: is_over_completed(column),
         }
     }
 }
 
 /// Returns a table whose headings sort their columns. The hint of a heading is the formula. The
-/// first column holds names.
-fn table<T>(attributes: &str, fields: &[Field<'_, T>], rows: &[T]) -> String {
+/// first column holds names. A row with averages over fewer jobs than were measured (`partial`) is
+/// marked, and stays below the others.
+fn table<T>(
+    attributes: &str,
+    fields: &[Field<'_, T>],
+    rows: &[T],
+    partial: impl Fn(&T) -> bool,
+) -> String {
     // Writing to a string cannot fail.
     let mut html = format!("<div class=\"card\"><table class=\"sorts\"{attributes}><thead><tr>");
     for (i, field) in fields.iter().enumerate() {
@@ -196,16 +207,27 @@ fn table<T>(attributes: &str, fields: &[Field<'_, T>], rows: &[T]) -> String {
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
-        html.push_str("<tr>");
+        let marked = partial(row);
+        html.push_str(match marked {
+            true => "<tr class=\"partial\">",
+            false => "<tr>",
+        });
         for (i, field) in fields.iter().enumerate() {
             let kind = if i == 0 { " class=\"text\"" } else { "" };
-            let (exact, shown) = (field.cell)(row);
+            let (exact, mut shown) = (field.cell)(row);
+            if marked && field.of_completed && !exact.is_empty() {
+                shown.push_str(PARTIAL);
+            }
             let (exact, shown) = (Escaped(&exact), Escaped(&shown));
             let _ = write!(html, "<td{kind} data-v=\"{exact}\">{shown}</td>");
         }
         html.push_str("</tr>\n");
     }
-    html + "</tbody></table></div>\n"
+    html.push_str("</tbody></table></div>\n");
+    if rows.iter().any(partial) {
+        let _ = writeln!(html, "<p class=\"soft\">{PARTIAL} {OF_COMPLETED}</p>");
+    }
+    html
 }
 
 /// Formats a figure by the name of its column.
@@ -239,7 +261,9 @@ fn summary(all: &[Contestant<'_>]) -> String {
             fields.push(Field::number("relative", formula, ("relative", "-"), ratio));
         }
     }
-    table(" id=\"summary\"", &fields, all) + &note
+    table(" id=\"summary\"", &fields, all, |c| {
+        c.run.partial().is_some()
+    }) + &note
 }
 
 /// Returns the columns to show, and a note about hidden columns with zeros only.

@@ -50,7 +50,11 @@ for (const table of document.querySelectorAll("table.sorts")) {
     const texts = rows.map((row) => row.cells[column].dataset.v);
     const numbers = texts.every((v) => v === "" || !Number.isNaN(Number(v)));
     const value = (i) => texts[i] === "" || !numbers ? texts[i] : Number(texts[i]);
-    for (const i of order(rows.map((_, i) => i), value, up)) body.append(rows[i]);
+    const sorted = order(rows.map((_, i) => i), value, up);
+    // An average over fewer jobs does not rank before one over all.
+    const partial = (i) => rows[i].classList.contains("partial");
+    for (const i of sorted.filter((i) => !partial(i))) body.append(rows[i]);
+    for (const i of sorted.filter(partial)) body.append(rows[i]);
     mark(header, th, up);
   });
 }

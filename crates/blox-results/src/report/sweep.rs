@@ -2,6 +2,7 @@
 
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, command_line, list, notice, table, told};
+use crate::of_measured;
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
 use serde_json::Value;
@@ -117,6 +118,12 @@ fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
     let seeds = |g: &Group<'_>| Some(g.runs.len() as f64);
     let formula = "runs that differ in their seeds alone";
     fields.push(Field::number("seeds", formula, ("seeds", ""), seeds));
+    if groups.iter().any(|g| g.partial().is_some()) {
+        let formula = "completed jobs of all measured ones, over all seeds";
+        fields.push(Field::text("completed", formula, |g: &Group<'_>| {
+            g.partial().map_or("all".to_owned(), of_measured)
+        }));
+    }
     for name in MEANS {
         for c in COLUMNS.iter().filter(|c| c.name == name) {
             let mean = |g: &Group<'_>| Some(g.estimate(c.name)?.mean);
@@ -129,7 +136,7 @@ fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
             fields.push(Field::number("± 95 %", formula, ("avg_jct_s", ""), half));
         }
     }
-    table("", &fields, groups)
+    table("", &fields, groups, |g| g.partial().is_some())
 }
 
 fn each(sweep: &Sweep) -> String {
@@ -145,5 +152,5 @@ fn each(sweep: &Sweep) -> String {
         let own = |run: &Run| run.figure(c.name);
         fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));
     }
-    table("", &fields, &sweep.runs) + &note
+    table("", &fields, &sweep.runs, |run| run.partial().is_some()) + &note
 }

@@ -55,9 +55,24 @@ impl Run {
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.figures.get(name).copied()
     }
+
+    /// Returns the numbers of completed and of measured jobs if some measured jobs did not complete.
+    pub fn partial(&self) -> Option<(u64, u64)> {
+        let count = |name| self.figure(name).unwrap_or(0.0) as u64;
+        let (completed, measured) = (count("completed"), count("measured"));
+        (completed < measured).then_some((completed, measured))
+    }
 }
 
 impl Group<'_> {
+    /// Returns the numbers of completed and of measured jobs over all seeds if some measured jobs did
+    /// not complete.
+    pub fn partial(&self) -> Option<(u64, u64)> {
+        let count = |name| self.runs.iter().filter_map(|r| r.figure(name)).sum::<f64>() as u64;
+        let (completed, measured) = (count("completed"), count("measured"));
+        (completed < measured).then_some((completed, measured))
+    }
+
     /// Returns the mean over seeds, or `None` if no run has the figure.
     pub fn estimate(&self, name: &str) -> Option<Estimate> {
         let values: Vec<f64> = self.runs.iter().filter_map(|r| r.figure(name)).collect();

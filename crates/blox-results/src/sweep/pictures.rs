@@ -2,7 +2,7 @@
 
 use super::super::error::FolderError;
 use super::super::pictures::Picture;
-use super::super::{in_groups, in_paths, whole};
+use super::super::{PARTIAL, in_groups, in_paths, of_measured, whole};
 use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
@@ -81,6 +81,20 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         for (k, value) in group.settings.iter().enumerate().filter(|(k, _)| *k != x) {
             name.push_str(&format!(" {}={value}", sweep.varied[k]));
         }
+        // One line has points of several groups, each with a number of jobs of its own.
+        let series = groups.iter().filter(|g| {
+            let others = |g: &Group<'_>| {
+                let settings = g.settings.iter().enumerate();
+                settings
+                    .filter(|(k, _)| *k != x)
+                    .map(|(_, v)| v.clone())
+                    .collect::<Vec<_>>()
+            };
+            g.scheduler == group.scheduler && others(g) == others(group)
+        });
+        if series.into_iter().any(|g| g.partial().is_some()) {
+            name.push_str(" (* not all jobs completed)");
+        }
         name
     };
     let draw = |(column, name, figure, scale): Figure| {
@@ -138,11 +152,9 @@ fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
     let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(means_of(groups));
     for group in groups {
         let told = sweep.told(group.settings);
-        let name = format!("{} {told}", group.scheduler);
+        let name = marked(format!("{} {told}", group.scheduler).trim_end(), group);
         if let Some(e) = group.estimate("avg_jct_s") {
-            chart = chart
-                .with(name.trim_end(), [("average", e.mean)])
-                .between([ends(&e)]);
+            chart = chart.with(name, [("average", e.mean)]).between([ends(&e)]);
         }
     }
     Picture::new("avg-jct", title, chart.svg())
@@ -171,7 +183,7 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
                 }
             }
             jobs += times.len();
-            all.push(Series::distribution(group.scheduler, times));
+            all.push(Series::distribution(marked(group.scheduler, group), times));
         }
         if jobs == 0 {
             continue;
@@ -193,6 +205,15 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
         list.push(Picture::new(name, title, chart.svg()));
     }
     Ok(list)
+}
+
+/// Returns the name of a group, with the number of completed jobs if some measured jobs did not
+/// complete.
+fn marked(name: &str, group: &Group<'_>) -> String {
+    match group.partial() {
+        Some(jobs) => format!("{name}{PARTIAL} ({} jobs)", of_measured(jobs)),
+        None => name.to_owned(),
+    }
 }
 
 /// Returns a name such as `jct-cdf_load=4`.
