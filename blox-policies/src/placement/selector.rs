@@ -104,7 +104,7 @@ pub fn suits(node: &Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bo
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
-    job.runs_on(view.cluster(), node.gpu_type())
+    job.accepts(view.cluster(), node.gpu_type())
 }
 
 /// Returns whether a node in the draft has CPUs and memory left for `count` of the shape's GPUs. A

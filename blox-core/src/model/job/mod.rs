@@ -349,19 +349,10 @@ impl<'a> JobRef<'a> {
     pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
         !self.has_extras() || accepts(&self.rec.spec, cluster, gpu_type)
     }
-    /// Returns whether the job runs on GPUs of a type: it accepts the type, and if it is a training
-    /// job, it states its limits there ([`TrainingSpec::types`](crate::TrainingSpec::types)).
-    #[inline]
-    pub fn runs_on(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
-        !self.has_extras() || {
-            let name = cluster.gpu_types().get(NameId(gpu_type.0));
-            runs_on(&self.rec.spec, name.map_or("", Name::as_str))
-        }
-    }
-    /// See [`JobRef::runs_on`]. The name is empty if nodes state no type.
+    /// See [`JobRef::accepts`]. The name is empty if nodes state no type.
     #[inline]
     pub(crate) fn runs_on_type(&self, gpu_type: &str) -> bool {
-        !self.has_extras() || runs_on(&self.rec.spec, gpu_type)
+        !self.has_extras() || self.rec.spec.extras().runs_on(gpu_type)
     }
     /// Returns the iterations a second on the requested GPUs, according to the specification.
     ///
@@ -559,15 +550,6 @@ impl<'a> JobRef<'a> {
             0.0
         }
     }
-}
-
-/// See [`JobRef::runs_on`].
-fn runs_on(spec: &JobSpec, gpu_type: &str) -> bool {
-    let extras = spec.extras();
-    let listed = &extras.gpu_types;
-    let accepts = listed.is_empty() || listed.iter().any(|name| name.as_str() == gpu_type);
-    let trains = |t: &TrainingSpec| gpu_type.is_empty() || t.on(gpu_type).is_some();
-    accepts && extras.training.as_deref().is_none_or(trains)
 }
 
 /// See [`JobRef::accepts`].
