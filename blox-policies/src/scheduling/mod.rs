@@ -1,5 +1,6 @@
 //! Scheduling policies: which jobs should run, and in what order.
 
+mod allox;
 mod auction;
 mod chronus;
 mod elasticflow;
@@ -23,6 +24,7 @@ mod time_mean;
 mod time_slicing;
 mod two_das;
 
+pub use allox::AlloX;
 pub use auction::{Award, Bid, partial_allocation};
 pub use chronus::{Chronus, LeaseChoice};
 pub use elasticflow::{ElasticFlow, Share};

@@ -1,15 +1,21 @@
 //! AlloX (EuroSys 2020).
 
-use super::gavel::{fast, gavel};
+use super::gavel::fast;
 use super::job;
-use crate::gavel::{asked, instance, narrow};
-use blox_core::JobId;
-use blox_policies::scheduling::gavel::Combination;
-use blox_policies::scheduling::gavel::shares::AlloX;
+use crate::{composed, with};
+use blox_core::{ClusterSpec, NodeSpec};
+use blox_policies::placement::{Consolidated, Leases};
+use blox_policies::scheduling::AlloX;
 use blox_testing::Scenario;
 
+fn sharing(cluster: &str, alpha: f64) -> Scenario {
+    let placement = Leases::new(Consolidated::default());
+    let scheduler = composed(AlloX::new(alpha), placement);
+    Scenario::new(&cluster.parse().unwrap(), scheduler)
+}
+
 fn allox(cluster: &str) -> Scenario {
-    gavel(cluster, AlloX::new(1.0))
+    sharing(cluster, 1.0)
 }
 
 #[test]
@@ -65,18 +71,60 @@ fn job_waits_if_the_idle_gpu_is_too_slow() {
     assert_eq!(case.gpus(1 - first), Some(vec![1]));
 }
 
+/// A job runs for 1,080 s on the V100; another takes a time in seconds on the K80, and 3,600 s on
+/// the V100.
+fn beside_a_busy_v100(k80: f64) -> Scenario {
+    let mut case = allox("1x1:k80,1x1:v100");
+    case.submit(0.0, fast(job(1, 1080.0), &[0.001, 1.0]));
+    assert_eq!(case.round(0.0), "place 0 on 1");
+    case.submit(0.0, fast(job(1, 3600.0), &[3600.0 / k80, 1.0]));
+    case
+}
+
 #[test]
-fn job_of_several_gpus_keeps_them_to_its_end() {
-    let mut case = allox("1x2:v100");
-    case.submit(0.0, job(1, 1000.0));
+fn job_waits_for_a_busy_gpu_that_is_faster() {
+    let mut case = beside_a_busy_v100(36_000.0);
+    assert_eq!(case.round(0.0), "");
+    case.ended(1080.0, 0);
+    assert_eq!(case.round(1080.0), "place 1 on 1");
+    // It takes the K80 if it ends there sooner than after the wait.
+    assert_eq!(beside_a_busy_v100(4679.0).round(0.0), "place 1 on 0");
+    assert_eq!(beside_a_busy_v100(4681.0).round(0.0), "");
+}
+
+#[test]
+fn gang_that_does_not_fit_does_not_block_its_type() {
+    let mut case = allox("1x4:v100");
+    case.submit(0.0, job(3, 1000.0));
     case.round(0.0);
-    // It is the shortest, so the free GPU waits for it.
-    case.submit_all(360.0, [job(2, 500.0), job(1, 800.0)]);
-    assert_eq!(case.round(360.0), "");
+    // The gang can start at 1,000 s. The job of 900 s ends before, and the other does not.
+    case.submit_all(0.0, [job(2, 1000.0), job(1, 2100.0), job(1, 900.0)]);
+    assert_eq!(case.round(0.0), "place 3 on 3");
+    case.ended(900.0, 3);
+    // Two more GPUs are left over when the gang starts.
+    assert_eq!(case.round(900.0), "place 2 on 3");
     case.ended(1000.0, 0);
-    assert_eq!(case.round(1080.0), "place 1 on 0 1");
-    case.submit(1100.0, job(1, 1.0));
-    assert_eq!(case.round(1440.0), "");
+    assert_eq!(case.round(1000.0), "place 1 on 0 1");
+}
+
+#[test]
+fn gang_is_not_overtaken_for_ever() {
+    let mut case = allox("1x2:v100");
+    case.submit_all(0.0, [job(1, 1000.0), job(1, 900.0), job(2, 1000.0)]);
+    case.round(0.0);
+    case.ended(900.0, 1);
+    case.submit(900.0, job(1, 2500.0));
+    assert_eq!(case.round(900.0), "");
+    case.ended(1000.0, 0);
+    assert_eq!(case.round(1000.0), "place 2 on 0 1");
+}
+
+#[test]
+fn job_without_work_starts_first() {
+    let mut case = allox("1x1:k80,1x1:v100");
+    case.submit_all(0.0, [job(1, 1000.0), job(1, 1000.0), job(1, 0.0)]);
+    case.round(0.0);
+    assert!(case.gpus(2).is_some());
 }
 
 #[test]
@@ -89,36 +137,45 @@ fn job_larger_than_a_type_does_not_block_it() {
 }
 
 #[test]
-fn each_gpu_gets_one_job_and_lets_it_finish() {
-    for seed in 0..20 {
-        let mut instance = instance(seed, 1, false);
-        let mut policy = asked(AlloX::new(1.0));
-        let first = policy.allocate(&instance).unwrap();
-        let rows = first.rows().iter();
-        let whole = rows.filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
-        let count = whole.clone().count();
-        // A slow GPU stays idle if waiting for a fast one is cheaper.
-        let most = instance.jobs.len().min(instance.gpus() as usize);
-        assert!((1..=most).contains(&count), "seed {seed}: {count}");
-        let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
-        instance.jobs.iter_mut().for_each(|j| j.left *= 0.5);
-        let second = policy.allocate(&instance).unwrap();
-        let stays = |who: &Combination| second.get(*who) == first.get(*who);
-        assert!(running.iter().all(stays));
-    }
+fn job_goes_to_a_type_with_its_memory() {
+    let gpus = |memory| {
+        let node = |(gpu_type, memory_gib): (&str, f64)| NodeSpec {
+            memory_gib,
+            ..NodeSpec::with_gpus(1).of_type(gpu_type)
+        };
+        let nodes = [("k80", 256.0), ("v100", 64.0)].map(node).to_vec();
+        let placement = Leases::new(Consolidated::default());
+        let scheduler = composed(AlloX::new(1.0), placement);
+        let mut case = Scenario::new(&ClusterSpec { nodes }, scheduler);
+        let large = with(job(1, 100.0), |extras| extras.memory_gib = memory);
+        case.submit(0.0, fast(large, &[1.0, 10.0]));
+        case.round(0.0);
+        case.gpus(0)
+    };
+    assert_eq!(gpus(64.0), Some(vec![1]));
+    assert_eq!(gpus(128.0), Some(vec![0]));
 }
 
 #[test]
 fn no_job_gets_a_type_on_which_it_does_not_run() {
-    let types = [("k80", 1), ("v100", 1)];
-    let mut allox = asked(AlloX::new(1.0));
-    let mut share = |jobs: &[(u32, &[f64])], id: u32| {
-        let allocation = allox.allocate(&narrow(&types, jobs)).unwrap();
-        let x = allocation.get(Combination::single(JobId(id)));
-        x.cloned().unwrap().into_vec()
-    };
-    let rates: &[f64] = &[0.0, 10.0];
-    assert_eq!(share(&[(0, rates)], 0), [0.0, 1.0]);
-    assert_eq!(share(&[(0, rates), (1, rates)], 1), [0.0, 0.0]);
-    assert_eq!(share(&[(1, rates)], 1), [0.0, 1.0]);
+    let mut case = allox("1x1:k80,1x1:v100");
+    case.submit_all(0.0, vec![fast(job(1, 1000.0), &[0.0, 10.0]); 2]);
+    case.round(0.0);
+    assert_eq!((case.gpus(0), case.gpus(1)), (Some(vec![1]), None));
+}
+
+#[test]
+fn users_with_the_least_work_done_compete() {
+    let mut case = sharing("1x1:v100", 0.5);
+    case.submit(0.0, job(1, 1000.0).owned_by("ada"));
+    case.round(0.0);
+    case.ended(1000.0, 0);
+    // The job of the other user is longer, but ada's first job has run.
+    let jobs = [job(1, 10.0).owned_by("ada"), job(1, 5000.0).owned_by("bob")];
+    case.submit_all(1000.0, jobs);
+    assert_eq!(case.round(1000.0), "place 2 on 0");
+    let mut all = sharing("1x1:v100", 1.0);
+    let jobs = [job(1, 10.0).owned_by("ada"), job(1, 5000.0).owned_by("bob")];
+    all.submit_all(0.0, jobs);
+    assert_eq!(all.round(0.0), "place 0 on 0");
 }

@@ -52,7 +52,7 @@ mod program;
 mod self_dual;
 
 pub use choices::{Alternative, Choices, Chosen};
-pub use concave::{Concave, Units, User};
+pub use concave::{Concave, Units};
 pub use matching::heaviest_matching;
 pub use program::{Column, Program, Relation, Row, Var};
 pub use self_dual::{Interior, Parts, SelfDual};

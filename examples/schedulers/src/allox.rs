@@ -1,34 +1,40 @@
-use blox::core::Pipeline;
-use blox::policies::scheduling::gavel::{Gavel, shares::AlloX};
-use blox::schedulers::gavel_with;
+use blox::core::{Composition, OnEvent, Pipeline};
+use blox::policies::placement::{Consolidated, Leases};
+use blox::policies::scheduling::AlloX;
 use blox::schedulers::parameters::*;
 
-const PARAMETERS: [ParamDoc; 1] = [ALPHA];
+const PARAMETERS: [ParamDoc; 1] = [param(
+    "alpha",
+    "1",
+    "fraction of the users whose jobs compete, those with the least work done first",
+)];
 
 /// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
 ///
-/// **Rule.** Waiting jobs are matched with positions in the queues of free GPUs, so that the sum of
-/// completion times is least. The first job of each queue starts in the next round, and is never
-/// moved. See [`AlloX`](blox::policies::scheduling::gavel::shares::AlloX).
+/// **Rule.** When a job arrives or ends, waiting jobs are matched with positions in the queues of all
+/// GPUs, so that the sum of completion times is least. The matching counts the remaining time of running jobs
+/// as the delay of a GPU. So a job waits for a fast GPU if it ends there sooner. The first job of
+/// each queue starts when its GPU is free, and is never moved. See [`AlloX`].
 ///
-/// **Differences.** The paper's fairness lets only the users with the least progress compete. Here
-/// `alpha` is a part of the jobs, and by default all compete, so long jobs can starve. The paper's
-/// jobs have one GPU. Here a job of several GPUs starts when all its GPUs are free, and until then
-/// no later job starts on that type. On a trace of Gavel with such jobs, the average completion
-/// time is 6 % longer than if they share time, and no job is preempted.
+/// **Parameters** (command line): `alpha`, the fraction of the users whose jobs compete. Those come
+/// first whose jobs have done the least work so far. With 1, long jobs can starve under load.
 ///
-/// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
-/// matched.
+/// **Differences.** The paper's jobs have one GPU. Here a job of several GPUs counts by its GPU time.
+/// If it does not fit, it has a reservation that later jobs of its type do not delay.
 ///
-/// **Verified.** Tests of the paper's rules. The released programs of Gavel and Shockwave have
-/// another AlloX, `blox_released::gavel::ReleasedAllox`, which is verified per job.
+/// **Verified.** Tests of the paper's rules, and the matching against all assignments of small cases.
+/// The released programs of Gavel and Shockwave have another AlloX,
+/// `blox_released::gavel::ReleasedAllox`, which is verified per job.
 pub fn allox() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
-    let policy = Gavel::new(AlloX::new(part(p, ALPHA.name)?));
-    Ok(gavel_with(policy).renamed("allox"))
+    let composition = Composition::new("allox")
+        .trigger(OnEvent::default())
+        .scheduling(AlloX::new(part(p, "alpha")?))
+        .placement(Leases::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.

@@ -3,7 +3,7 @@ use blox::policies::placement::{Consolidated, Leases};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::schedulers::parameters::*;
 
-const PARAMETERS: [ParamDoc; 7] = [
+const PARAMETERS: [ParamDoc; 6] = [
     POLICY,
     SPEEDS,
     numeric("round_s", Gavel::ROUND.secs(), "seconds of a round"),
@@ -14,7 +14,6 @@ const PARAMETERS: [ParamDoc; 7] = [
     ),
     PRICES,
     BESIDE,
-    ALPHA,
 ];
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
@@ -38,9 +37,9 @@ const PARAMETERS: [ParamDoc; 7] = [
 /// **Parameters** (command line): `policy`, the share policy; `speeds` = `types`, `pairs` or
 /// `nothing`; `round_s`; `gap_s`, the least time between two allocations (with 0, every change
 /// counts); `prices`, the price of an hour on each type for the policies that count cost, such as
-/// `v100:2.48+k80:0.45`; `alpha`, of `policy=allox`. With `speeds=pairs`, `beside` is the fraction
-/// of its speed that a job is assumed to keep in a pair without known speeds. It is learned from
-/// then on. With `apart`, such jobs do not share GPUs.
+/// `v100:2.48+k80:0.45`. With `speeds=pairs`, `beside` is the fraction of its speed that a job is
+/// assumed to keep in a pair without known speeds. It is learned from then on. With `apart`, such
+/// jobs do not share GPUs.
 ///
 /// **Difference from the paper.** A new job starts with a credit of half a round, and types are
 /// filled one after another, as in the released program. By the paper, the greatest priority over

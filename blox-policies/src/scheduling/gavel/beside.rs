@@ -16,12 +16,17 @@ pub(super) fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
 
 /// Iterations per second of a job alone on one type.
 pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
+    rate_on(&pool.name, spec)
+}
+
+/// Iterations per second of a job alone on a type; 0 if it may not run there.
+pub(in crate::scheduling) fn rate_on(gpu_type: &Name, spec: &JobSpec) -> f64 {
     let Some(extras) = &spec.extras else {
         return spec.work.rate;
     };
     match &extras.speeds {
-        _ if !extras.runs_on(&pool.name) => 0.0,
-        Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
+        _ if !extras.runs_on(gpu_type) => 0.0,
+        Some(speeds) => speeds.alone(gpu_type).unwrap_or(0.0),
         None => spec.work.rate,
     }
 }

@@ -14,6 +14,7 @@ pub mod program;
 mod rounds;
 pub mod shares;
 
+pub(in crate::scheduling) use beside::rate_on;
 pub use colocation::Colocation;
 pub use instance::{
     Allocation, AnyShares, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,

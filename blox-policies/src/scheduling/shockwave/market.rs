@@ -1,7 +1,7 @@
 //! Shockwave's market over future rounds.
 
 use blox_core::sort;
-use blox_solve::{Concave, SolveError, Units, User};
+use blox_solve::{Concave, SolveError, Units};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -124,17 +124,16 @@ impl Market {
         (0..=self.rounds).find(|n| self.left_after(b, *n) <= allowed)
     }
 
-    /// Logarithm of progress, linear between the bases.
-    fn utility(&self, progress: f64) -> f64 {
-        let value = |base: f64| libm::log(base.max(NO_PROGRESS));
+    /// Logarithm of progress, linear between the bases, with the logarithms of the bases.
+    fn utility(&self, logarithms: &[f64], progress: f64) -> f64 {
         let progress = progress.clamp(0.0, 1.0);
         let above = self.bases.iter().position(|b| *b >= progress);
         match above {
-            Some(0) | None => value(progress),
+            Some(0) | None => logarithm(progress),
             Some(at) => {
                 let (low, high) = (self.bases[at - 1], self.bases[at]);
                 let part = (progress - low) / (high - low);
-                value(low) + part * (value(high) - value(low))
+                logarithms[at - 1] + part * (logarithms[at] - logarithms[at - 1])
             }
         }
     }
@@ -157,65 +156,44 @@ impl Market {
         least: &[u32],
     ) -> Result<Vec<u32>, SolveError> {
         let scale = 1.0 / (bidders.len().max(1) as f64 * f64::from(self.rounds));
-        let users = bidders.iter().zip(weights).map(|(b, weight)| {
-            let utility = |n: u32| self.utility(self.progress(b, n)) * weight * scale;
-            User {
-                size: b.gpus,
-                gains: (0..self.rounds)
-                    .map(|n| utility(n + 1) - utility(n))
-                    .collect(),
-            }
-        });
-        let capacity = u64::from(gpus) * u64::from(self.rounds);
-        let rests = Rests {
-            market: self,
-            bidders,
-            least,
-            program: Concave::new(capacity, users.collect()),
-            candidates: self.candidates(bidders, least),
+        let logarithms: Vec<f64> = self.bases.iter().map(|b| logarithm(*b)).collect();
+        let value = |i: usize, n: u32| {
+            let progress = self.progress(&bidders[i], n);
+            self.utility(&logarithms, progress) * weights[i] * scale
         };
-        let unbound = rests.program.solve(least)?;
+        let sizes: Vec<u32> = bidders.iter().map(|b| b.gpus).collect();
+        let capacity = u64::from(gpus) * u64::from(self.rounds);
+        let program = Concave::new(capacity, &sizes, self.rounds, least, value)?;
+        let mut rests = Rests::new(self, bidders, least, program);
+        let mut chosen = rests.program.solve(&[])?;
         let last = rests.candidates.len();
         let mut best = f64::NEG_INFINITY;
-        let mut chosen = unbound;
         rests.visit((0, last), best, &mut |value, units| {
             if value > best {
                 (best, chosen) = (value, units);
             }
             best
         });
+        let mut of = rests.program.units(&chosen);
         if self.gap > 0.0 {
             // Among all plans that are good enough, take the one with the shortest remaining time.
-            let reached = bidders.iter().zip(weights).zip(&chosen.of);
-            let reached = reached.map(|((b, w), n)| self.utility(self.progress(b, *n)) * w * scale);
-            let left = rests.longest(&chosen.of);
-            let measure = reached.sum::<f64>() - self.efficiency * left;
+            let reached: f64 = of.iter().enumerate().map(|(i, n)| value(i, *n)).sum();
+            let left = rests.longest(&chosen);
+            let measure = reached - self.efficiency * left;
             let enough = best - self.gap * measure.abs();
+            let mut shortest = None;
             rests.visit((0, last), enough, &mut |value, units| {
                 let found = value >= enough;
                 if found {
-                    chosen = units;
+                    shortest = Some(units);
                 }
                 if found { f64::INFINITY } else { enough }
             });
+            if let Some(units) = shortest {
+                of = rests.program.units(&units);
+            }
         }
-        Ok(chosen.of)
-    }
-
-    /// All possible longest remaining times, ascending.
-    fn candidates(&self, bidders: &[Bidder], least: &[u32]) -> Vec<f64> {
-        let of = |(b, least): (&Bidder, &u32)| {
-            let b = *b;
-            (*least..=self.rounds).map(move |n| self.left_after(&b, n))
-        };
-        let mut all: Vec<f64> = bidders.iter().zip(least).flat_map(of).collect();
-        sort::numbers(&mut all);
-        all.dedup();
-        // Below this time, not all jobs could meet the limit even with all rounds.
-        let unavoidable = bidders.iter().map(|b| self.left_after(b, self.rounds));
-        let unavoidable = unavoidable.fold(0.0, f64::max);
-        all.retain(|rest| *rest >= unavoidable);
-        all
+        Ok(of)
     }
 
     /// Assigns the jobs to rounds, given their numbers of rounds: urgent jobs early, and no GPU idle
@@ -233,22 +211,21 @@ impl Market {
         };
         let mut by_urgency: Vec<usize> = (0..bidders.len()).filter(|i| units[*i] > 0).collect();
         sort::by(&mut by_urgency, |a, b| urgency(*b).total_cmp(&urgency(*a)));
-        let mut by_rest: Vec<usize> = (0..bidders.len()).collect();
-        sort::by(&mut by_rest, |a, b| {
-            let left = |i: &usize| bidders[*i].remaining_s;
-            left(b).total_cmp(&left(a))
-        });
+        // Most remaining time first. It is needed if GPUs are left over.
+        let mut by_rest: Option<Vec<usize>> = None;
         let mut open = units.to_vec();
+        let mut chosen = vec![false; bidders.len()];
         let mut rounds = Vec::with_capacity(self.rounds as usize);
         for round in 0..self.rounds {
             let left = self.rounds - round;
             let mut free = gpus;
-            let mut chosen = vec![false; bidders.len()];
-            let mut take = |i: usize, chosen: &mut Vec<bool>| {
-                let fits = !chosen[i] && bidders[i].gpus <= free;
+            let mut jobs: Vec<usize> = Vec::new();
+            let mut take = |i: usize, free: &mut u32, jobs: &mut Vec<usize>| {
+                let fits = !chosen[i] && bidders[i].gpus <= *free;
                 if fits {
-                    free -= bidders[i].gpus;
+                    *free -= bidders[i].gpus;
                     chosen[i] = true;
+                    jobs.push(i);
                 }
                 fits
             };
@@ -256,21 +233,40 @@ impl Market {
             for pressing in [true, false] {
                 for &i in &by_urgency {
                     let has = open[i] > 0 && (open[i] >= left) == pressing;
-                    if has && take(i, &mut chosen) {
+                    if has && take(i, &mut free, &mut jobs) {
                         open[i] -= 1;
                     }
                 }
             }
-            let mut jobs: Vec<usize> = (0..bidders.len()).filter(|i| chosen[*i]).collect();
-            for &i in &by_rest {
-                if take(i, &mut chosen) {
-                    jobs.push(i);
+            jobs.sort_unstable();
+            if free > 0 {
+                for &i in by_rest.get_or_insert_with(|| by_remaining(bidders)).iter() {
+                    if free == 0 {
+                        break;
+                    }
+                    take(i, &mut free, &mut jobs);
                 }
             }
+            jobs.iter().for_each(|i| chosen[*i] = false);
             rounds.push(jobs);
         }
         rounds
     }
+}
+
+/// Returns the logarithm of progress from 0 to 1.
+fn logarithm(progress: f64) -> f64 {
+    libm::log(progress.max(NO_PROGRESS))
+}
+
+/// Returns all jobs, those with most remaining time first.
+fn by_remaining(bidders: &[Bidder]) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..bidders.len()).collect();
+    sort::by(&mut all, |a, b| {
+        let left = |i: &usize| bidders[*i].remaining_s;
+        left(b).total_cmp(&left(a))
+    });
+    all
 }
 
 /// Returns the part of the time for which a job has its GPUs in a fair cluster.
@@ -279,35 +275,78 @@ pub fn fair_share(gpus: u32, bidders: &[Bidder]) -> f64 {
 }
 
 /// Search space of longest remaining times.
-struct Rests<'a> {
+struct Rests<'a, V> {
     market: &'a Market,
-    bidders: &'a [Bidder],
-    least: &'a [u32],
-    program: Concave,
+    program: Concave<V>,
+    /// Longest remaining time if every job had all rounds.
+    unavoidable: f64,
+    /// Jobs whose remaining time can exceed it, with their minimum numbers of rounds.
+    long: Vec<(usize, u32)>,
+    /// Remaining times of these jobs after 0 to all rounds.
+    after: Vec<Vec<f64>>,
+    /// All possible longest remaining times, ascending.
     candidates: Vec<f64>,
 }
 
-impl Rests<'_> {
-    fn longest(&self, rounds: &[u32]) -> f64 {
-        let left = self.bidders.iter().zip(rounds);
-        left.map(|(b, n)| self.market.left_after(b, *n))
-            .fold(0.0, f64::max)
+impl<'a, V: Fn(usize, u32) -> f64> Rests<'a, V> {
+    fn new(market: &'a Market, bidders: &[Bidder], least: &[u32], program: Concave<V>) -> Self {
+        let unavoidable = bidders.iter().map(|b| market.left_after(b, market.rounds));
+        let unavoidable = unavoidable.fold(0.0, f64::max);
+        let long = bidders.iter().zip(least).enumerate();
+        let long = long.filter(|(_, (b, _))| b.remaining_s > unavoidable);
+        let long: Vec<(usize, u32)> = long.map(|(i, (_, least))| (i, *least)).collect();
+        let after = |(i, _): &(usize, u32)| {
+            let left = |n| market.left_after(&bidders[*i], n);
+            (0..=market.rounds).map(left).collect()
+        };
+        let after: Vec<Vec<f64>> = long.iter().map(after).collect();
+        let allowed = long.iter().zip(&after);
+        let allowed = allowed.flat_map(|((_, least), left)| left.iter().skip(*least as usize));
+        let mut candidates: Vec<f64> = allowed.copied().collect();
+        candidates.retain(|rest| *rest >= unavoidable);
+        if !bidders.is_empty() {
+            candidates.push(unavoidable);
+        }
+        sort::numbers(&mut candidates);
+        candidates.dedup();
+        Rests {
+            market,
+            program,
+            unavoidable,
+            long,
+            after,
+            candidates,
+        }
+    }
+
+    /// Returns the longest remaining time after a plan.
+    fn longest(&self, plan: &Units) -> f64 {
+        let jobs = self.long.iter().zip(&self.after);
+        let left = jobs.map(|((i, _), left)| left[self.program.units_of(plan, *i) as usize]);
+        left.fold(self.unavoidable, f64::max)
     }
 
     /// Returns the best plan with at most the remaining time of a candidate.
-    fn at(&self, candidate: usize) -> Option<Units> {
+    fn at(&mut self, candidate: usize) -> Option<Units> {
         let allowed = self.candidates[candidate];
-        let needed = self.bidders.iter().zip(self.least);
-        let needed = needed.map(|(b, least)| Some(self.market.needed(b, allowed)?.max(*least)));
-        self.program
-            .solve(&needed.collect::<Option<Vec<_>>>()?)
-            .ok()
+        let mut more = Vec::new();
+        for ((i, least), left) in self.long.iter().zip(&self.after) {
+            // The remaining time shrinks with the rounds.
+            let needed = left.partition_point(|left| *left > allowed) as u32;
+            if needed > self.market.rounds {
+                return None;
+            }
+            if needed > *least {
+                more.push((*i, needed));
+            }
+        }
+        self.program.solve(&more).ok()
     }
 
     /// Visits the plans of a range of candidates, shortest remaining times first. Skips ranges in
     /// which no plan can be worth `floor`. The visitor returns the new floor.
     fn visit(
-        &self,
+        &mut self,
         (from, to): (usize, usize),
         floor: f64,
         visitor: &mut dyn FnMut(f64, Units) -> f64,
@@ -324,7 +363,7 @@ impl Rests<'_> {
             return floor;
         }
         if from == most {
-            let value = units.gain - cost(self.longest(&units.of));
+            let value = units.gain - cost(self.longest(&units));
             return visitor(value, units);
         }
         let middle = from + (to - from) / 2;

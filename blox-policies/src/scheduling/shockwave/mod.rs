@@ -9,9 +9,7 @@ pub use regimes::Regimes;
 
 use crate::scheduling::TimeMean;
 use crate::scheduling::listed::list_fitting;
-use blox_core::{
-    JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, SortedMap, Validity, View,
-};
+use blox_core::{JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, Validity, View};
 use serde::{Deserialize, Serialize};
 
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
@@ -77,13 +75,18 @@ impl Shockwave {
         if same {
             return false;
         }
-        let mut before: SortedMap<JobId, Known> = std::mem::take(known).into_iter().collect();
+        // Both lists are in order of the jobs.
+        let mut before = std::mem::take(known).into_iter().peekable();
         let keep = |job: JobRef<'_>| {
-            let new = || Known {
-                regimes: Regimes::of_job(&job),
-                contention: TimeMean::default(),
-            };
-            (job.id(), before.remove(&job.id()).unwrap_or_else(new))
+            while before.next_if(|(id, _)| *id < job.id()).is_some() {}
+            let own = before.next_if(|(id, _)| *id == job.id());
+            own.unwrap_or_else(|| {
+                let new = Known {
+                    regimes: Regimes::of_job(&job),
+                    contention: TimeMean::default(),
+                };
+                (job.id(), new)
+            })
         };
         *known = view.active().map(keep).collect();
         true

@@ -299,11 +299,11 @@ fn every_scheduling_over_every_placement_conforms() {
 /// Checks every share policy of Gavel, with leases.
 fn gavels_conform_in(cases: u64) {
     use shares::{
-        AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+        FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
         MaxSumThroughput, MinTotalDuration, Proportional, Queue, WaterFilling,
     };
     type Shares = Arc<dyn AnyShares>;
-    let all: [fn() -> Shares; 14] = [
+    let all: [fn() -> Shares; 13] = [
         || Arc::new(Isolated),
         || Arc::new(Proportional),
         || Arc::new(MaxMinFairness::default()),
@@ -316,7 +316,6 @@ fn gavels_conform_in(cases: u64) {
         || Arc::new(FifoShares::new(Queue::Plain)),
         || Arc::new(FifoShares::new(Queue::Fastest)),
         || Arc::new(FifoShares::new(Queue::Packed(1.5))),
-        || Arc::new(AlloX::new(1.0)),
         || Arc::new(GandivaPacking::default()),
     ];
     for (i, shares) in all.into_iter().enumerate() {

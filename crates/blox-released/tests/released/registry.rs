@@ -199,12 +199,7 @@ fn meaningless_parameters_are_refused() {
         ("lucid{scores=-2}", "-2", "a number of at least 0, or -1"),
         ("lucid{memory_mib=-1}", "-1", "a number above 0"),
         ("gavel{gap_s=-1}", "-1", "a number of at least 0"),
-        ("gavel{alpha=2}", "2", "policy=allox with it"),
-        (
-            "gavel{policy=allox,alpha=2}",
-            "2",
-            "a part above 0 and at most 1",
-        ),
+        ("allox{alpha=2}", "2", "a part above 0 and at most 1"),
         (
             "gavel{prices=v100:2}",
             "v100:2",
@@ -263,7 +258,7 @@ fn meaningless_parameters_are_refused() {
         assert!(said(text).ends_with(&sentence), "{text}: {}", said(text));
     }
     for text in [
-        "gavel{policy=allox,alpha=0.2}",
+        "allox{alpha=0.2}",
         "gavel{policy=max-throughput-per-cost-in-time,prices=v100:2}",
         "lucid{scores=-1,profiler_nodes=0}",
         "tiresias{estimator=noisy,sigma=1}",

@@ -1,39 +1,38 @@
 //! Parameters of policies that share time over GPU types.
 
-use super::{chosen, only_with, part};
+use super::{chosen, only_with};
 use blox_core::Name;
 use blox_core::registry::{ParamDoc, Params, RegistryError, param};
 use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 
-/// The first parameter of [`share_policy`].
+/// The parameter of [`share_policy`].
 pub const POLICY: ParamDoc = param(
     "policy",
     "max-min-fairness",
     "objective of the shares: max-min-fairness, water-filling, strategy-proof, \
      finish-time-fairness, min-total-duration, max-sum-throughput, max-throughput-per-cost, \
-     max-throughput-per-cost-in-time, fifo, isolated, proportional, allox, gandiva-packing",
+     max-throughput-per-cost-in-time, fifo, isolated, proportional, gandiva-packing",
 );
-type Build = fn(f64) -> GavelPolicy;
-
-/// Share policies by name. Each is built from the value of `alpha`.
-const POLICIES: [(&str, Build); 13] = [
-    ("max-min-fairness", |_| GavelPolicy::MaxMinFairness),
-    ("water-filling", |_| GavelPolicy::WaterFilling),
-    ("strategy-proof", |_| GavelPolicy::StrategyProof),
-    ("finish-time-fairness", |_| GavelPolicy::FinishTimeFairness),
-    ("min-total-duration", |_| GavelPolicy::MinTotalDuration),
-    ("max-sum-throughput", |_| GavelPolicy::MaxSumThroughput),
-    ("max-throughput-per-cost", |_| {
-        GavelPolicy::MaxThroughputPerCost { deadlines: false }
-    }),
-    ("max-throughput-per-cost-in-time", |_| {
-        GavelPolicy::MaxThroughputPerCost { deadlines: true }
-    }),
-    ("fifo", |_| GavelPolicy::Fifo),
-    ("isolated", |_| GavelPolicy::Isolated),
-    ("proportional", |_| GavelPolicy::Proportional),
-    ("allox", GavelPolicy::AlloX),
-    ("gandiva-packing", |_| GavelPolicy::GandivaPacking),
+/// Share policies by name.
+const POLICIES: [(&str, GavelPolicy); 12] = [
+    ("max-min-fairness", GavelPolicy::MaxMinFairness),
+    ("water-filling", GavelPolicy::WaterFilling),
+    ("strategy-proof", GavelPolicy::StrategyProof),
+    ("finish-time-fairness", GavelPolicy::FinishTimeFairness),
+    ("min-total-duration", GavelPolicy::MinTotalDuration),
+    ("max-sum-throughput", GavelPolicy::MaxSumThroughput),
+    (
+        "max-throughput-per-cost",
+        GavelPolicy::MaxThroughputPerCost { deadlines: false },
+    ),
+    (
+        "max-throughput-per-cost-in-time",
+        GavelPolicy::MaxThroughputPerCost { deadlines: true },
+    ),
+    ("fifo", GavelPolicy::Fifo),
+    ("isolated", GavelPolicy::Isolated),
+    ("proportional", GavelPolicy::Proportional),
+    ("gandiva-packing", GavelPolicy::GandivaPacking),
 ];
 
 /// The parameter of [`knowledge`].
@@ -62,19 +61,10 @@ pub const BESIDE: ParamDoc = param(
     "with speeds=pairs: fraction of its speed that a job keeps beside a job without measured \
      speeds, until it is learned; apart: such jobs share no GPU",
 );
-/// The second parameter of [`share_policy`].
-pub const ALPHA: ParamDoc = param(
-    "alpha",
-    "1",
-    "for allox: fraction of the waiting jobs that is matched, oldest first",
-);
 
-/// Reads the parameters `policy` and `alpha`.
+/// Reads the parameter `policy`.
 pub fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
-    let build = chosen(p, POLICY.name, &POLICIES)?;
-    let allox = p.text(POLICY.name) == "allox";
-    only_with(p, &[ALPHA.name], allox, "policy=allox")?;
-    part(p, ALPHA.name).map(build)
+    chosen(p, POLICY.name, &POLICIES)
 }
 
 /// Reads the parameter `speeds`: the knowledge of speeds.

@@ -1,7 +1,7 @@
 //! Choice of a share policy, for compositions that take it as a parameter.
 
 use super::{
-    AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
     MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
 use crate::scheduling::gavel::instance::AnyShares;
@@ -33,9 +33,6 @@ pub enum GavelPolicy {
     Isolated,
     /// All types in proportion to their numbers; see [`Proportional`].
     Proportional,
-    /// Minimizes the average completion time; see [`AlloX`]. The value is the fraction of waiting
-    /// jobs to match, above 0 and at most 1.
-    AlloX(f64),
     /// Random pairs, split if they bring no gain; see [`GandivaPacking`].
     GandivaPacking,
 }
@@ -65,7 +62,6 @@ impl GavelPolicy {
             })),
             GavelPolicy::Isolated => Arc::new(Isolated),
             GavelPolicy::Proportional => Arc::new(Proportional),
-            GavelPolicy::AlloX(alpha) => Arc::new(AlloX::new(alpha)),
             GavelPolicy::GandivaPacking => Arc::new(GandivaPacking::default()),
         }
     }

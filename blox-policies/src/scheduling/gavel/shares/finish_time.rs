@@ -1,6 +1,8 @@
-use super::super::instance::{Allocation, Instance, PerType, SharePolicy, Usage};
+use super::super::instance::{
+    Allocation, Combination, Entrant, Instance, PerType, SharePolicy, Usage,
+};
 use super::super::program::ShareProgram;
-use super::isolated::isolated_throughput;
+use super::isolated::{isolated, isolated_throughput};
 use super::{Isolated, Knows};
 use blox_core::{JobId, Policy, SortedMap};
 use blox_solve::{Program, SolveError};
@@ -13,7 +15,9 @@ use serde::{Deserialize, Serialize};
 /// past part uses the number of jobs at each point, the remaining part the current number of jobs.
 ///
 /// The solution starts from isolated shares and solves a linear program for each step of Newton's
-/// method.
+/// method. With one GPU type and no pairs, no program is needed. The largest rho then determines the
+/// share of each job, and the search is for the rho at which the shares use all GPUs. Jobs that have
+/// all of their time have a smaller rho.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinishTimeShares {
     knows: Knows,
@@ -31,6 +35,10 @@ const ROUNDING: f64 = 2e-7;
 
 /// Largest number of steps; more than were ever needed.
 const STEPS: usize = 20;
+
+/// Largest number of steps of the search on one type, and its relative precision.
+const BISECTIONS: usize = 200;
+const EXACT: f64 = 1e-12;
 
 /// A job's isolated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -92,6 +100,79 @@ impl FinishTimeShares {
         memory.past = now;
     }
 
+    /// Computes the fractions by linear programs, on any number of types. If several fractions have
+    /// the least rho, the result is near the centre of all.
+    ///
+    /// # Errors
+    /// The solver found no solution.
+    pub fn by_programs(
+        &self,
+        memory: &mut FairPast,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
+        self.catch_up(memory, instance);
+        if instance.jobs.is_empty() {
+            return Ok(Allocation::default());
+        }
+        // A solution may allocate slightly more than exists.
+        let past = memory.clone();
+        let rho = |answer: &Allocation| {
+            let rho = self.objective(&past, instance, &answer.within(instance));
+            rho.filter(|r| r.is_finite())
+        };
+        let mut best = Isolated.allocate(&mut (), instance)?;
+        let mut reached = rho(&best);
+        for _ in 0..STEPS {
+            let Some(so_far) = reached else { break };
+            let Ok(answer) = self.below(memory, instance, so_far) else {
+                break;
+            };
+            let Some(now) = rho(&answer).filter(|r| *r <= so_far * (1.0 + ROUNDING)) else {
+                break;
+            };
+            best = answer;
+            if now >= so_far * (1.0 - ROUNDING) {
+                break;
+            }
+            reached = Some(now);
+        }
+        Ok(best)
+    }
+
+    /// Returns the shares of the least rho on one type.
+    fn on_one_type(&self, memory: &FairPast, instance: &Instance) -> Allocation {
+        let mut capacity = instance.gpus();
+        let mut shares = vec![0.0; instance.jobs.len()];
+        let mut needs: Vec<(usize, Need)> = Vec::with_capacity(instance.jobs.len());
+        for (i, job) in instance.jobs.iter().enumerate() {
+            let rate = self.knows.rate_as_reference(instance, i, 0);
+            let alone = self.isolated(memory, job.id).filter(|t| *t > 0.0);
+            if let Some(alone) = alone.filter(|t| t.is_finite()) {
+                needs.push((
+                    i,
+                    Need {
+                        gpus: f64::from(job.gpus),
+                        seconds: job.left * self.weight(instance, i) / rate,
+                        isolated: alone,
+                        age: job.age,
+                    },
+                ));
+            } else if rate > 0.0 {
+                // Its rho does not depend on its share.
+                shares[i] = isolated(instance, i)[0];
+                capacity -= f64::from(job.gpus) * shares[i];
+            }
+        }
+        let rho = least_rho(&needs, capacity);
+        for (i, need) in needs {
+            shares[i] = need.share(rho);
+        }
+        let row = |(job, share): (&Entrant, f64)| {
+            (Combination::single(job.id), PerType::from_elem(share, 1))
+        };
+        Allocation::of(instance.jobs.iter().zip(shares).map(row).collect())
+    }
+
     /// Isolated duration of a job that has a past.
     fn isolated(&self, memory: &FairPast, job: JobId) -> Option<f64> {
         let past = memory.past.get(&job)?;
@@ -135,6 +216,75 @@ impl FinishTimeShares {
     }
 }
 
+/// A job on one type, as a function of the largest rho.
+struct Need {
+    gpus: f64,
+    /// Seconds of its work if it has all of its time.
+    seconds: f64,
+    isolated: f64,
+    age: f64,
+}
+
+impl Need {
+    /// Returns the least fraction of its time with which the job has at most this rho.
+    fn share(&self, rho: f64) -> f64 {
+        let time = rho * self.isolated - self.age;
+        match time > self.seconds {
+            true => self.seconds / time,
+            false => 1.0,
+        }
+    }
+
+    /// Returns the GPUs for this rho, and how fast they decrease with rho.
+    fn gpus(&self, rho: f64) -> (f64, f64) {
+        let time = rho * self.isolated - self.age;
+        match time > self.seconds {
+            true => {
+                let gpus = self.gpus * self.seconds / time;
+                (gpus, gpus * self.isolated / time)
+            }
+            false => (self.gpus, 0.0),
+        }
+    }
+}
+
+/// Returns the least rho for which the shares fit on some GPUs, or 0 if all jobs fit.
+///
+/// It bisects with steps of Newton's method.
+fn least_rho(needs: &[(usize, Need)], capacity: f64) -> f64 {
+    let used = |rho: f64| {
+        let all = needs.iter().map(|(_, need)| need.gpus(rho));
+        all.fold((0.0, 0.0), |sum, (gpus, slope)| {
+            (sum.0 + gpus, sum.1 + slope)
+        })
+    };
+    if used(0.0).0 <= capacity {
+        return 0.0;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while used(high).0 > capacity && high < 1e300 {
+        (low, high) = (high, 2.0 * high);
+    }
+    let mut rho = high;
+    for _ in 0..BISECTIONS {
+        let (gpus, slope) = used(rho);
+        let over = gpus - capacity;
+        match over > 0.0 {
+            true => low = rho,
+            false => high = rho,
+        }
+        if over.abs() <= EXACT * capacity && over <= 0.0 || high - low <= EXACT * high {
+            break;
+        }
+        let newton = rho + over / slope;
+        rho = match low < newton && newton < high {
+            true => newton,
+            false => low + (high - low) / 2.0,
+        };
+    }
+    high
+}
+
 impl Policy for FinishTimeShares {
     type Memory = FairPast;
 
@@ -149,33 +299,11 @@ impl SharePolicy for FinishTimeShares {
         memory: &mut Self::Memory,
         instance: &Instance,
     ) -> Result<Allocation, SolveError> {
+        if instance.types.len() != 1 || !instance.pairs.is_empty() {
+            return self.by_programs(memory, instance);
+        }
         self.catch_up(memory, instance);
-        if instance.jobs.is_empty() {
-            return Ok(Allocation::default());
-        }
-        // A solution may allocate slightly more than exists.
-        let past = memory.clone();
-        let rho = |answer: &Allocation| {
-            let rho = self.objective(&past, instance, &answer.within(instance));
-            rho.filter(|r| r.is_finite())
-        };
-        let mut best = Isolated.allocate(&mut (), instance)?;
-        let mut reached = rho(&best);
-        for _ in 0..STEPS {
-            let Some(so_far) = reached else { break };
-            let Ok(answer) = self.below(memory, instance, so_far) else {
-                break;
-            };
-            let Some(now) = rho(&answer).filter(|r| *r <= so_far * (1.0 + ROUNDING)) else {
-                break;
-            };
-            best = answer;
-            if now >= so_far * (1.0 - ROUNDING) {
-                break;
-            }
-            reached = Some(now);
-        }
-        Ok(best)
+        Ok(self.on_one_type(memory, instance))
     }
 
     fn usage(&self) -> Usage {

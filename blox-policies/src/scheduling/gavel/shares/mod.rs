@@ -1,7 +1,5 @@
 //! Gavel's policies: the fraction of its time that each job should spend on each type.
 
-mod allox;
-mod assignment;
 mod choice;
 mod fifo;
 mod finish_time;
@@ -14,8 +12,6 @@ mod sum_throughput;
 mod total_duration;
 mod water_filling;
 
-pub use allox::AlloX;
-pub use assignment::cheapest;
 pub use choice::GavelPolicy;
 pub use fifo::{FifoShares, Queue};
 pub use finish_time::FinishTimeShares;

@@ -1,14 +1,15 @@
 //! AlloX as the released programs compute it.
 
+use super::assignment::cheapest;
 use blox_core::{JobId, Policy, SortedMap, sort};
-use blox_policies::scheduling::gavel::shares::cheapest;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
 /// AlloX as the released programs compute it.
 ///
-/// Quirks, compared with [`AlloX`](blox_policies::scheduling::gavel::shares::AlloX):
+/// Quirks, compared with [`AlloX`](blox_policies::scheduling::AlloX):
+/// - Only GPUs that are free have positions. The remaining time of a running job does not count.
 /// - A job of several GPUs takes one GPU and gets one part of its time for each of its GPUs. It is
 ///   matched again each time, and keeps the fractions of earlier matches.
 /// - Jobs that are not matched run on idle GPUs, and move when they are matched.

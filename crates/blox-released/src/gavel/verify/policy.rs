@@ -2,7 +2,7 @@
 
 use crate::gavel::{
     Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedAllox, ReleasedFifo,
-    ReleasedFilling, summed_gain,
+    ReleasedFilling, ReleasedFinishTime, summed_gain,
 };
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
@@ -85,9 +85,12 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         // The original uses weights only with pairs.
         ("finish_time_fairness", Knows::Pairs) => {
             let weighted = FinishTimeShares::new(knows).weighted();
-            (everywhere(weighted, seed), Least)
+            (everywhere(ReleasedFinishTime(weighted), seed), Least)
         }
-        ("finish_time_fairness", _) => (everywhere(FinishTimeShares::new(knows), seed), Least),
+        ("finish_time_fairness", _) => {
+            let shares = ReleasedFinishTime(FinishTimeShares::new(knows));
+            (everywhere(shares, seed), Least)
+        }
         ("min_total_duration", _) => {
             let shares = everywhere(BisectedDuration::new(knows), seed);
             (shares, Bisected(knows))

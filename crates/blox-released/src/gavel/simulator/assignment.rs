@@ -7,7 +7,11 @@
 /// It uses shortest augmenting paths (Jonker and Volgenant; Crouse 2016), one row at a time. Among
 /// equally cheap columns, the path takes an unassigned one, otherwise the first in scan order, from
 /// the last column to the first. The result therefore depends only on the matrix.
-pub fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> {
+pub(super) fn cheapest(
+    rows: usize,
+    columns: usize,
+    cost: impl Fn(usize, usize) -> f64,
+) -> Vec<usize> {
     let mut u = vec![0.0; rows];
     let mut v = vec![0.0; columns];
     let mut row_of: Vec<Option<usize>> = vec![None; columns];

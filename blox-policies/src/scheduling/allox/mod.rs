@@ -1,0 +1,328 @@
+//! AlloX (Le et al., EuroSys 2020): least average completion time over GPU types.
+
+mod positions;
+
+use super::gavel::rate_on;
+use blox_core::{
+    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, Phase, Policy, Request,
+    SchedulingPolicy, SortedMap, Validity, View, sort,
+};
+use positions::{Waiting, cheapest_types};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Minimizes the average completion time over GPU types (AlloX, EuroSys 2020).
+///
+/// **Rule.** Waiting jobs are matched with positions in the queues of all GPUs, so that the sum of
+/// completion times is least. A position costs the time until its GPU is free, and the job's time on
+/// that type for the job itself and for each job behind it. On each type, jobs start in ascending
+/// order of GPU time and run to their end. A GPU stays idle if its jobs end sooner on another type.
+/// With one GPU type, nothing is matched: the order alone decides.
+///
+/// **Gangs.** The paper's jobs have one GPU. Here the jobs behind a job of several GPUs wait for its
+/// GPU time. If the next job of a type does not fit, it has a reservation at the time at which enough
+/// GPUs are free. A later job of that type starts if it does not delay the reservation.
+///
+/// **Fairness.** Only the jobs of a fraction `alpha` of the users compete: those whose jobs have done
+/// the least work so far, in GPU-seconds as submitted. More users compete if there would be fewer
+/// jobs than free GPUs. A job without a user counts as a user of its own.
+///
+/// If more than 192 jobs wait, the longest get the last positions one by one. Times are the true
+/// ones; see [`Extras::speeds`](blox_core::Extras::speeds). A job without speeds is equally fast on
+/// all types.
+#[derive(Clone, Debug)]
+pub struct AlloX {
+    alpha: f64,
+}
+
+/// Work of the ended jobs of each user, in GPU-seconds as submitted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    done: SortedMap<Name, f64>,
+}
+
+/// All GPUs of one type.
+struct Pool {
+    id: GpuTypeId,
+    name: Name,
+    usable: u32,
+    free: u32,
+    /// Seconds until running jobs end, with their GPUs.
+    ends: Vec<(f64, u32)>,
+}
+
+/// A job without GPUs, with its place in the order of its type.
+struct Candidate<'v> {
+    job: JobRef<'v>,
+    waiting: Waiting,
+}
+
+impl AlloX {
+    /// Creates the policy with the fraction of users whose jobs compete, above 0 and at most 1.
+    pub fn new(alpha: f64) -> Self {
+        AlloX { alpha }
+    }
+
+    /// Removes the jobs of users that do not compete.
+    fn compete(&self, memory: &Progress, view: View<'_>, jobs: &mut Vec<Candidate<'_>>, free: u32) {
+        if self.alpha >= 1.0 {
+            return;
+        }
+        let mut done = memory.done.clone();
+        for job in view.active() {
+            if let Some(user) = &job.spec().user {
+                *done.entry(user.clone()).or_default() += work(&job);
+            }
+        }
+        // The work so far, and the first job of a user.
+        let mut users: SortedMap<Result<Name, JobId>, (f64, usize, u32)> = SortedMap::new();
+        let own = |job: &JobRef<'_>| job.spec().user.clone().ok_or(job.id());
+        for (at, c) in jobs.iter().enumerate() {
+            let so_far = match &c.job.spec().user {
+                Some(user) => done.get(user).copied().unwrap_or(0.0),
+                None => work(&c.job),
+            };
+            let user = users.entry(own(&c.job)).or_insert((so_far, at, 0));
+            user.2 += c.job.gpus().get();
+        }
+        let mut order: Vec<_> = users.into_iter().collect();
+        sort::by(&mut order, |(_, a), (_, b)| {
+            a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+        });
+        let most = (self.alpha * order.len() as f64).ceil() as usize;
+        let mut asked = 0;
+        let competes = |(at, (_, (_, _, gpus))): &(usize, &(_, (f64, usize, u32)))| {
+            let competes = *at < most || asked < free;
+            asked += gpus;
+            competes
+        };
+        let kept = order.iter().enumerate().filter(competes);
+        let mut kept: Vec<Result<Name, JobId>> = kept.map(|(_, (user, _))| user.clone()).collect();
+        kept.sort_unstable();
+        jobs.retain(|c| kept.binary_search(&own(&c.job)).is_ok());
+    }
+}
+
+/// Work that a job has done, in GPU-seconds as submitted.
+fn work(job: &JobRef<'_>) -> f64 {
+    let rate = job.own_rate();
+    match rate > 0.0 {
+        true => job.work_done() / rate * f64::from(job.gpus().get()),
+        false => 0.0,
+    }
+}
+
+/// Returns the GPU types in view, with the ends of running jobs.
+fn pools(view: View<'_>) -> Vec<Pool> {
+    let mut pools: Vec<Pool> = Vec::new();
+    for node in view.nodes() {
+        let id = node.gpu_type();
+        let at = pools.iter().position(|p| p.id == id).unwrap_or_else(|| {
+            let name = view.cluster().gpu_types().get(NameId(id.0));
+            pools.push(Pool {
+                id,
+                name: name.cloned().unwrap_or_else(|| Name::from("")),
+                usable: 0,
+                free: 0,
+                ends: Vec::new(),
+            });
+            pools.len() - 1
+        });
+        pools[at].usable += node.usable_count();
+        pools[at].free += node.free_count();
+    }
+    pools
+}
+
+/// Notes when running jobs end.
+fn note_ends(view: View<'_>, pools: &mut [Pool]) {
+    for job in view.placed() {
+        let gpus = job.assignment().map_or(&[][..], |a| &a.gpus[..]);
+        let node = gpus.first().and_then(|gpu| view.cluster().node_with(*gpu));
+        let pool = node.and_then(|node| pools.iter_mut().find(|p| p.id == node.gpu_type()));
+        if let Some(pool) = pool {
+            let seconds = seconds(&pool.name, job.spec(), job.work_left());
+            pool.ends.push((seconds, gpus.len() as u32));
+        }
+    }
+    for pool in pools {
+        pool.ends
+            .sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    }
+}
+
+/// Seconds of some work on a type.
+fn seconds(gpu_type: &Name, spec: &JobSpec, work: f64) -> f64 {
+    let rate = rate_on(gpu_type, spec);
+    match rate > 0.0 {
+        true => work / rate,
+        false => f64::INFINITY,
+    }
+}
+
+/// Returns a job with its time on each type.
+fn candidate<'v>(view: View<'v>, pools: &[Pool], job: JobRef<'v>) -> Candidate<'v> {
+    let on = |pool: &Pool| match room(view, pool, &job) < job.gpus().get() {
+        true => f64::INFINITY,
+        false => seconds(&pool.name, job.spec(), job.work_left()),
+    };
+    let waiting = Waiting {
+        gpus: f64::from(job.gpus().get()),
+        seconds: pools.iter().map(on).collect(),
+    };
+    Candidate { job, waiting }
+}
+
+/// Returns the number of GPUs of a type that a job can get at once, with its CPUs and memory. A node
+/// that does not state an amount has enough.
+fn room(view: View<'_>, pool: &Pool, job: &JobRef<'_>) -> u32 {
+    let extras = job.spec().extras();
+    let needs = [extras.cpus, extras.memory_gib];
+    if needs == [0.0; 2] {
+        return pool.usable;
+    }
+    let gpus = f64::from(job.gpus().get());
+    let on = |node: &Node| {
+        let has = [node.spec().cpus, node.spec().memory_gib];
+        let limited = has
+            .into_iter()
+            .zip(needs)
+            .filter(|(has, needs)| *has > 0.0 && *needs > 0.0);
+        // Tolerance, so that rounding does not exclude a job that fits exactly.
+        let parts = limited.map(|(has, needs)| (has / needs * gpus * (1.0 + 1e-9)) as u32);
+        parts.fold(node.usable_count(), u32::min)
+    };
+    let own = view.nodes().filter(|node| node.gpu_type() == pool.id);
+    own.map(on).sum()
+}
+
+/// Lists the jobs that start on a type: the least GPU time first, promoted jobs before all others.
+fn start(pool: &mut Pool, kind: usize, jobs: &[&Candidate<'_>], out: &mut JobQueue) {
+    let key = |at: usize| {
+        let c = jobs[at];
+        Reverse((!c.job.promoted(), Area(c.waiting.area(kind)), at))
+    };
+    let mut order: BinaryHeap<_> = (0..jobs.len()).map(key).collect();
+    // The time of the first job that does not fit, and the GPUs that are left over then.
+    let mut reserved: Option<(f64, u32)> = None;
+    while let Some(Reverse((_, _, at))) = order.pop() {
+        if pool.free == 0 {
+            return;
+        }
+        let Candidate { job, waiting } = jobs[at];
+        let (gpus, seconds) = (job.gpus().get(), waiting.seconds[kind]);
+        if gpus > pool.free {
+            reserved = reserved.or_else(|| reservation(pool, gpus));
+            continue;
+        }
+        if let Some((from, spare)) = &mut reserved
+            && seconds > *from
+        {
+            match spare.checked_sub(gpus) {
+                Some(rest) => *spare = rest,
+                None => continue,
+            }
+        }
+        pool.free -= gpus;
+        let end = pool.ends.partition_point(|(end, _)| *end <= seconds);
+        pool.ends.insert(end, (seconds, gpus));
+        let mut request = Request::gang(job);
+        request.shapes[0].gpu_type = Some(pool.id);
+        out.push(request);
+    }
+}
+
+/// Returns the time at which a number of GPUs is free, and the GPUs that are left over then.
+fn reservation(pool: &Pool, gpus: u32) -> Option<(f64, u32)> {
+    let mut free = pool.free;
+    for (end, released) in &pool.ends {
+        free += released;
+        if free >= gpus {
+            return Some((*end, free - gpus));
+        }
+    }
+    None
+}
+
+/// A GPU time, as a key of an order.
+#[derive(PartialEq)]
+struct Area(f64);
+
+impl Eq for Area {}
+
+impl PartialOrd for Area {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Area {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl Policy for AlloX {
+    type Memory = Progress;
+
+    fn initial(&self, _: u64) -> Progress {
+        Progress::default()
+    }
+
+    fn on_event(&self, memory: &mut Progress, view: View<'_>, event: &Event) {
+        let Some(job) = event.job().and_then(|id| view.job(id)) else {
+            return;
+        };
+        if self.alpha < 1.0
+            && job.phase() == Phase::Ended
+            && let Some(user) = &job.spec().user
+        {
+            *memory.done.entry(user.clone()).or_default() += work(&job);
+        }
+    }
+}
+
+impl SchedulingPolicy for AlloX {
+    fn schedule(&self, memory: &mut Progress, view: View<'_>, out: &mut JobQueue) -> Validity {
+        if view.waiting_count() == 0 || view.free_gpus().get() == 0 {
+            return Validity::UntilEvent;
+        }
+        let mut pools = pools(view);
+        let jobs = view.waiting().map(|job| candidate(view, &pools, job));
+        let mut jobs: Vec<Candidate<'_>> = jobs.collect();
+        self.compete(memory, view, &mut jobs, view.free_gpus().get());
+        note_ends(view, &mut pools);
+        let types = match pools.len() {
+            1 => {
+                let runs = |c: &Candidate<'_>| c.waiting.seconds[0].is_finite().then_some(0);
+                jobs.iter().map(runs).collect()
+            }
+            _ => {
+                let waiting: Vec<Waiting> = jobs.iter().map(|c| c.waiting.clone()).collect();
+                let delays: Vec<Vec<f64>> = pools.iter().map(delays).collect();
+                cheapest_types(&waiting, &delays)
+            }
+        };
+        for (kind, pool) in pools
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, pool)| pool.free > 0)
+        {
+            let own = jobs.iter().zip(&types).filter(|(_, t)| **t == Some(kind));
+            let own: Vec<&Candidate<'_>> = own.map(|(job, _)| job).collect();
+            start(pool, kind, &own, out);
+        }
+        // Delays shrink while jobs run, and grow if they are late.
+        Validity::NextRound
+    }
+}
+
+/// Seconds until each GPU of a type is free, ascending.
+fn delays(pool: &Pool) -> Vec<f64> {
+    let busy = pool.ends.iter().filter(|(end, _)| end.is_finite());
+    let busy = busy.flat_map(|(end, gpus)| std::iter::repeat_n(*end, *gpus as usize));
+    std::iter::repeat_n(0.0, pool.free as usize)
+        .chain(busy)
+        .collect()
+}
