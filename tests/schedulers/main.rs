@@ -28,5 +28,6 @@ mod sia;
 mod skipping;
 mod synergy;
 mod tiresias;
+mod walks;
 mod workloads;
 mod world;

@@ -5,7 +5,7 @@ use crate::cluster::spec::NodeSpec;
 use crate::ids::{ActionId, JobId, Name, NodeId};
 use crate::job::spec::ServiceClass;
 use crate::reason::Reason;
-use crate::units::Time;
+use crate::units::{GpuCount, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -367,6 +367,9 @@ pub struct Plan {
     /// Reasons why single jobs wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<(JobId, Reason)>,
+    /// Reasons why jobs that request a number of GPUs wait, if they have no reason of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_by_gpus: Vec<(GpuCount, Reason)>,
     /// Reason why all other jobs wait.
     #[serde(default)]
     pub otherwise: Reason,
@@ -378,6 +381,7 @@ impl Plan {
         version: 0,
         actions: Vec::new(),
         waits: Vec::new(),
+        waits_by_gpus: Vec::new(),
         otherwise: Reason::NotChosen,
     };
 
@@ -392,6 +396,7 @@ impl Plan {
         self.version = 0;
         self.actions.clear();
         self.waits.clear();
+        self.waits_by_gpus.clear();
         self.otherwise = Reason::NotChosen;
     }
 
@@ -403,12 +408,12 @@ impl Plan {
             .count()
     }
 
-    /// Returns the reason why a job waits, according to this plan.
-    pub fn reason_for(&self, job: JobId) -> &Reason {
-        self.waits
-            .iter()
-            .find(|(j, _)| *j == job)
-            .map_or(&self.otherwise, |(_, why)| why)
+    /// Returns the reason why a job with a number of GPUs waits, according to this plan.
+    pub fn reason_for(&self, job: JobId, gpus: GpuCount) -> &Reason {
+        let its = self.waits.iter().find(|(id, _)| *id == job);
+        let alike = || self.waits_by_gpus.iter().find(|(count, _)| *count == gpus);
+        let alike = || alike().map_or(&self.otherwise, |(_, why)| why);
+        its.map_or_else(alike, |(_, why)| why)
     }
 }
 

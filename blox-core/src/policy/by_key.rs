@@ -5,7 +5,7 @@ use crate::decide_error::MissingData;
 use crate::decision::Validity;
 use crate::job::JobRef;
 use crate::job::spec::JobSpec;
-use crate::order::{KeyFn, SortKey};
+use crate::order::{KeyFn, RateFn, SortKey};
 use crate::queue::JobQueue;
 use crate::view::View;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ pub struct ByKey {
     key: KeyFn,
     preemptive: bool,
     alike: bool,
+    rate: Option<RateFn>,
     validity: Validity,
     check: Option<CheckFn>,
 }
@@ -25,9 +26,9 @@ type CheckFn = Arc<dyn Fn(&JobSpec) -> Result<(), MissingData> + Send + Sync>;
 
 /// Creates a scheduling policy from a sort key: jobs run in ascending order of the key.
 ///
-/// A key may change while a job runs, and with events. It must not change while a job just waits:
-/// waiting jobs are kept in order from decision to decision, so that the cost of a decision depends
-/// only on the changes.
+/// A key may change while a job runs, and with events. It must not change while a job just waits,
+/// unless [`ByKey::changing_by`] states how. Waiting jobs are kept in order from decision to
+/// decision, so that the cost of a decision depends only on the changes.
 ///
 /// ```
 /// use blox_core::{order::SortKey, policy::by_key};
@@ -39,6 +40,7 @@ pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> B
         key: Arc::new(key),
         preemptive: false,
         alike: false,
+        rate: None,
         validity: Validity::NextRound,
         check: None,
     }
@@ -58,6 +60,25 @@ impl ByKey {
     #[must_use]
     pub fn keys_advance_together(mut self) -> Self {
         self.alike = true;
+        self
+    }
+
+    /// Declares that keys change while a job waits: the first number changes by `rate` each second, up
+    /// to rounding. Keys that do not change cost less.
+    ///
+    /// ```
+    /// use blox_core::{order::SortKey, policy::by_key};
+    /// // The job comes first whose age is largest in proportion to its length.
+    /// let slowed_down = by_key(|job| SortKey::by(-job.age().secs() / job.spec().duration().secs()))
+    ///     .changing_by(|job| -1.0 / job.spec().duration().secs());
+    /// # let _ = slowed_down;
+    /// ```
+    #[must_use]
+    pub fn changing_by(
+        mut self,
+        rate: impl Fn(&JobRef<'_>) -> f64 + Send + Sync + 'static,
+    ) -> Self {
+        self.rate = Some(Arc::new(rate));
         self
     }
 
@@ -89,7 +110,10 @@ impl Stateless for ByKey {
 
 impl SchedulingPolicy for ByKey {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        out.keep(view, &self.key);
+        match &self.rate {
+            None => out.keep(view, &self.key),
+            Some(rate) => out.keep_changing(view, &self.key, rate),
+        }
         if self.preemptive {
             out.allow_preemption();
         }

@@ -63,11 +63,11 @@ pub struct Oracle;
 
 impl Estimator for Oracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Some(job.spec().duration())
+        Some(job.own_duration())
     }
 
     fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Some(Seconds::new(job.work_left() / job.spec().work.rate))
+        Some(Seconds::new(job.work_left() / job.own_rate()))
     }
 }
 

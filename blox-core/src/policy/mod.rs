@@ -26,7 +26,7 @@ pub use cluster::{ClusterManager, StaticCluster};
 pub use collector::{Launches, MetricCollector};
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
-pub use order::KeyFn;
+pub use order::{KeyFn, RateFn};
 pub use placement::PlacementPolicy;
 pub use scheduling::SchedulingPolicy;
 

@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The key of a job in an order.
 pub type KeyFn = Arc<dyn Fn(&JobRef<'_>) -> SortKey + Send + Sync>;
 
+/// The change of a waiting job's key each second.
+pub type RateFn = Arc<dyn Fn(&JobRef<'_>) -> f64 + Send + Sync>;
+
 /// Sort key of a job: smaller keys come first. Equal keys are ordered by job number, so that every
 /// order is total.
 ///
@@ -75,6 +78,14 @@ fn ordered(value: f64) -> u64 {
     }
 }
 
+/// Returns the number that has these bits in the total order.
+fn number(bits: u64) -> f64 {
+    match bits >> 63 {
+        1 => f64::from_bits(bits & !(1 << 63)),
+        _ => f64::from_bits(!bits),
+    }
+}
+
 /// A job with its key, packed. Queues compare often, and two large numbers compare faster than five
 /// small ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +97,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// No entry comes before it.
+    pub const FIRST: Entry = Entry { high: 0, low: 0 };
+
     #[inline]
     pub fn new(key: SortKey, job: JobId) -> Self {
         let class = (key.class as u32) ^ (1 << 31);
@@ -99,6 +113,11 @@ impl Entry {
     #[inline]
     pub fn job(&self) -> JobId {
         JobId((self.low >> 32) as u32)
+    }
+
+    /// Returns the class of the key and its first number.
+    pub fn class_and_first(&self) -> (u32, f64) {
+        ((self.high >> 96) as u32, number((self.high >> 32) as u64))
     }
 
     /// Returns a number that distinguishes the entries of a job; 0 unless it was set.
@@ -150,12 +169,31 @@ const CROWD: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptQueue {
     /// Pieces and their entries, descending: the first job is the last of all. No piece is empty.
-    chunks: Vec<Vec<Entry>>,
+    chunks: Vec<Piece>,
     len: usize,
     /// New entries that are not inserted yet, descending.
     new: Vec<Entry>,
     /// An empty piece, kept for its memory.
     spare: Vec<Entry>,
+}
+
+/// Neighbouring entries of a queue, descending.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Piece {
+    entries: Vec<Entry>,
+    /// Bits that describe the entries, at least those that are set for one of them; 0 if unknown.
+    bits: u64,
+}
+
+impl Piece {
+    fn of(entries: Vec<Entry>) -> Self {
+        Piece { entries, bits: 0 }
+    }
+
+    /// Takes entries that are in ascending order.
+    pub fn from_ascending(entries: &mut Vec<Entry>) -> Self {
+        Piece::of(entries.drain(..).rev().collect())
+    }
 }
 
 impl KeptQueue {
@@ -183,12 +221,14 @@ impl KeptQueue {
     fn settle(&mut self) {
         let mut new = std::mem::take(&mut self.new);
         while let Some(first) = new.last() {
-            let ends_after = |c: &Vec<Entry>| c.first().is_some_and(|e| *first < *e);
+            let ends_after = |c: &Piece| c.entries.first().is_some_and(|e| *first < *e);
             let c = self.chunks.partition_point(ends_after).saturating_sub(1);
             if self.chunks.is_empty() {
-                self.chunks.push(Vec::with_capacity(CHUNK));
+                self.chunks.push(Piece::of(Vec::with_capacity(CHUNK)));
             }
-            let chunk = &mut self.chunks[c];
+            let piece = &mut self.chunks[c];
+            piece.bits = 0;
+            let chunk = &mut piece.entries;
             // Entries that come after the whole queue go into its last piece.
             let start = match chunk.first() {
                 Some(last) if c > 0 => new.partition_point(|e| *last < *e),
@@ -204,7 +244,7 @@ impl KeptQueue {
     /// Splits a full piece into several.
     #[inline]
     fn split(&mut self, c: usize) {
-        let full = self.chunks[c].len();
+        let full = self.chunks[c].entries.len();
         if full < CHUNK {
             return;
         }
@@ -213,8 +253,8 @@ impl KeptQueue {
         for start in (first..full).step_by(first).rev() {
             let mut piece = std::mem::take(&mut self.spare);
             piece.reserve(CHUNK);
-            piece.extend(self.chunks[c].drain(start..));
-            self.chunks.insert(c + 1, piece);
+            piece.extend(self.chunks[c].entries.drain(start..));
+            self.chunks.insert(c + 1, Piece::of(piece));
         }
     }
 
@@ -229,37 +269,74 @@ impl KeptQueue {
     #[inline]
     pub fn peek(&mut self) -> Option<&Entry> {
         if let Some(new) = self.new.last() {
-            let first = self.chunks.last().and_then(|c| c.last());
+            let first = self.chunks.last().and_then(|c| c.entries.last());
             if first.is_none_or(|first| *new < *first) {
                 self.settle();
             }
         }
-        self.chunks.last().and_then(|c| c.last())
+        self.chunks.last().and_then(|c| c.entries.last())
     }
 
     /// Returns the entry `places` behind the first, if it is known and in the same piece.
     #[inline]
     pub fn ahead(&self, places: usize) -> Option<&Entry> {
-        let chunk = self.chunks.last()?;
+        let chunk = &self.chunks.last()?.entries;
         chunk.get(chunk.len().wrapping_sub(1 + places))
     }
 
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
         self.peek()?;
-        let chunk = self.chunks.last_mut()?;
+        let chunk = &mut self.chunks.last_mut()?.entries;
         let entry = chunk.pop();
         if chunk.is_empty() {
-            self.spare = self.chunks.pop().unwrap_or_default();
+            self.spare = self.chunks.pop().unwrap_or_default().entries;
         }
         self.len -= 1;
         entry
     }
 
+    /// Removes and returns the first piece if all its entries come before `until`, and if `passes`
+    /// returns true for the union of their bits. `bits_of` returns the bits of an entry.
+    pub fn pop_piece(
+        &mut self,
+        until: Option<Entry>,
+        bits_of: impl FnMut(&Entry) -> u64,
+        passes: impl Fn(u64) -> bool,
+    ) -> Option<Piece> {
+        self.settle();
+        let piece = self.chunks.last_mut()?;
+        if piece.bits == 0 {
+            let bits = piece.entries.iter().map(bits_of);
+            piece.bits = bits.fold(0, |all, bits| all | bits);
+        }
+        let last = piece.entries.first()?;
+        if until.is_some_and(|until| until < *last) || !passes(piece.bits) {
+            return None;
+        }
+        self.len -= piece.entries.len();
+        self.chunks.pop()
+    }
+
+    /// Returns a piece to the queue. Its entries come before all others that are not new.
+    pub fn push_piece(&mut self, piece: Piece) {
+        self.len += piece.entries.len();
+        match self.chunks.last_mut() {
+            // Otherwise pieces would become smaller and smaller.
+            Some(next) if next.entries.len() + piece.entries.len() <= CHUNK / 2 => {
+                let known = next.bits != 0 && piece.bits != 0;
+                next.bits = if known { next.bits | piece.bits } else { 0 };
+                next.entries.extend_from_slice(&piece.entries);
+            }
+            _ => self.chunks.push(piece),
+        }
+    }
+
     /// Returns all entries in order.
     pub fn in_order(&mut self) -> impl Iterator<Item = &Entry> {
         self.settle();
-        self.chunks.iter().rev().flat_map(|c| c.iter().rev())
+        let pieces = self.chunks.iter().rev();
+        pieces.flat_map(|c| c.entries.iter().rev())
     }
 
     /// Keeps the entries for which `keep` returns true.
@@ -268,7 +345,7 @@ impl KeptQueue {
         let all: Vec<Entry> = self
             .chunks
             .drain(..)
-            .flatten()
+            .flat_map(|c| c.entries)
             .filter(|e| keep(e))
             .collect();
         self.refill(&all);
@@ -279,7 +356,7 @@ impl KeptQueue {
         let piece = |part: &[Entry]| {
             let mut chunk = Vec::with_capacity(CHUNK);
             chunk.extend_from_slice(part);
-            chunk
+            Piece::of(chunk)
         };
         // Pieces with room, so that the next entries do not split any.
         self.chunks = all.chunks(CHUNK / 2).map(piece).collect();
@@ -318,6 +395,10 @@ mod tests {
     #[test]
     fn keys_order_floats_totally() {
         let values = [-1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, 1e300];
+        for value in values {
+            let entry = Entry::new(SortKey::by(value).then(7.0).in_class(-3), JobId(9));
+            assert_eq!(entry.class_and_first(), ((1 << 31) - 3, value));
+        }
         for w in values.windows(2) {
             assert!(SortKey::by(w[0]) < SortKey::by(w[1]), "{w:?}");
         }

@@ -14,7 +14,7 @@ use crate::pipeline::Scheduler;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::trigger::DecisionTrigger;
-use crate::units::{Seconds, Time};
+use crate::units::{GpuCount, Seconds, Time};
 use crate::view::View;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -128,6 +128,8 @@ pub struct Saved {
     validity: Option<Validity>,
     /// Reasons why jobs wait, from the last decision.
     waits: Vec<(JobId, Reason)>,
+    #[serde(default)]
+    waits_by_gpus: Vec<(GpuCount, Reason)>,
     otherwise: Reason,
 }
 
@@ -256,6 +258,7 @@ impl Core {
                 self.close(*at, *question)?;
                 self.saved.counters.failed_decisions += 1;
                 self.saved.waits.clear();
+                self.saved.waits_by_gpus.clear();
                 self.saved.otherwise = Reason::NotChosen;
                 // Touched jobs stay marked, because no decision has considered them.
                 self.saved.state.close_decision(0, false);
@@ -353,8 +356,13 @@ impl Core {
 
     /// Returns why a job waits, according to the last decision.
     pub fn reason_for(&self, job: JobId) -> &Reason {
-        let its = self.saved.waits.iter().find(|(j, _)| *j == job);
-        its.map_or(&self.saved.otherwise, |(_, why)| why)
+        let saved = &self.saved;
+        let its = saved.waits.iter().find(|(j, _)| *j == job);
+        let gpus = saved.state.job(job).map(|job| job.gpus());
+        let alike = |(count, _): &&(GpuCount, Reason)| Some(*count) == gpus;
+        let alike = || saved.waits_by_gpus.iter().find(alike);
+        let alike = || alike().map_or(&saved.otherwise, |(_, why)| why);
+        its.map_or_else(alike, |(_, why)| why)
     }
 
     /// Returns the time of the last question.
@@ -557,6 +565,8 @@ impl Core {
         self.saved.state.close_decision(seen, quiet);
         self.saved.state.next_moment = self.moment_from(now);
         self.saved.waits.clone_from(&decision.plan.waits);
+        let by_gpus = &mut self.saved.waits_by_gpus;
+        by_gpus.clone_from(&decision.plan.waits_by_gpus);
         self.saved.otherwise.clone_from(&decision.plan.otherwise);
         let instant = instant && quiet && !self.saved.state.has_commands();
         self.instant = false;

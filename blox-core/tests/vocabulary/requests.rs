@@ -183,7 +183,7 @@ fn scheduling_reason_precedes_the_placement_reason() {
     bench.submit_all(0.0, vec![job(1, 100.0); 3]);
     let (applied, plan) = decided(&mut bench);
     assert_eq!((applied, plan.as_str()), (Ok(()), "place 0 on 0"));
-    let reason = |job| bench.core.plan().reason_for(JobId(job));
+    let reason = |job| bench.core.plan().reason_for(JobId(job), GpuCount(1));
     assert_eq!(reason(2), &quota);
     assert_ne!(reason(1), &quota);
 }

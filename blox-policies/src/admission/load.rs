@@ -1,6 +1,5 @@
 //! Admission by load (Blox, section 5.2: Accept-1.2x and its variants).
 
-use super::oldest_first;
 use blox_core::{AdmissionDecisions, AdmissionPolicy, JobId, Reason, Stateless, Validity, View};
 
 /// Admits jobs, oldest first, while the requested GPUs of admitted jobs are at most `threshold`
@@ -33,11 +32,19 @@ impl AdmissionPolicy for LoadThreshold {
     ) -> Validity {
         let room = self.threshold * f64::from(view.usable_gpus().get());
         let mut demand = view.demand();
-        for (job, asks) in oldest_first(view, asking) {
+        // Once the cluster is full, no older job needs to be looked at: the demand only grows.
+        let mut deferred = view.admissible();
+        while demand as f64 <= room
+            && let Some(job) = deferred.next()
+        {
+            out.accept(job.id());
+            demand += u64::from(job.gpus().get());
+        }
+        for job in asking.iter().filter_map(|id| view.job(*id)) {
             if demand as f64 <= room {
                 out.accept(job.id());
                 demand += u64::from(job.gpus().get());
-            } else if asks {
+            } else {
                 out.defer(job.id(), Reason::AdmissionLoad);
             }
         }

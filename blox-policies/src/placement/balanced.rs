@@ -31,4 +31,8 @@ impl NodeSelector for Balanced {
         let gpus = offers.into_iter().take(needed).map(|(_, _, gpu)| gpu);
         Some(shape.on(gpus.collect()))
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }

@@ -72,6 +72,10 @@ impl NodeSelector for Bandwidth {
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.otherwise.could_find(room, job, shape)
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 /// Quality of a set of GPUs; larger is better, field by field.

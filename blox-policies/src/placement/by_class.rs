@@ -49,4 +49,8 @@ impl<A: NodeSelector, B: NodeSelector> NodeSelector for ByClass<A, B> {
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.rule(job).could_find(room, job, shape)
     }
+
+    fn is_alike(&self) -> bool {
+        self.named.is_alike() && self.others.is_alike()
+    }
 }

@@ -70,6 +70,10 @@ impl NodeSelector for Consolidated {
             Split::Never => room.on_one_node(job, shape),
         }
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 /// Returns whether a node can hold `count` of the shape's GPUs.

@@ -1,6 +1,6 @@
 //! EASY-style backfill.
 
-use super::in_order::place_or_explain;
+use super::in_order::{place_in_free, shortage};
 use super::selector::NodeSelector;
 use super::types::could_find;
 use blox_core::{
@@ -67,13 +67,19 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
                 draft.candidate_blocked(requests);
                 continue;
             }
-            if place_or_explain(&self.rule, &request, draft)? {
+            if place_in_free(&self.rule, &request, draft)? {
                 draft.candidate_placed(requests);
                 let rest = |(head, at, spare)| (head, at, spare - asked);
                 reserved = delays.map(rest).or(reserved);
                 continue;
             }
-            draft.candidate_blocked(requests);
+            let why = shortage(&request, draft);
+            draft.explain(request.job, why.clone());
+            if self.rule.is_alike() {
+                draft.candidate_blocked_alike(requests, why);
+            } else {
+                draft.candidate_blocked(requests);
+            }
             if reserved.is_none() {
                 let (at, spare) = reservation(asked, draft, estimator);
                 reserved = Some((request.job, at, spare));

@@ -42,4 +42,8 @@ impl NodeSelector for Even {
         parts.reverse();
         on_nodes(draft, &parts, shape)
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }

@@ -55,6 +55,10 @@ impl NodeSelector for Fgd {
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         room.on_whole_nodes(job, shape)
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

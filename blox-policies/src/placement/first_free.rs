@@ -13,4 +13,8 @@ impl NodeSelector for FirstFree {
         let gpus = taken_in_order(draft, nodes, job, shape, shape.gpus.get())?;
         Some(shape.on(gpus))
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }

@@ -148,8 +148,14 @@ impl<R: NodeSelector> InOrder<R> {
                 Candidate::Gang(job) => job.gpus(),
                 Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
             };
-            draft.explain(job, shortage_among(needed, GpuCount(free)));
-            draft.candidate_blocked(requests);
+            let why = shortage_among(needed, GpuCount(free));
+            draft.explain(job, why.clone());
+            let counted = by_count && matches!(next, Candidate::Gang(_));
+            if self.blocked == Blocked::Skip && (counted || self.rule.is_alike()) {
+                draft.candidate_blocked_alike(requests, why);
+            } else {
+                draft.candidate_blocked(requests);
+            }
             blocked.get_or_insert(job);
             let hopeless = free == 0 && !requests.preemption_allowed();
             if self.blocked == Blocked::Stop || hopeless {
@@ -977,7 +983,7 @@ mod tests {
         let (stops, places) = run.round(600.0, &[(2, 0.5), (4, 3.5), (1, 3.8)]);
         assert_eq!(stops, [0, 2, 3]);
         assert_eq!(places, [(4, vec![2, 3]), (6, vec![1])]);
-        let why = run.core.plan().reason_for(JobId(5));
+        let why = run.core.plan().reason_for(JobId(5), GpuCount(4));
         let (needed, free) = (GpuCount(4), GpuCount(0));
         assert_eq!(*why, Reason::TooFewGpus { needed, free });
     }

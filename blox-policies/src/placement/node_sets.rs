@@ -40,6 +40,10 @@ impl NodeSelector for NodeSets {
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         Consolidated::default().could_find(room, job, shape)
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 /// Returns, for each node with jobs in the draft, whether jobs of this size run there and whether

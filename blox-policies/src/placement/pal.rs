@@ -107,6 +107,10 @@ impl NodeSelector for Pal {
         let found = shape.on(gpus);
         draft.has_resources(&found).then_some(found)
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// # let _ = placement;
 /// ```
 pub trait Sensitivity: Clone + Send + Sync + 'static {
-    /// Returns whether the job must be consolidated on as few nodes as possible.
+    /// Returns whether the job must be consolidated on as few nodes as possible. The answer must be
+    /// the same for all jobs that [request the same](Draft::candidate_blocked_alike).
     fn must_consolidate(&self, job: &JobRef<'_>) -> bool;
 }
 
@@ -100,5 +101,9 @@ impl<S: Sensitivity> NodeSelector for Profiled<S> {
             true => room.on_whole_nodes(job, shape),
             false => room.anywhere(job, shape),
         }
+    }
+
+    fn is_alike(&self) -> bool {
+        true
     }
 }

@@ -48,4 +48,8 @@ impl NodeSelector for Random {
         gpus.sort_unstable();
         Some(shape.on(gpus))
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }

@@ -72,6 +72,15 @@ pub trait NodeSelector {
         false
     }
 
+    /// Returns whether the rule treats all jobs that request the same alike: if it finds no GPUs for
+    /// one, it finds none for the others in the same draft.
+    ///
+    /// Jobs request the same as [`Draft::candidate_blocked_alike`] states. If so, a walk that skips
+    /// blocked jobs tries one of them instead of each.
+    fn is_alike(&self) -> bool {
+        false
+    }
+
     /// Checks whether the rule would find GPUs for a shape if all nodes of the room were empty and
     /// up. The default is right for every rule that takes any free GPUs; see
     /// [`PlacementPolicy::can_ever_place`](blox_core::PlacementPolicy::can_ever_place).

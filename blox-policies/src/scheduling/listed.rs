@@ -4,22 +4,6 @@ use blox_core::{
     GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Reason, Request, Shape, Shapes, Validity, View,
 };
 
-/// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
-/// Earlier jobs may preempt later ones. Returns how long the order stays valid if keys change over
-/// time.
-pub(super) fn list_by(
-    view: View<'_>,
-    out: &mut JobQueue,
-    key: impl Fn(&JobRef<'_>) -> f64,
-) -> Validity {
-    let keyed = |job: JobRef<'_>| (!job.promoted(), key(&job), job.id());
-    list(view, out, view.active().map(keyed).collect());
-    match view.waiting_count() {
-        0 => Validity::UntilEvent,
-        _ => Validity::NextRound,
-    }
-}
-
 /// Returns the shape of a job on a number of GPUs, with its CPUs and memory in proportion.
 pub(super) fn resized(job: &JobRef<'_>, gpus: u32) -> Shape {
     let extras = job.spec().extras();
@@ -103,20 +87,6 @@ pub(super) fn list_fitting(
     }
     out.stop_unlisted();
     validity
-}
-
-/// Lists jobs by their keys. Compiled once: the sort of long lists in each round.
-fn list(view: View<'_>, out: &mut JobQueue, mut jobs: Vec<(bool, f64, JobId)>) {
-    jobs.sort_by(|a, b| {
-        let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
-        keys.then(a.2.cmp(&b.2))
-    });
-    out.allow_preemption();
-    for (_, _, id) in jobs {
-        if let Some(job) = view.job(id) {
-            out.push(Request::gang(&job));
-        }
-    }
 }
 
 /// GPUs, CPU cores and memory of all nodes in view that have not left.

@@ -1,12 +1,14 @@
 //! Orders of jobs by a key.
 
-use super::listed::{list_by, shares, totals};
+use super::listed::{shares, totals};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::order::SortKey;
-use blox_core::policy::{ByKey, by_key};
+use blox_core::policy::{ByKey, KeyFn, by_key};
 use blox_core::{
-    JobQueue, JobRef, JobSpec, MissingData, SchedulingPolicy, Seconds, Stateless, Validity, View,
+    JobQueue, JobRef, JobSpec, MissingData, Policy, SchedulingPolicy, Seconds, Stateless, Validity,
+    View,
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Returns the key of an estimate. Jobs without one come last.
@@ -21,10 +23,9 @@ fn on_gpus(estimate: Option<Seconds>, job: &JobRef<'_>) -> Option<Seconds> {
 
 /// Creates an order by a key that uses an estimator.
 fn by_estimate<E: Estimator>(
-    estimator: E,
+    estimator: Arc<E>,
     key: impl Fn(&E, &JobRef<'_>) -> SortKey + Send + Sync + 'static,
 ) -> ByKey {
-    let estimator = Arc::new(estimator);
     let checks = Arc::clone(&estimator);
     by_key(move |job| key(&estimator, job)).checking(move |job| checks.check_job(job))
 }
@@ -71,7 +72,7 @@ impl Sjf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        Sjf(by_estimate(estimator, |e, job| known(e.duration(job))).valid_until_event())
+        Sjf(by_estimate(Arc::new(estimator), |e, job| known(e.duration(job))).valid_until_event())
     }
 }
 
@@ -105,7 +106,9 @@ impl Qssf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        let key = by_estimate(estimator, |e, job| known(on_gpus(e.duration(job), job)));
+        let key = by_estimate(Arc::new(estimator), |e, job| {
+            known(on_gpus(e.duration(job), job))
+        });
         Qssf(key.valid_until_event())
     }
 }
@@ -140,7 +143,7 @@ impl Srtf {
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
         // The remaining time of a running job shrinks, so it never falls behind a waiting job.
-        let key = by_estimate(estimator, |e, job| known(e.remaining(job)));
+        let key = by_estimate(Arc::new(estimator), |e, job| known(e.remaining(job)));
         Srtf(key.preemptive().valid_until_event())
     }
 }
@@ -175,7 +178,9 @@ impl Srsf {
     /// Creates the policy with an estimator. The estimator receives no events, since estimates of
     /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        let key = by_estimate(estimator, |e, job| known(on_gpus(e.remaining(job), job)));
+        let key = by_estimate(Arc::new(estimator), |e, job| {
+            known(on_gpus(e.remaining(job), job))
+        });
         Srsf(key.preemptive().valid_until_event())
     }
 }
@@ -245,16 +250,45 @@ impl SchedulingPolicy for Las {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drf;
 
-impl Stateless for Drf {}
+impl Policy for Drf {
+    type Memory = ByShares;
+
+    fn initial(&self, _: u64) -> ByShares {
+        ByShares::default()
+    }
+}
 
 impl SchedulingPolicy for Drf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        let totals = totals(view);
-        list_by(view, out, |job| {
-            let [gpus, cpus, memory] = shares(job, &totals);
-            gpus.max(cpus).max(memory)
+    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Validity {
+        memory.keep(view, out, |totals| {
+            Arc::new(move |job| {
+                let [gpus, cpus, memory] = shares(job, &totals);
+                SortKey::by(gpus.max(cpus).max(memory))
+            })
         });
+        out.allow_preemption();
         Validity::UntilEvent
+    }
+}
+
+/// Memory of an order by shares of the cluster. It can be derived from the view.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct ByShares {
+    /// The key, and the totals that it is for: GPUs, CPUs and memory.
+    #[serde(skip)]
+    key: Option<([f64; 3], KeyFn)>,
+}
+
+impl ByShares {
+    /// Requests all jobs by a key, which changes only with the totals of the cluster.
+    fn keep(&mut self, view: View<'_>, out: &mut JobQueue, key: impl FnOnce([f64; 3]) -> KeyFn) {
+        let totals = totals(view);
+        if self.key.as_ref().is_none_or(|(of, _)| *of != totals) {
+            self.key = Some((totals, key(totals)));
+        }
+        if let Some((_, key)) = &self.key {
+            out.keep(view, key);
+        }
     }
 }
 
@@ -265,9 +299,7 @@ impl SchedulingPolicy for Drf {
 /// against a fair share of the cluster, and uses auctions. This is Synergy's order derived from it,
 /// in the intended direction. Jobs without an estimate come last.
 #[derive(Clone)]
-pub struct FinishTimeFairness {
-    estimator: Arc<dyn Estimator>,
-}
+pub struct FinishTimeFairness(ByKey);
 
 impl Default for FinishTimeFairness {
     fn default() -> Self {
@@ -276,33 +308,38 @@ impl Default for FinishTimeFairness {
 }
 
 impl FinishTimeFairness {
-    /// Creates the policy with an estimator.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
-        FinishTimeFairness {
-            estimator: Arc::new(estimator),
-        }
-    }
-}
-
-impl Stateless for FinishTimeFairness {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
-        self.estimator.check_job(job)
-    }
-}
-
-impl SchedulingPolicy for FinishTimeFairness {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        list_by(view, out, |job| {
-            let (whole, left) = (self.estimator.duration(job), self.estimator.remaining(job));
-            match (whole, left) {
+        let estimator = Arc::new(estimator);
+        let durations = Arc::clone(&estimator);
+        let key = by_estimate(estimator, |estimator, job| {
+            let (whole, left) = (estimator.duration(job), estimator.remaining(job));
+            SortKey::by(match (whole, left) {
                 (Some(whole), Some(left)) if whole > Seconds::ZERO => {
                     -((job.age() + left).secs() / whole.secs())
                 }
                 // A job without work counts as slowed down most.
                 (Some(_), Some(_)) => f64::MIN,
                 _ => f64::MAX,
-            }
-        })
+            })
+        });
+        FinishTimeFairness(key.preemptive().changing_by(move |job| {
+            let whole = durations.duration(job).map_or(0.0, Seconds::secs);
+            if whole > 0.0 { -1.0 / whole } else { 0.0 }
+        }))
+    }
+}
+
+impl Stateless for FinishTimeFairness {
+    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        Stateless::check_job(&self.0, job)
+    }
+}
+
+impl SchedulingPolicy for FinishTimeFairness {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
     }
 }
 
@@ -323,7 +360,8 @@ impl Default for Tetris {
 }
 
 impl Tetris {
-    /// Creates the policy with an estimator.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
         Tetris {
             estimator: Arc::new(estimator),
@@ -331,18 +369,31 @@ impl Tetris {
     }
 }
 
-impl Stateless for Tetris {
+impl Policy for Tetris {
+    type Memory = ByShares;
+
+    fn initial(&self, _: u64) -> ByShares {
+        ByShares::default()
+    }
+
     fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
         self.estimator.check_job(job)
     }
 }
 
 impl SchedulingPolicy for Tetris {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        let totals = totals(view);
-        list_by(view, out, |job| match self.estimator.remaining(job) {
-            Some(left) => left.secs() * shares(job, &totals).iter().sum::<f64>(),
-            None => f64::MAX,
-        })
+    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Validity {
+        memory.keep(view, out, |totals| {
+            let estimator = Arc::clone(&self.estimator);
+            Arc::new(move |job| {
+                SortKey::by(match estimator.remaining(job) {
+                    Some(left) => left.secs() * shares(job, &totals).iter().sum::<f64>(),
+                    None => f64::MAX,
+                })
+            })
+        });
+        out.allow_preemption();
+        // The remaining time of a running job shrinks, so it never falls behind a waiting job.
+        Validity::UntilEvent
     }
 }

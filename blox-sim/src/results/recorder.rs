@@ -411,9 +411,9 @@ impl Recorder {
                 _ => {}
             }
         }
-        let waits = view.job(id).is_some_and(|j| j.phase() == Phase::Waiting);
-        if waits {
-            let why = plan.reason_for(id).to_string();
+        let waits = view.job(id).filter(|j| j.phase() == Phase::Waiting);
+        if let Some(job) = waits {
+            let why = plan.reason_for(id, job.gpus()).to_string();
             if why != self.last_reason {
                 let said = why.strip_prefix("waits ").unwrap_or(&why);
                 self.tell(view.now(), format!("waits: {said}"));

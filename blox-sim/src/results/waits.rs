@@ -219,8 +219,12 @@ impl Waits {
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
         let otherwise = plan.otherwise.label();
+        let by_gpus = plan.waits_by_gpus.iter();
+        let by_gpus: Vec<_> = by_gpus.map(|(gpus, why)| (*gpus, why.label())).collect();
         for job in view.waiting() {
-            self.turn(job.id(), Some(otherwise.clone()), now);
+            let alike = by_gpus.iter().find(|(gpus, _)| *gpus == job.gpus());
+            let why = alike.map_or(&otherwise, |(_, why)| why);
+            self.turn(job.id(), Some(why.clone()), now);
         }
         // Of several reasons of a job, the first counts.
         for (id, why) in plan.waits.iter().rev() {

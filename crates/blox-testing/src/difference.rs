@@ -38,6 +38,9 @@ impl Steps for (Result<Validity, DecisionError>, Plan) {
         for (job, why) in &plan.waits {
             steps.push(format!("job {job} waits: {why}"));
         }
+        for (gpus, why) in &plan.waits_by_gpus {
+            steps.push(format!("other jobs with {gpus} GPUs wait: {why}"));
+        }
         steps.push(format!("all others wait: {}", plan.otherwise));
         steps.push(match outcome {
             Ok(answer) => validity(*answer),

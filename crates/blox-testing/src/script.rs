@@ -458,9 +458,8 @@ impl Script {
             }
             let name = |n: &NodeSpec| n.gpu_type.clone().unwrap_or_else(|| "".into());
             let runs = self.gpus_for(job, |n| extras.runs_on(&name(n)));
-            let listed = |n: &NodeSpec| {
-                extras.gpu_types.is_empty() || extras.gpu_types.contains(&name(n))
-            };
+            let listed =
+                |n: &NodeSpec| extras.gpu_types.is_empty() || extras.gpu_types.contains(&name(n));
             if runs < job.gpus.get().min(self.gpus_for(job, listed)) {
                 edit(&mut self.jobs[i], |_, extras| extras.speeds = None);
             }

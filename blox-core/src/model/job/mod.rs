@@ -14,10 +14,10 @@ use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
-use spec::{JobSpec, ServiceClass};
+use spec::{JobSpec, ServiceClass, Work};
 use std::fmt;
 use std::sync::Arc;
-use training::{TrainingReport, TrainingSpec};
+use training::TrainingReport;
 
 /// Lifecycle phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -353,6 +353,13 @@ impl<'a> JobRef<'a> {
     #[inline]
     pub(crate) fn runs_on_type(&self, gpu_type: &str) -> bool {
         !self.has_extras() || self.rec.spec.extras().runs_on(gpu_type)
+    }
+    /// Returns the specified duration on the requested GPUs, from the copies in the record: the
+    /// specification is elsewhere in memory.
+    #[inline]
+    pub(crate) fn own_duration(&self) -> Seconds {
+        let (iterations, rate) = (self.rec.iterations, self.rec.own_rate);
+        Work { iterations, rate }.duration()
     }
     /// Returns the iterations a second on the requested GPUs, according to the specification.
     ///

@@ -1,12 +1,14 @@
 //! Memory of a draft, kept from decision to decision.
 
+use super::kinds::{BlockedKinds, Kinds};
 use super::ledger::Ledger;
 use crate::assignment::Assignment;
 use crate::decision::Action;
 use crate::ids::JobId;
-use crate::order::Entry as Queued;
+use crate::order::{Entry as Queued, Piece};
 use crate::queue::Request;
 use crate::reason::Reason;
+use crate::units::GpuCount;
 use crate::view::View;
 
 /// Data of a draft, kept from decision to decision so that the cost of a decision depends only on
@@ -25,6 +27,8 @@ pub(crate) struct DraftMemory {
     pub(super) log: Vec<Op>,
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
+    /// Reasons why jobs of a number of GPUs wait.
+    pub(super) waits_by_gpus: Vec<(GpuCount, Reason)>,
     pub(super) otherwise: Reason,
     /// True if an assignment of the draft may be dropped: it was withdrawn, or equals the job's
     /// previous one.
@@ -41,6 +45,11 @@ pub(super) struct Walk {
     pub candidate: Option<Queued>,
     /// Blocked candidates, ascending. They return to the queue at the end.
     pub passed: Vec<Queued>,
+    /// Blocked candidates before those of `passed`, ascending.
+    pub passed_pieces: Vec<Piece>,
+    /// Kinds of jobs that are blocked until a candidate is placed.
+    pub blocked: BlockedKinds,
+    pub kinds: Kinds,
     /// Released victims that must still be placed again, first at the end.
     pub again: Vec<Queued>,
     /// Victims of the candidate.
@@ -73,6 +82,7 @@ impl Walk {
         self.again.clear();
         self.taken.clear();
         self.spared.clear();
+        self.blocked.clear();
     }
 }
 
@@ -197,6 +207,7 @@ impl DraftMemory {
         self.clear();
         self.finishes.clear();
         self.waits.clear();
+        self.waits_by_gpus.clear();
         self.otherwise = Reason::NotChosen;
     }
 

@@ -16,6 +16,7 @@ use crate::view::View;
 use prefetch_index::prefetch_index;
 use std::iter;
 
+mod kinds;
 mod ledger;
 mod memory;
 mod walk;
@@ -659,6 +660,7 @@ impl<'a> Draft<'a> {
             plan.actions.push(Action::Finish { job, why });
         }
         plan.waits.append(&mut m.waits);
+        plan.waits_by_gpus.append(&mut m.waits_by_gpus);
         plan.otherwise = std::mem::replace(&mut m.otherwise, Reason::NotChosen);
         m.clear();
     }

@@ -1,11 +1,14 @@
 //! In-order placement: candidates and victims that a queue names, given the GPUs in the draft.
 
 use super::Draft;
-use super::memory::{self, DraftMemory, Now};
+use super::kinds::Kind;
+use super::memory::{self, DraftMemory, Now, Walk};
 use crate::assignment::Assignment;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
+use crate::order::{Entry as Queued, Piece};
 use crate::queue::{JobQueue, Kept, Request};
+use crate::reason::Reason;
 use crate::shape::{Place, Shape};
 use crate::units::GpuCount;
 
@@ -55,11 +58,22 @@ impl<'a> Draft<'a> {
             self.settle(kept, false);
         }
         loop {
+            if !self.m.walk.blocked.is_empty() {
+                self.pass_blocked(kept);
+            }
             let again = match (kept.queue.peek(), self.m.walk.again.last()) {
                 (Some(q), Some(a)) => a < q,
-                (None, Some(_)) => true,
                 (Some(_), None) => false,
-                (None, None) => return None,
+                (None, again) => {
+                    let again = again.is_some();
+                    if kept.draw(self.view) {
+                        continue;
+                    }
+                    if !again {
+                        return None;
+                    }
+                    true
+                }
             };
             let entry = if again {
                 self.m.walk.again.pop()?
@@ -85,6 +99,49 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Passes the first jobs of the queue that are of blocked kinds, up to the next victim that must
+    /// be placed again. Whole pieces are passed at once, so the cost hardly depends on the number of
+    /// jobs.
+    #[cold]
+    fn pass_blocked(&mut self, kept: &mut Kept) {
+        let view = self.view;
+        let Walk {
+            again,
+            passed,
+            passed_pieces,
+            blocked,
+            kinds,
+            ..
+        } = &mut self.m.walk;
+        let until = again.last().copied();
+        let mut kind = |entry: &Queued| {
+            let known = kinds.known(entry.job());
+            let learned = || view.job(entry.job()).map(|job| kinds.of(&job));
+            known.or_else(learned).unwrap_or(Kind::NONE)
+        };
+        loop {
+            let whole = |bits| blocked.cover(bits);
+            if let Some(piece) = kept.queue.pop_piece(until, |e| kind(e).bit(), whole) {
+                if !passed.is_empty() {
+                    passed_pieces.push(Piece::from_ascending(passed));
+                }
+                passed_pieces.push(piece);
+                continue;
+            }
+            let Some(first) = kept.queue.peek().copied() else {
+                return;
+            };
+            let is_next = until.is_none_or(|until| first < until);
+            if !is_next || !blocked.contains(kind(&first)) {
+                return;
+            }
+            kept.queue.pop();
+            if kept.is_queued(&first) {
+                passed.push(first);
+            }
+        }
+    }
+
     #[inline(never)]
     fn next_listed(&mut self, list: &[Request]) -> Option<Candidate<'a>> {
         if self.m.walk.cursor == 0 {
@@ -97,6 +154,9 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let Some(has) = self.current(request.job) else {
+                if !self.m.walk.blocked.is_empty() && self.is_blocked(list) {
+                    continue;
+                }
                 return Some(match self.as_gang(request) {
                     Some(job) => Candidate::Gang(job),
                     None => Candidate::Request(request.clone()),
@@ -105,10 +165,22 @@ impl<'a> Draft<'a> {
             // The first request of a running job counts.
             let first = earlier.iter().all(|e| e.job != request.job);
             if first && !self.meets(has, request) {
+                self.m.walk.blocked.clear();
                 return Some(Candidate::Moving(request.clone()));
             }
         }
         None
+    }
+
+    /// Returns whether the last request taken from a list is for a job of a blocked kind.
+    #[cold]
+    fn is_blocked(&mut self, list: &[Request]) -> bool {
+        let gang = self.listed_gang(list, self.m.walk.cursor - 1);
+        let Some(job) = gang.and_then(|job| self.view.job(job)) else {
+            return false;
+        };
+        let walk = &mut self.m.walk;
+        walk.blocked.contains(walk.kinds.of(&job))
     }
 
     /// Returns the job of a request that asks for the job's number of GPUs and nothing else, as the
@@ -192,6 +264,7 @@ impl<'a> Draft<'a> {
     /// candidates in their turn. Victims whose release was undone can be victims again.
     #[inline]
     pub fn candidate_placed(&mut self, queue: &mut JobQueue) {
+        self.m.walk.blocked.clear();
         self.answer(queue, true);
     }
 
@@ -199,6 +272,40 @@ impl<'a> Draft<'a> {
     /// victims again.
     pub fn candidate_blocked(&mut self, queue: &mut JobQueue) {
         self.answer(queue, false);
+    }
+
+    /// Like [`Draft::candidate_blocked`], and skips all later jobs that request the same, until a
+    /// candidate is placed. They wait for the reason `why`, unless they have another.
+    ///
+    /// Jobs request the same if their specifications differ at most in name, owner, virtual cluster,
+    /// priority, times, work, deadlines, losses, weight, group, estimate and command. So the cost of
+    /// a decision depends on the number of different requests, not on the number of waiting jobs.
+    /// Use it only if the answer would be the same for each of these jobs. Jobs of a list are
+    /// skipped if they are requested as [gangs](Request::gang).
+    pub fn candidate_blocked_alike(&mut self, queue: &mut JobQueue, why: Reason) {
+        let candidate = match queue.kept() {
+            Some(_) => self.m.walk.candidate.map(|entry| entry.job()),
+            None => self.listed_gang(queue.list(), self.m.walk.cursor.wrapping_sub(1)),
+        };
+        if let Some(job) = candidate.and_then(|job| self.view.job(job)) {
+            let walk = &mut self.m.walk;
+            walk.blocked.insert(walk.kinds.of(&job));
+            let all = &mut self.m.waits_by_gpus;
+            match all.iter_mut().find(|(gpus, _)| *gpus == job.gpus()) {
+                // The last reason has the smallest number of free GPUs.
+                Some((_, last)) => *last = why,
+                None => all.push((job.gpus(), why)),
+            }
+        }
+        self.answer(queue, false);
+    }
+
+    /// Returns the job of a request of a list that equals its gang, unless the list may name the job
+    /// again.
+    fn listed_gang(&self, list: &[Request], at: usize) -> Option<JobId> {
+        let request = list.get(at).filter(|_| !self.m.walk.repeats)?;
+        let job = self.view.job(request.job)?;
+        (*request == Request::gang(&job)).then_some(request.job)
     }
 
     #[inline]
@@ -269,12 +376,14 @@ impl<'a> Draft<'a> {
         self.m.walk.cursor = 0;
         self.m.walk.back = None;
         self.m.walk.back_mark = queue.list().len();
+        self.m.walk.blocked.clear();
         if let Some(kept) = queue.kept()
             && kept.made() != self.m.walk.made
         {
             // An in-order placement that a panic interrupted leaves these behind.
             self.m.walk.clear();
             self.m.walk.passed.clear();
+            self.m.walk.passed_pieces.clear();
             self.m.walk.made = kept.made();
         }
     }
@@ -292,7 +401,11 @@ impl<'a> Draft<'a> {
         while let Some(entry) = walk.passed.pop() {
             kept.queue.push(entry);
         }
+        while let Some(piece) = walk.passed_pieces.pop() {
+            kept.queue.push_piece(piece);
+        }
         walk.clear();
+        kept.return_drawn(self.view);
         kept.tidy();
     }
 

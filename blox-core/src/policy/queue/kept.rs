@@ -1,11 +1,13 @@
 //! Jobs kept in order from decision to decision, and in-order placement of them.
 
+use super::aging::{Aging, Player};
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
-use crate::order::{Entry, KeptQueue, KeyFn};
+use crate::order::{Entry, KeptQueue, KeyFn, RateFn};
 use crate::units::Time;
 use crate::view::View;
 use prefetch_index::prefetch_index;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A kept order: the queue of waiting jobs, and the placed jobs.
@@ -16,7 +18,11 @@ pub(in crate::policy) struct Kept {
     decision: u64,
     /// Waiting jobs. An entry may be stale; see [`Kept::is_queued`]. A job whose entry is removed
     /// still counts as queued.
+    ///
+    /// If keys of waiting jobs change, it holds only the first jobs, while a decision is made.
     pub(in crate::policy) queue: KeptQueue,
+    /// The other waiting jobs, if the keys of waiting jobs change.
+    aging: Option<Box<(RateFn, Aging)>>,
     queued_count: u32,
     marks: Marks,
     /// Placed jobs in ascending order of their keys if `ranked`.
@@ -51,6 +57,7 @@ impl Kept {
             key: Arc::clone(key),
             decision: u64::MAX,
             queue: KeptQueue::default(),
+            aging: None,
             queued_count: 0,
             marks: Marks::default(),
             placed: Vec::new(),
@@ -66,9 +73,18 @@ impl Kept {
         }
     }
 
-    /// Applies all changes since the last decision.
-    pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn) {
-        let same_key = Arc::ptr_eq(&self.key, key);
+    /// Applies all changes since the last decision. `rate` is the change of keys of waiting jobs, if
+    /// they change.
+    pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn, rate: Option<&RateFn>) {
+        let same_rate = match (&self.aging, rate) {
+            (None, None) => true,
+            (Some(aging), Some(rate)) => Arc::ptr_eq(&aging.0, rate),
+            _ => false,
+        };
+        if !same_rate {
+            self.aging = rate.map(|rate| Box::new((Arc::clone(rate), Aging::default())));
+        }
+        let same_key = same_rate && Arc::ptr_eq(&self.key, key);
         if !same_key {
             self.key = Arc::clone(key);
             self.alike = false;
@@ -100,7 +116,9 @@ impl Kept {
             }
             let expected = view.waiting_count();
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
-            let settled = counts && !rekeyed;
+            let aging = self.aging.as_ref().map_or(0, |aging| aging.1.len());
+            let stale = aging > 64 + 2 * self.queued_count as usize;
+            let settled = counts && !rekeyed && !stale;
             if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
                 // If no candidate needs a victim, the placed jobs are never ranked and the list
                 // would grow.
@@ -115,6 +133,7 @@ impl Kept {
             }
             if settled {
                 self.decision = view.decision();
+                self.return_drawn(view);
                 return;
             }
         }
@@ -136,12 +155,18 @@ impl Kept {
                 self.ranked = false;
             }
         }
+        self.return_drawn(view);
     }
 
     /// Returns placed and waiting jobs in order. A job may occur twice.
     pub(super) fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         self.rank(view);
+        self.return_drawn(view);
         let mut all: Vec<Entry> = self.queue.in_order().copied().collect();
+        if let Some(aging) = &self.aging {
+            let entry = |p: &Player| Some(self.entry(&view.job(p.job)?).with_stamp(p.stamp));
+            all.extend(aging.1.iter().filter_map(entry));
+        }
         // The queue may still contain entries of earlier keys and phases.
         all.retain(|e| self.marks.counts(e, Marks::QUEUED));
         let placed = self.placed.iter().filter(|e| self.is_ranked(e));
@@ -199,6 +224,48 @@ impl Kept {
         })
     }
 
+    /// Moves the next jobs into the empty queue, if keys of waiting jobs change. Returns whether
+    /// there are any.
+    #[inline]
+    pub(in crate::policy) fn draw(&mut self, view: View<'_>) -> bool {
+        self.aging.is_some() && self.draw_some(view)
+    }
+
+    #[cold]
+    fn draw_some(&mut self, view: View<'_>) -> bool {
+        /// Most decisions end within as many jobs.
+        const DRAWN: usize = 8;
+        let Some(mut aging) = self.aging.take() else {
+            return false;
+        };
+        let entry = |p: &Player| Some(self.entry(&view.job(p.job)?));
+        let drawn = std::iter::from_fn(|| aging.1.pop(view.now(), &entry));
+        let drawn: SmallVec<[Entry; DRAWN]> = drawn.take(DRAWN).collect();
+        self.aging = Some(aging);
+        for entry in drawn.iter().rev() {
+            self.queue.push(*entry);
+        }
+        !drawn.is_empty()
+    }
+
+    /// Moves the jobs of the queue to the others, if keys of waiting jobs change.
+    pub(in crate::policy) fn return_drawn(&mut self, view: View<'_>) {
+        let Some(mut aging) = self.aging.take() else {
+            return;
+        };
+        let mut drawn = Vec::new();
+        while let Some(entry) = self.queue.pop() {
+            if self.is_queued(&entry)
+                && let Some(job) = view.job(entry.job())
+            {
+                drawn.push(Player::of(&job, entry, &aging.0, view.now()));
+            }
+        }
+        let entry = |p: &Player| Some(self.entry(&view.job(p.job)?));
+        aging.1.insert(drawn, view.now(), &entry);
+        self.aging = Some(aging);
+    }
+
     /// Drops stale entries if they outnumber the live ones.
     pub(in crate::policy) fn tidy(&mut self) {
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
@@ -238,7 +305,20 @@ impl Kept {
             waiting.push(self.marks.stamp(entry, Marks::QUEUED));
             self.queued_count += 1;
         }
-        self.queue.fill(waiting);
+        match self.aging.take() {
+            None => self.queue.fill(waiting),
+            Some(mut aging) => {
+                self.queue.fill(Vec::new());
+                let player = |e: &Entry| {
+                    let job = view.job(e.job())?;
+                    Some(Player::of(&job, *e, &aging.0, view.now()))
+                };
+                let players = waiting.iter().filter_map(player).collect();
+                let entry = |p: &Player| Some(self.entry(&view.job(p.job)?));
+                aging.1.fill(players, view.now(), &entry);
+                self.aging = Some(aging);
+            }
+        }
         for job in view.placed() {
             self.add(&job);
         }

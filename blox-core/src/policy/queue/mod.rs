@@ -3,7 +3,7 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
-use crate::order::KeyFn;
+use crate::order::{KeyFn, RateFn};
 use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::shape::{Shape, Shapes};
@@ -12,6 +12,7 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+mod aging;
 mod kept;
 
 pub(in crate::policy) use kept::Kept;
@@ -94,7 +95,15 @@ impl JobQueue {
     pub fn keep(&mut self, view: View<'_>, key: &KeyFn) {
         self.use_kept = true;
         let kept = self.kept.get_or_insert_with(|| Kept::new(key));
-        kept.sync(view, key);
+        kept.sync(view, key, None);
+    }
+
+    /// Like [`JobQueue::keep`], for keys that change while a job waits. The first number of a key
+    /// must then change by `rate` each second, up to rounding. So an order by age over length is kept.
+    pub fn keep_changing(&mut self, view: View<'_>, key: &KeyFn, rate: &RateFn) {
+        self.use_kept = true;
+        let kept = self.kept.get_or_insert_with(|| Kept::new(key));
+        kept.sync(view, key, Some(rate));
     }
 
     /// Declares for the kept order that the keys of all running jobs change by the same amount over

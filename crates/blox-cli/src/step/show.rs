@@ -120,7 +120,7 @@ fn gpus(view: View<'_>, list: &[GpuId]) -> String {
 /// Returns the reason for which a job has no GPUs: its own, or the reason in the last plan.
 fn why_waiting<'a>(plan: &'a Plan, job: &JobRef<'a>) -> &'a Reason {
     match job.phase() {
-        Phase::Waiting => plan.reason_for(job.id()),
+        Phase::Waiting => plan.reason_for(job.id(), job.gpus()),
         _ => job.reason(),
     }
 }
