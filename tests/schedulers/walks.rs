@@ -5,7 +5,7 @@ use crate::cases::{assigned, composed, job, run, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
     Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, NodeSpec, Pipeline,
-    PlacementPolicy, Request, SchedulingPolicy, Seconds, Shape, Validity, View,
+    PlacementPolicy, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Validity, View,
 };
 use blox::policies::placement::{
     Balanced, Bandwidth, Blocked, Consolidated, EasyBackfill, Even, Fgd, FirstFree, InOrder,
@@ -37,8 +37,8 @@ impl<R: NodeSelector> NodeSelector for Counting<R> {
     fn is_alike(&self) -> bool {
         self.alike && self.rule.is_alike()
     }
-    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        self.rule.most_gpus(view, job)
+    fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        self.rule.could_find(room, job, shape)
     }
 }
 
@@ -137,8 +137,8 @@ fn walks<R: NodeSelector + Clone + Send + Sync + 'static>(
     };
     compared(
         &case,
-        run(true),
-        run(false),
+        pipeline(true),
+        pipeline(false),
         &format!("{name}, seed {seed}"),
     );
     searches.map(|s| s.load(Ordering::Relaxed))
