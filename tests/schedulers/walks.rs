@@ -234,8 +234,8 @@ impl NodeSelector for Spread {
 
 #[test]
 fn searches_do_not_grow_with_the_jobs_of_a_kind() {
-    // The two running jobs, and one of the waiting jobs in each of 29 rounds.
-    assert_eq!([10, 1000].map(searches_with), [31, 31]);
+    // The two running jobs, one of the waiting jobs in each of 29 rounds, and two of them at the end.
+    assert_eq!([10, 1000].map(searches_with), [33, 33]);
 }
 
 /// Compares a kept order with a list that is sorted anew in each decision.
@@ -287,7 +287,7 @@ fn kept_orders_equal_lists_sorted_anew() {
         });
     }
     assert!(
-        preemptions.iter().all(|count| *count > 100),
+        preemptions.iter().all(|count| *count > 50),
         "{preemptions:?}"
     );
 }
