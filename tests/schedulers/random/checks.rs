@@ -247,8 +247,8 @@ fn explained(case: &Case, registry: &Registry, report: &Report) -> Result<(), Br
     Ok(())
 }
 
-/// Returns whether the job ends under FIFO on any free GPUs, alone in a world without costs and
-/// faults.
+/// Returns whether the job ends under FIFO on any free GPUs, alone in a world with the same faults
+/// and without costs.
 fn runs_elsewhere(case: &Case, registry: &Registry, job: &JobResult) -> bool {
     let spec = case.jobs[job.job.index()].clone();
     let build = |name: &str| {
@@ -260,7 +260,7 @@ fn runs_elsewhere(case: &Case, registry: &Registry, job: &JobResult) -> bool {
         let Some(fifo) = build(name) else {
             return false;
         };
-        let alone = Simulation::new(case.cluster.clone());
+        let alone = Simulation::new(case.cluster.clone()).faults(case.faults);
         let report = alone.run(fifo, &mut Jobs::new(vec![spec.clone()]));
         report.is_ok_and(|r| r.jobs[0].outcome == Some(Outcome::Completed))
     })

@@ -36,7 +36,6 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "policy=finish-time-fairness",
             "policy=max-sum-throughput",
             "policy=fifo",
-            "policy=allox",
             "policy=gandiva-packing,speeds=pairs",
             "speeds=pairs",
             "speeds=pairs,beside=0.6",
@@ -481,7 +480,7 @@ fn jobs(r: &mut Draw, cluster: &ClusterSpec, large: bool) -> Vec<JobSpec> {
     let kind = Kind {
         levels: r.chance(0.35),
         typed: r.chance(0.35),
-        speeds: r.chance(0.35),
+        speeds: r.chance(0.35) && cluster.nodes.iter().all(|n| n.gpu_type.is_some()),
         stages: r.chance(0.3),
         scores: r.chance(0.35),
         resources: r.chance(0.4),
