@@ -1,6 +1,6 @@
 //! Properties that Gavel's policies guarantee, on many generated instances.
 
-use blox_core::{AnyMemory, JobId};
+use blox_core::{AnyMemory, JobId, Policy};
 use blox_microlp::BranchAndBound;
 use blox_policies::scheduling::gavel::shares::{
     FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
@@ -335,6 +335,42 @@ fn finish_time_fairness_reaches_its_least_rho() {
         }
         let met = BranchAndBound::default().solve(&p).unwrap().objective;
         assert!(met < 1.0, "seed {seed}: {rho} is not the least: {met}");
+    }
+}
+
+/// On one type, no program is solved. The largest rho is the same, and no job could have a smaller
+/// one unless a job with at least the same rho gave up time.
+#[test]
+fn finish_time_fairness_on_one_type_equals_its_programs() {
+    for seed in 0..60 {
+        let mut instance = instance(seed, 4, false);
+        instance.types.truncate(1);
+        instance.jobs.iter_mut().for_each(|j| j.rates.truncate(1));
+        let policy = FinishTimeShares::default();
+        let (mut memory, mut past) = (policy.initial(0), policy.initial(0));
+        let found = policy.allocate(&mut memory, &instance).unwrap();
+        let by_programs = policy.by_programs(&mut past, &instance).unwrap();
+        is_possible(&instance, &found);
+        let rho = |x: &Allocation| policy.objective(&memory, &instance, x).unwrap();
+        let (ours, theirs) = (rho(&found), rho(&by_programs.within(&instance)));
+        assert!(
+            (ours - theirs).abs() <= 1e-6 * theirs,
+            "seed {seed}: {ours} {theirs}"
+        );
+        let each = |i: usize| {
+            let only = Instance {
+                jobs: vec![instance.jobs[i].clone()],
+                ..instance.clone()
+            };
+            policy.objective(&memory, &only, &found).unwrap()
+        };
+        let share = |i: usize| found.get(Combination::single(instance.jobs[i].id)).unwrap()[0];
+        for i in (0..instance.jobs.len()).filter(|i| share(*i) < 1.0 - 1e-9) {
+            assert!(
+                (each(i) - ours).abs() <= 1e-6 * ours,
+                "seed {seed}, job {i}"
+            );
+        }
     }
 }
 

@@ -20,10 +20,9 @@ use crate::SolveError;
 /// let value = |user: usize, units: u32| values[user][units as usize];
 /// let mut program = Concave::new(5, &[1, 2], 3, &[0, 0], value)?;
 /// let best = program.solve(&[])?;
-/// assert_eq!(program.units(&best), [3, 1]);
+/// assert_eq!(best.of, [3, 1]);
 /// assert_eq!((best.gain, best.bound), (11.0, 11.0));
-/// let both = program.solve(&[(1, 2)])?; // at least 2 units for user 1
-/// assert_eq!(program.units(&both), [1, 2]);
+/// assert_eq!(program.solve(&[(1, 2)])?.of, [1, 2]); // at least 2 units for user 1
 /// # Ok::<(), blox_solve::SolveError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -31,28 +30,23 @@ pub struct Concave<V> {
     /// Amount that is left after the least units.
     capacity: u64,
     sizes: Vec<u32>,
+    smallest: u64,
     /// Maximum number of units of a user.
     most: u32,
     least: Vec<u32>,
     value: V,
     /// Gain of the least units.
     sure: f64,
-    smallest: u32,
     /// Users without units in the order, the greatest gain per amount last.
-    rest: Vec<(f64, usize)>,
+    rest: Vec<(f64, u32)>,
     /// Units in descending order of gain per amount.
     order: Vec<Unit>,
     /// Length of the part of the order that no unit of the rest belongs to.
     known: usize,
-    /// Amounts and gains of the first units of the order.
-    sums: Vec<(u64, f64)>,
-    /// Number of each user in the next two lists, if its gains are known.
-    numbers: Vec<Option<usize>>,
-    /// Gains of 0 to `most` units together, by number.
+    /// Start of the totals of each user, if they are known.
+    starts: Vec<Option<usize>>,
+    /// Gains of 0 to `most` units of a user together.
     totals: Vec<f64>,
-    /// Places of units in the order by number, or `usize::MAX` for the least units and for users of
-    /// the rest.
-    places: Vec<usize>,
 }
 
 /// A unit of a user.
@@ -61,23 +55,20 @@ struct Unit {
     /// Gain per amount.
     density: f64,
     gain: f64,
-    user: usize,
+    user: u32,
     unit: u32,
+    size: u32,
 }
 
-/// A solution of a [`Concave`] program.
+/// Units of all users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Units {
+    /// Units of each user.
+    pub of: Vec<u32>,
     /// Sum of gains.
     pub gain: f64,
     /// Upper bound on the gain of any assignment.
     pub bound: f64,
-    /// Raised minimum numbers.
-    more: Vec<(usize, u32)>,
-    /// Length of the part of the order of which all units are assigned.
-    cut: usize,
-    /// Users with a further unit.
-    further: Vec<usize>,
 }
 
 /// Number of users whose units are added to the order at first.
@@ -102,7 +93,7 @@ impl<V: Fn(usize, u32) -> f64> Concave<V> {
         let sizes: Vec<u32> = sizes.iter().map(|size| (*size).max(1)).collect();
         let mut this = Concave {
             capacity,
-            smallest: sizes.iter().copied().min().unwrap_or(1),
+            smallest: u64::from(sizes.iter().copied().min().unwrap_or(1)),
             most,
             least: least.to_vec(),
             value,
@@ -110,10 +101,8 @@ impl<V: Fn(usize, u32) -> f64> Concave<V> {
             rest: Vec::with_capacity(sizes.len()),
             order: Vec::new(),
             known: 0,
-            sums: vec![(0, 0.0)],
-            numbers: vec![None; sizes.len()],
+            starts: vec![None; sizes.len()],
             totals: Vec::new(),
-            places: Vec::new(),
             sizes,
         };
         this.least.resize(this.sizes.len(), 0);
@@ -131,7 +120,8 @@ impl<V: Fn(usize, u32) -> f64> Concave<V> {
             drop(gains);
             this.sure += sure;
             if let Some(gain) = next {
-                this.rest.push((gain / f64::from(this.sizes[user]), user));
+                let density = gain / f64::from(this.sizes[user]);
+                this.rest.push((density, user as u32));
             }
         }
         this.rest
@@ -151,38 +141,25 @@ impl<V: Fn(usize, u32) -> f64> Concave<V> {
         })
     }
 
-    /// Returns the number of a user in the lists of totals and places.
-    fn number(&mut self, user: usize) -> usize {
-        if let Some(number) = self.numbers[user] {
-            return number;
-        }
-        let most = self.most as usize;
-        let number = self.totals.len() / (most + 1);
-        let mut totals = std::mem::take(&mut self.totals);
-        let mut total = 0.0;
-        totals.push(total);
-        totals.extend(self.gains(user).map(|gain| {
-            total += gain;
-            total
-        }));
-        self.totals = totals;
-        self.places.resize(self.places.len() + most, usize::MAX);
-        self.numbers[user] = Some(number);
-        number
-    }
-
-    /// Returns the places of a user's units.
-    fn places(&self, user: usize) -> &[usize] {
-        let most = self.most as usize;
-        let own = self.numbers[user].map(|number| number * most);
-        own.map_or(&[], |start| &self.places[start..start + most])
-    }
-
-    /// Returns the gains of 0 to `most` units of a user together, if they are known.
-    fn totals(&self, user: usize) -> &[f64] {
-        let most = self.most as usize + 1;
-        let own = self.numbers[user].map(|number| number * most);
-        own.map_or(&[], |start| &self.totals[start..start + most])
+    /// Returns the gain of a user's units from a first number to a last.
+    fn gain(&mut self, user: usize, first: u32, last: u32) -> f64 {
+        let start = match self.starts[user] {
+            Some(start) => start,
+            None => {
+                let mut totals = std::mem::take(&mut self.totals);
+                let start = totals.len();
+                let mut total = 0.0;
+                totals.push(total);
+                totals.extend(self.gains(user).map(|gain| {
+                    total += gain;
+                    total
+                }));
+                self.totals = totals;
+                self.starts[user] = Some(start);
+                start
+            }
+        };
+        self.totals[start + last as usize] - self.totals[start + first as usize]
     }
 
     /// Appends further units to the known part of the order. Returns false if there are none.
@@ -192,164 +169,79 @@ impl<V: Fn(usize, u32) -> f64> Concave<V> {
         }
         let users = self.order.len() / self.most.max(1) as usize;
         let keep = self.rest.len().saturating_sub(users.max(FIRST_USERS));
+        let mut order = std::mem::take(&mut self.order);
         for (_, user) in self.rest.split_off(keep) {
-            self.number(user);
-            let size = f64::from(self.sizes[user]);
-            let units = self.gains(user).zip(0..).skip(self.least[user] as usize);
-            let units = units.map(|(gain, unit)| Unit {
-                density: gain / size,
+            let (size, least) = (self.sizes[user as usize], self.least[user as usize]);
+            let units = self.gains(user as usize).zip(0..).skip(least as usize);
+            order.extend(units.map(|(gain, unit)| Unit {
+                density: gain / f64::from(size),
                 gain,
                 user,
                 unit,
-            });
-            let units: Vec<Unit> = units.collect();
-            self.order.extend(units);
+                size,
+            }));
         }
-        self.order[self.known..].sort_unstable_by(|a, b| {
+        order[self.known..].sort_unstable_by(|a, b| {
             let by_gain = b.density.total_cmp(&a.density);
             by_gain.then((a.unit, a.user).cmp(&(b.unit, b.user)))
         });
-        let next = self.rest.last().map_or(f64::NEG_INFINITY, |rest| rest.0);
-        let mut sum = self.sums[self.known];
-        for at in self.known..self.order.len() {
-            let unit = self.order[at];
-            let number = self.number(unit.user);
-            self.places[number * self.most as usize + unit.unit as usize] = at;
-            let is_known = unit.density > next || self.rest.is_empty();
-            if is_known && at == self.known {
-                self.known += 1;
-                sum.0 += u64::from(self.sizes[unit.user]);
-                sum.1 += unit.gain;
-                self.sums.push(sum);
-            }
-        }
+        self.known = match self.rest.last() {
+            None => order.len(),
+            Some((next, _)) => order.partition_point(|unit| unit.density > *next),
+        };
+        self.order = order;
         true
     }
 
-    /// Returns the best units. Each user of `more`, in ascending order, gets at least that number,
-    /// which is not below its minimum so far.
+    /// Returns the best units. Each user of `more` gets at least that number, which is not below
+    /// its minimum.
     ///
     /// # Errors
     /// Fails if the least units do not fit, or exceed the maximum.
     pub fn solve(&mut self, more: &[(usize, u32)]) -> Result<Units, SolveError> {
+        let mut of = self.least.clone();
         let mut left = self.capacity;
         let mut gain = self.sure;
         for (user, units) in more {
-            let had = self.least[*user];
             if *units > self.most {
                 return Err(SolveError::Infeasible);
             }
+            let had = std::mem::replace(&mut of[*user], *units);
             let used = u64::from(units.saturating_sub(had)) * u64::from(self.sizes[*user]);
             left = left.checked_sub(used).ok_or(SolveError::Infeasible)?;
-            self.number(*user);
-            let totals = self.totals(*user);
-            gain += totals[*units as usize] - totals[had as usize];
+            gain += self.gain(*user, had, *units);
         }
-        let (cut, bound) = loop {
-            let (cut, (used, gained)) = self.cut(more, left);
-            let free = left - used;
-            let all = cut == self.known || self.order[cut].gain <= 0.0;
-            if cut < self.known || free == 0 || !self.extend() {
-                // If units were divisible, a part of the next one would fit.
-                let part = match self.order.get(cut).filter(|_| !all) {
-                    Some(next) => next.density * free as f64,
-                    None => 0.0,
-                };
-                gain += gained;
-                left = free;
-                break (cut, gain + part);
+        let mut bound = None;
+        let mut at = 0;
+        while left > 0 && (left >= self.smallest || bound.is_none()) {
+            if at == self.known {
+                match self.extend() {
+                    true => continue,
+                    false => break,
+                }
             }
-        };
-        let mut further: Vec<usize> = Vec::new();
-        let mut at = cut;
-        while left >= u64::from(self.smallest) {
-            if at == self.known && !self.extend() {
-                break;
-            }
-            let Some(unit) = self.order[..self.known].get(at) else {
-                continue;
-            };
+            let unit = &self.order[at];
             at += 1;
             if unit.gain <= 0.0 {
                 break;
             }
-            // If a unit does not fit, the later units of its user do not fit either.
-            let size = u64::from(self.sizes[unit.user]);
-            if size <= left && !is_forced(more, unit) {
-                left -= size;
+            // The user already has this unit, or an earlier unit did not fit.
+            let has = &mut of[unit.user as usize];
+            if *has != unit.unit {
+                continue;
+            }
+            if u64::from(unit.size) <= left {
+                left -= u64::from(unit.size);
                 gain += unit.gain;
-                further.push(unit.user);
+                *has += 1;
+            } else if bound.is_none() {
+                // If units were divisible, a part of this one would fit.
+                bound = Some(gain + unit.density * left as f64);
             }
         }
-        Ok(Units {
-            gain,
-            bound: bound.max(gain),
-            more: more.to_vec(),
-            cut,
-            further,
-        })
+        let bound = bound.map_or(gain, |bound| gain.max(bound));
+        Ok(Units { of, gain, bound })
     }
-
-    /// Returns the length of the longest part of the order that fits, with its amount and gain.
-    /// Forced units are left out.
-    fn cut(&self, more: &[(usize, u32)], left: u64) -> (usize, (u64, f64)) {
-        let used = |cut: usize| {
-            let (mut size, mut gain) = self.sums[cut];
-            for (user, units) in more {
-                let had = self.least[*user];
-                let forced = self.places(*user).get(had as usize..*units as usize);
-                let within = forced.map_or(0, |all| all.partition_point(|at| *at < cut));
-                let totals = self.totals(*user);
-                size -= within as u64 * u64::from(self.sizes[*user]);
-                gain -= totals[had as usize + within] - totals[had as usize];
-            }
-            (size, gain)
-        };
-        // Units without a gain come last.
-        let positive = self.order[..self.known].partition_point(|unit| unit.gain > 0.0);
-        let (mut low, mut high) = (0, positive);
-        while low < high {
-            let middle = high - (high - low) / 2;
-            match used(middle).0 <= left {
-                true => low = middle,
-                false => high = middle - 1,
-            }
-        }
-        (low, used(low))
-    }
-
-    /// Returns the number of units of a user.
-    pub fn units_of(&self, solution: &Units, user: usize) -> u32 {
-        let least = self.least[user].max(forced(&solution.more, user));
-        let places = self.places(user).get(least as usize..).unwrap_or(&[]);
-        let within = places.partition_point(|at| *at < solution.cut) as u32;
-        let further = solution.further.iter().filter(|u| **u == user).count() as u32;
-        least + within + further
-    }
-
-    /// Returns the number of units of each user.
-    pub fn units(&self, solution: &Units) -> Vec<u32> {
-        let mut of = self.least.clone();
-        for (user, units) in &solution.more {
-            of[*user] = of[*user].max(*units);
-        }
-        let within = self.order[..solution.cut].iter();
-        let within = within.filter(|unit| !is_forced(&solution.more, unit));
-        within.for_each(|unit| of[unit.user] += 1);
-        solution.further.iter().for_each(|user| of[*user] += 1);
-        of
-    }
-}
-
-/// Returns the raised minimum of a user, or 0.
-fn forced(more: &[(usize, u32)], user: usize) -> u32 {
-    let found = more.binary_search_by_key(&user, |(user, _)| *user);
-    found.map_or(0, |at| more[at].1)
-}
-
-/// Returns whether a unit is among the raised minimum of its user.
-fn is_forced(more: &[(usize, u32)], unit: &Unit) -> bool {
-    unit.unit < forced(more, unit.user)
 }
 
 #[cfg(test)]
@@ -379,13 +271,12 @@ mod tests {
         let users = [user(1, &[9.0, 8.0]), user(2, &[1.0, 0.5])];
         let mut all = program(4, &users, &[0, 0]).unwrap();
         let best = all.solve(&[(1, 2)]).unwrap();
-        assert_eq!(all.units(&best), [0, 2]);
-        assert_eq!(best.gain, 1.5);
+        assert_eq!((best.of, best.gain), (vec![0, 2], 1.5));
         assert_eq!(all.solve(&[(0, 1), (1, 2)]), Err(SolveError::Infeasible));
         assert_eq!(all.solve(&[(0, 3)]), Err(SolveError::Infeasible));
         let mut second = program(4, &users, &[0, 2]).unwrap();
         let best = second.solve(&[]).unwrap();
-        assert_eq!((second.units(&best), best.gain), (vec![0, 2], 1.5));
+        assert_eq!((best.of, best.gain), (vec![0, 2], 1.5));
         let infeasible = [[1, 2], [3, 0]].map(|least| program(4, &users, &least).err());
         assert_eq!(infeasible, [const { Some(SolveError::Infeasible) }; 2]);
     }
@@ -395,12 +286,10 @@ mod tests {
         let alike = || user(1, &[1.0, 1.0, 0.0]);
         let users = [alike(), alike()];
         let mut two = program(3, &users, &[]).unwrap();
-        let best = two.solve(&[]).unwrap();
-        assert_eq!(two.units(&best), [2, 1]);
+        assert_eq!(two.solve(&[]).unwrap().of, [2, 1]);
         let users = [user(1, &[1.0, 0.0, -1.0])];
         let mut one = program(9, &users, &[]).unwrap();
-        let best = one.solve(&[]).unwrap();
-        assert_eq!(one.units(&best), [1]);
+        assert_eq!(one.solve(&[]).unwrap().of, [1]);
     }
 
     /// Returns the largest gain over all assignments.
@@ -502,15 +391,12 @@ mod tests {
                         more.push((user, least[user]));
                     }
                 }
-                more.sort_unstable();
                 let expected = one_by_one(capacity, &users, &least);
                 let found = all.solve(&more).ok();
-                let units = found.as_ref().map(|found| all.units(found));
+                let units = found.as_ref().map(|found| found.of.clone());
                 assert_eq!(units, expected, "case {case}");
-                if let (Some(found), Some(units)) = (found, units) {
-                    let each = (0..users.len()).map(|user| all.units_of(&found, user));
-                    assert!(each.eq(units.iter().copied()));
-                    let gain = users.iter().zip(&units);
+                if let Some(found) = found {
+                    let gain = users.iter().zip(&found.of);
                     let gain = gain.map(|(u, n)| u.1.iter().take(*n as usize).sum::<f64>());
                     assert!((found.gain - gain.sum::<f64>()).abs() < 1e-9);
                 }

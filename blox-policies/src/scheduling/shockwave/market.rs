@@ -165,32 +165,35 @@ impl Market {
         let capacity = u64::from(gpus) * u64::from(self.rounds);
         let program = Concave::new(capacity, &sizes, self.rounds, least, value)?;
         let mut rests = Rests::new(self, bidders, least, program);
-        let mut chosen = rests.program.solve(&[])?;
+        let mut of = rests.program.solve(&[])?.of;
         let last = rests.candidates.len();
-        let mut best = f64::NEG_INFINITY;
-        rests.visit((0, last), best, &mut |value, units| {
+        let (mut best, mut chosen) = (f64::NEG_INFINITY, None);
+        let reached = rests.climb();
+        rests.visit((0, last), reached, &mut |value, candidate| {
             if value > best {
-                (best, chosen) = (value, units);
+                (best, chosen) = (value, Some(candidate));
             }
-            best
+            best.max(reached)
         });
-        let mut of = rests.program.units(&chosen);
+        if let Some(units) = chosen.and_then(|candidate| rests.solve(candidate)) {
+            of = units.of;
+        }
         if self.gap > 0.0 {
             // Among all plans that are good enough, take the one with the shortest remaining time.
             let reached: f64 = of.iter().enumerate().map(|(i, n)| value(i, *n)).sum();
-            let left = rests.longest(&chosen);
+            let left = rests.longest(&of);
             let measure = reached - self.efficiency * left;
             let enough = best - self.gap * measure.abs();
             let mut shortest = None;
-            rests.visit((0, last), enough, &mut |value, units| {
+            rests.visit((0, last), enough, &mut |value, candidate| {
                 let found = value >= enough;
                 if found {
-                    shortest = Some(units);
+                    shortest = Some(candidate);
                 }
                 if found { f64::INFINITY } else { enough }
             });
-            if let Some(units) = shortest {
-                of = rests.program.units(&units);
+            if let Some(units) = shortest.and_then(|candidate| rests.solve(candidate)) {
+                of = units.of;
             }
         }
         Ok(of)
@@ -286,6 +289,17 @@ struct Rests<'a, V> {
     after: Vec<Vec<f64>>,
     /// All possible longest remaining times, ascending.
     candidates: Vec<f64>,
+    /// Solutions for these times, as far as they are known.
+    known: Vec<Option<Option<Solved>>>,
+}
+
+/// Solution for a longest remaining time.
+#[derive(Clone, Copy, Debug)]
+struct Solved {
+    gain: f64,
+    bound: f64,
+    /// Cost of the longest remaining time after its plan.
+    cost: f64,
 }
 
 impl<'a, V: Fn(usize, u32) -> f64> Rests<'a, V> {
@@ -315,56 +329,94 @@ impl<'a, V: Fn(usize, u32) -> f64> Rests<'a, V> {
             unavoidable,
             long,
             after,
+            known: vec![None; candidates.len()],
             candidates,
         }
     }
 
     /// Returns the longest remaining time after a plan.
-    fn longest(&self, plan: &Units) -> f64 {
+    fn longest(&self, rounds: &[u32]) -> f64 {
         let jobs = self.long.iter().zip(&self.after);
-        let left = jobs.map(|((i, _), left)| left[self.program.units_of(plan, *i) as usize]);
+        let left = jobs.map(|((i, _), left)| left[rounds[*i] as usize]);
         left.fold(self.unavoidable, f64::max)
     }
 
     /// Returns the best plan with at most the remaining time of a candidate.
-    fn at(&mut self, candidate: usize) -> Option<Units> {
+    fn solve(&mut self, candidate: usize) -> Option<Units> {
         let allowed = self.candidates[candidate];
         let mut more = Vec::new();
         for ((i, least), left) in self.long.iter().zip(&self.after) {
             // The remaining time shrinks with the rounds.
-            let needed = left.partition_point(|left| *left > allowed) as u32;
+            let needed = match left[*least as usize] > allowed {
+                true => left.partition_point(|left| *left > allowed) as u32,
+                false => continue,
+            };
             if needed > self.market.rounds {
                 return None;
             }
-            if needed > *least {
-                more.push((*i, needed));
-            }
+            more.push((*i, needed));
         }
         self.program.solve(&more).ok()
     }
 
-    /// Visits the plans of a range of candidates, shortest remaining times first. Skips ranges in
-    /// which no plan can be worth `floor`. The visitor returns the new floor.
+    /// Returns the gains of the best plan for a candidate.
+    fn at(&mut self, candidate: usize) -> Option<Solved> {
+        if let Some(known) = self.known[candidate] {
+            return known;
+        }
+        let solved = self.solve(candidate).map(|units| Solved {
+            gain: units.gain,
+            bound: units.bound,
+            cost: self.cost(self.longest(&units.of)),
+        });
+        self.known[candidate] = Some(solved);
+        solved
+    }
+
+    fn cost(&self, rest: f64) -> f64 {
+        self.market.efficiency * rest
+    }
+
+    /// Returns what a plan is worth at least, by steps towards the better of two neighbours.
+    fn climb(&mut self) -> f64 {
+        let mut best = f64::NEG_INFINITY;
+        let mut worth = |this: &mut Self, candidate: usize| {
+            let cost = this.cost(this.candidates[candidate]);
+            let value = this.at(candidate).map(|solved| solved.gain - cost);
+            best = value.map_or(best, |value| value.max(best));
+            value
+        };
+        let (mut low, mut high) = (0, self.candidates.len().saturating_sub(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match worth(self, middle) < worth(self, middle + 1) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        best
+    }
+
+    /// Visits the candidates of a range, shortest remaining times first. Skips ranges in which no
+    /// plan can be worth `floor`. The visitor gets the value of a plan, and returns the new floor.
     fn visit(
         &mut self,
         (from, to): (usize, usize),
         floor: f64,
-        visitor: &mut dyn FnMut(f64, Units) -> f64,
+        visitor: &mut dyn FnMut(f64, usize) -> f64,
     ) -> f64 {
         // If the largest remaining time is infeasible, the whole range is.
         let Some(most) = to.checked_sub(1).filter(|last| from <= *last) else {
             return floor;
         };
-        let Some(units) = self.at(most) else {
+        let Some(solved) = self.at(most) else {
             return floor;
         };
-        let cost = |rest: f64| self.market.efficiency * rest;
-        if units.bound - cost(self.candidates[from]) < floor {
+        if solved.bound - self.cost(self.candidates[from]) < floor {
             return floor;
         }
         if from == most {
-            let value = units.gain - cost(self.longest(&units));
-            return visitor(value, units);
+            return visitor(solved.gain - solved.cost, most);
         }
         let middle = from + (to - from) / 2;
         let floor = self.visit((from, middle), floor, visitor);
