@@ -5,8 +5,8 @@ use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
     ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec,
     LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds, NodeActions,
-    NodeSpec, Pipeline, Seconds, Sensitivity, ServiceClass, SortedMap, Stateless, Time, TypeSpeeds,
-    Validity, View,
+    NodeSpec, NodeStatus, Pipeline, Seconds, Sensitivity, ServiceClass, SortedMap, Stateless, Time,
+    TypeSpeeds, Validity, View,
 };
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
@@ -178,18 +178,20 @@ pub struct Growing {
 /// The name of the manager in a case.
 const GROWING: &str = "growing";
 
+impl Growing {
+    /// Returns how many nodes it could still add.
+    fn more(&self, view: View<'_>) -> u32 {
+        let nodes = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        let there = (nodes.count() + view.cluster().coming()) as u32;
+        (self.own + self.most).saturating_sub(there)
+    }
+}
+
 impl Stateless for Growing {}
 
 impl ClusterManager for Growing {
     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
-        let nodes = view.nodes().filter(|n| n.is_usable()).count() as u32;
-        let growing = view
-            .cluster()
-            .growing()
-            .iter()
-            .map(|g| g.names.len())
-            .sum::<usize>() as u32;
-        if view.waiting_count() > 0 && nodes + growing < self.own + self.most {
+        if view.waiting_count() > 0 && self.more(view) > 0 {
             let spec = Box::new(self.node.clone());
             out.push(NodeAction::Grow { spec, count: 1 });
         } else if view.waiting_count() == 0 {
@@ -205,6 +207,10 @@ impl ClusterManager for Growing {
 
     fn actions(&self) -> NodeActionKinds {
         NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink])
+    }
+
+    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
+        Some(vec![(self.node.clone(), self.more(view))])
     }
 }
 
