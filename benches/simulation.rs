@@ -9,6 +9,7 @@ use blox::core::{
     ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Rounds, Seconds, State, Time,
 };
 use blox::core::{Command, GpuCount};
+use blox::sim::workload::Jobs;
 use blox::sim::{Measure, Simulation};
 use blox::traces::generate::blox::BloxWorkload;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -185,5 +186,36 @@ fn look_ahead(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, simulations, decisions, look_ahead);
+/// Measures a run at twice the capacity with the number of its jobs, and so the growth with the
+/// queue.
+fn overload(c: &mut Criterion) {
+    let mut group = c.benchmark_group("overload");
+    group.sample_size(10);
+    let registry = blox::registry();
+    for name in ["las", "srsf", "tetris", "ftf", "2das", "tiresias-plus"] {
+        for jobs in [2_000, 4_000, 8_000] {
+            let specs: Vec<JobSpec> = (0..jobs)
+                .map(|n: u32| {
+                    // On average 1.5 GPUs for 8,000 s: 320 GPUs are requested, twice as many as there are.
+                    let gpus = GpuCount([1, 1, 2, 2][n as usize % 4]);
+                    let long = Seconds::new(f64::from(n * 7919 % 16_000 + 1));
+                    JobSpec::new(Time::new(f64::from(n) * 37.5), gpus, long)
+                })
+                .collect();
+            group.bench_function(format!("{name}, {jobs} jobs"), |b| {
+                b.iter(|| {
+                    let named = name.parse().expect("a name");
+                    let scheduler = registry.schedulers.build(&named, 0).expect("registered");
+                    Simulation::new(ClusterSpec::uniform(20, 8))
+                        .run(scheduler, &mut Jobs::new(specs.clone()))
+                        .expect("a sound policy")
+                        .summary
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, simulations, decisions, look_ahead, overload);
 criterion_main!(benches);

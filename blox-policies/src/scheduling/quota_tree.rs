@@ -1,8 +1,8 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    GpuCount, JobQueue, JobRef, Reason, Request, SchedulingPolicy, Shapes, SortedMap, Validity,
-    View, forward_policy, sort,
+    GpuCount, JobQueue, JobRef, NameId, Reason, Request, SchedulingPolicy, Shape, Shapes,
+    SortedMap, Validity, View, forward_policy, sort,
 };
 
 /// A queue of a [`QuotaTree`].
@@ -46,20 +46,20 @@ impl<P> QuotaTree<P> {
         std::iter::successors(own, |at| self.queues[*at].parent.filter(|p| p < at)).collect()
     }
 
-    /// Returns the reason if the job would exceed the limit of a queue.
-    fn above_limit(
-        &self,
-        path: &[usize],
-        used: &SortedMap<usize, u32>,
-        gpus: u32,
-    ) -> Option<Reason> {
-        let full = |at: &&usize| used.get(at).unwrap_or(&0) + gpus > self.queues[**at].most;
-        let queue = &self.queues[*path.iter().find(full)?];
-        let (name, most) = (&queue.name, queue.most);
-        Some(Reason::other(format!(
-            "queue {name} is at its limit of {most} GPUs"
-        )))
+    /// Returns the queue whose limit the job would exceed, if any.
+    fn above_limit(&self, path: &[usize], used: &[u32], gpus: u32) -> Option<usize> {
+        let full = |at: &&usize| used[**at] + gpus > self.queues[**at].most;
+        path.iter().find(full).copied()
     }
+}
+
+/// A request that has no turn yet.
+struct Open {
+    /// Its index in the answer of the inner policy.
+    at: usize,
+    /// Index of the path of its job.
+    path: usize,
+    gpus: u32,
 }
 
 forward_policy!(QuotaTree<P: SchedulingPolicy>, inner);
@@ -67,48 +67,58 @@ forward_policy!(QuotaTree<P: SchedulingPolicy>, inner);
 impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.inner.schedule(memory, view, out);
-        let mut open: Vec<(Request, Vec<usize>, u32)> = Vec::new();
-        for request in out.all(view).iter() {
+        out.stop_unlisted();
+        if self.queues.is_empty() {
+            return Validity::NextRound;
+        }
+        let mut all = out.all(view).into_owned();
+        let mut paths: Vec<Vec<usize>> = Vec::new();
+        let mut path_of: SortedMap<Option<NameId>, usize> = SortedMap::new();
+        let mut open: Vec<Open> = Vec::with_capacity(all.len());
+        for (at, request) in all.iter().enumerate() {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
             let gpus = request.shapes.first().map_or(job.gpus(), |s| s.gpus).get();
-            open.push((request.clone(), self.path(view, &job), gpus));
+            let path = *path_of.entry(job.virtual_cluster()).or_insert_with(|| {
+                paths.push(self.path(view, &job));
+                paths.len() - 1
+            });
+            open.push(Open { at, path, gpus });
         }
         if !out.preemption_allowed() {
-            sort::by_key(&mut open, |(r, ..)| {
-                view.job(r.job).is_none_or(|job| !job.is_placed())
+            sort::by_key(&mut open, |o| {
+                let job = view.job(all[o.at].job);
+                job.is_none_or(|job| !job.is_placed())
             });
         }
         let mut order = Vec::new();
-        let mut used: SortedMap<usize, u32> = SortedMap::new();
-        let levels = open
-            .iter()
-            .map(|(_, path, _)| path.len())
-            .max()
-            .unwrap_or(0);
+        let mut used = vec![0; self.queues.len()];
+        let levels = paths.iter().map(Vec::len).max().unwrap_or(0);
         for level in 0..=levels {
-            open.retain(|(request, path, gpus)| {
+            open.retain(|&Open { at, path, gpus }| {
+                let path = &paths[path];
                 let within = match path.get(level) {
-                    Some(at) => used.get(at).unwrap_or(&0) + gpus <= self.queues[*at].quota,
+                    Some(queue) => used[*queue] + gpus <= self.queues[*queue].quota,
                     None => level == levels,
                 };
-                let full = self.above_limit(path, &used, *gpus);
-                if let (true, Some(why)) = (level == levels, &full) {
-                    out.explain(request.job, why.clone());
+                let full = self.above_limit(path, &used, gpus);
+                if let (true, Some(queue)) = (level == levels, full) {
+                    let Queue { name, most, .. } = &self.queues[queue];
+                    let why = format!("queue {name} is at its limit of {most} GPUs");
+                    out.explain(all[at].job, Reason::other(why));
                 }
                 let comes = within && full.is_none();
                 if comes {
-                    path.iter()
-                        .for_each(|at| *used.entry(*at).or_default() += gpus);
-                    order.push(request.clone());
+                    path.iter().for_each(|queue| used[*queue] += gpus);
+                    let nothing = Request::with_shape(all[at].job, Shape::default());
+                    order.push(std::mem::replace(&mut all[at], nothing));
                 }
                 !comes
             });
         }
         out.replace(order);
         out.allow_preemption();
-        out.stop_unlisted();
         Validity::NextRound
     }
 

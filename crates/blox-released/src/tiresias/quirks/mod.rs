@@ -105,9 +105,17 @@ impl Passes {
         Ok(arrivals)
     }
 
+    /// Returns the jobs that run after the last pass, in ascending order.
+    fn granted(&self) -> Vec<JobId> {
+        let mut granted = self.granted.clone();
+        granted.sort_unstable();
+        granted
+    }
+
     /// Ends a pass. The program searches the next end among `all` jobs in this order.
     fn end<'a>(&mut self, view: View<'_>, arrived: bool, all: impl Iterator<Item = &'a JobId>) {
-        let running = all.filter(|id| self.granted.contains(id));
+        let granted = self.granted();
+        let running = all.filter(|id| granted.binary_search(id).is_ok());
         let running = running.filter_map(|id| view.job(*id));
         self.ends.note(view.now(), arrived, running);
     }

@@ -133,12 +133,13 @@ impl DlasQueues {
     /// Returns the next time of a demotion or promotion as the program computes it.
     fn next_jump(&self, memory: &DlasState, view: View<'_>) -> Option<Time> {
         let mut next: Option<Time> = None;
+        let granted = memory.passes.granted();
         for job in memory.runnable.iter().filter_map(|id| view.job(*id)) {
             let Some(account) = memory.jobs.get(&job.id()) else {
                 continue;
             };
             let executed = job.attained_time().secs() - account.forgiven;
-            let wait = if memory.passes.granted.contains(&job.id()) {
+            let wait = if granted.binary_search(&job.id()).is_ok() {
                 let Some(limit) = self.limits.get(account.queue) else {
                     continue;
                 };
@@ -199,7 +200,8 @@ impl SchedulingPolicy for DlasQueues {
         m.last_pass = now;
         for id in m.runnable.clone() {
             if let Some(job) = view.job(id) {
-                let waits_since_pass = if arrivals.contains(&id) { 0.0 } else { elapsed };
+                let arrives = arrivals.binary_search(&id).is_ok();
+                let waits_since_pass = if arrives { 0.0 } else { elapsed };
                 self.update(memory, &job, waits_since_pass);
             }
         }
@@ -215,7 +217,8 @@ impl SchedulingPolicy for DlasQueues {
         }
         let in_order = m.queues.iter().flatten().copied();
         m.passes.granted = allow(view, in_order, out);
-        let runs = |id: &JobId| m.passes.granted.contains(id);
+        let granted = m.passes.granted();
+        let runs = |id: &JobId| granted.binary_search(id).is_ok();
         for queue in &mut m.queues {
             // Stable sort: running jobs first, then the others.
             sort::by_key(queue, |id| !runs(id));
