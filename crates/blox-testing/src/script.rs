@@ -448,21 +448,32 @@ impl Script {
         reached.filter(|n| nodes(n)).map(|n| n.gpus).sum()
     }
 
-    /// Takes the speeds from jobs that would not fit on the GPU types on which they have one.
+    /// Lets jobs that would not fit on the GPU types on which they run, by their speeds or their
+    /// training, run on all types that they accept.
     fn measure_enough(&mut self) {
+        let name = |n: &NodeSpec| n.gpu_type.clone().unwrap_or_else(|| "".into());
+        let types: BTreeSet<Name> = self.cluster.nodes.iter().map(name).collect();
         for i in 0..self.jobs.len() {
             let job = &self.jobs[i];
             let extras = job.extras();
-            if extras.speeds.is_none() {
-                continue;
-            }
-            let name = |n: &NodeSpec| n.gpu_type.clone().unwrap_or_else(|| "".into());
             let runs = self.gpus_for(job, |n| extras.runs_on(&name(n)));
             let listed =
                 |n: &NodeSpec| extras.gpu_types.is_empty() || extras.gpu_types.contains(&name(n));
-            if runs < job.gpus.get().min(self.gpus_for(job, listed)) {
-                edit(&mut self.jobs[i], |_, extras| extras.speeds = None);
+            if runs >= job.gpus.get().min(self.gpus_for(job, listed)) {
+                continue;
             }
+            edit(&mut self.jobs[i], |_, extras| {
+                extras.speeds = None;
+                if let Some(training) = &mut extras.training {
+                    let wider = Arc::make_mut(training);
+                    let limits = wider.types.values().next().copied();
+                    for name in &types {
+                        if let (Some(limits), None) = (limits, wider.on(name)) {
+                            wider.types.insert(name.clone(), limits);
+                        }
+                    }
+                }
+            });
         }
     }
 
