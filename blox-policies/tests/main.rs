@@ -3,6 +3,7 @@
 mod gavel;
 mod papers;
 mod regressions;
+mod resizing;
 
 use blox_core::{Composition, Extras, JobSpec, Pipeline, PlacementPolicy, SchedulingPolicy};
 

@@ -18,6 +18,7 @@ mod lessons;
 mod loans;
 mod lucid;
 mod matrix;
+mod moving;
 mod outside;
 mod placement;
 mod plain;

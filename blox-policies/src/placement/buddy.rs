@@ -1,6 +1,7 @@
 //! Buddy placement: powers of two on one node, or on whole nodes.
 
-use super::in_order::{changeable, shortage_of_gpus};
+use super::in_order::shortage_of_gpus;
+use super::moving::{change, changeable};
 use super::resizing::parts;
 use super::selector::{most_with_resources, suits};
 use blox_core::{
@@ -136,7 +137,7 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
         if let Some(has) = has {
             let count = shape.gpus.get() as usize;
             let part = |draft: &Draft<'_>| Some(together(draft, &has.gpus, count));
-            all &= change(draft, request.job, shape, part)?;
+            all &= resize(draft, request.job, shape, part)?;
         }
     }
     for (request, shape) in wanted {
@@ -148,29 +149,23 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
             }
         } else if let Some(has) = changeable(draft, job).filter(|has| has.count() < shape.gpus) {
             let more = |draft: &Draft<'_>| find(draft, job, shape, &has.gpus, false);
-            all &= change(draft, job, shape, more)?;
+            all &= resize(draft, job, shape, more)?;
         }
     }
     Ok(all)
 }
 
-/// Changes the assignment of a job in place to GPUs that `choose` finds as if the job had none.
-/// Returns `false`, without any change, if it finds none.
-fn change(
+/// Changes the GPUs of a job in place to those that `choose` finds as if the job had none.
+fn resize(
     draft: &mut Draft<'_>,
     job: JobId,
     shape: &Shape,
     choose: impl FnOnce(&Draft<'_>) -> Option<GpuList>,
 ) -> Result<bool, DraftError> {
-    let before = draft.savepoint();
-    draft.release(job, Reason::NotChosen)?;
-    let chosen = choose(draft).map(|gpus| shape.on(gpus));
-    let chosen = chosen.filter(|a| draft.has_resources(a));
-    draft.rollback(before);
-    match chosen {
-        Some(assignment) => draft.reassign(job, assignment).map(|()| true),
-        None => Ok(false),
-    }
+    change(draft, job, |draft| {
+        let chosen = choose(draft).map(|gpus| shape.on(gpus));
+        Ok(chosen.filter(|a| draft.has_resources(a)))
+    })
 }
 
 /// Places all jobs again, the largest first. A job whose old GPUs are still free keeps them.

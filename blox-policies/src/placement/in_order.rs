@@ -1,11 +1,12 @@
 //! In-order placement: tries jobs one by one with a rule.
 
+use super::moving::{change, movable};
 use super::near::Near;
 use super::selector::{NodeSelector, on_nodes, shape_of, suits};
 use super::types::{could_find, find, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, NodeStatus,
-    Partners, Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
+    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, Partners,
+    Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
 };
 use smallvec::SmallVec;
 
@@ -549,7 +550,7 @@ fn moves(
     let Some(has) = movable(draft, request.job) else {
         return Ok(());
     };
-    let others = others_on(draft, request.job, &has);
+    let others = draft.companions(request.job);
     let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
     for shape in request.shapes.iter().filter(with_config) {
         // A new batch alone may meet the shape.
@@ -577,22 +578,17 @@ fn moves(
     Ok(())
 }
 
-/// Changes the GPUs of a job in place. Returns false, without any change, if no GPUs fit.
-fn moves_alone(
+/// Changes the GPUs of a job in place to those that the rule finds for a request. Returns false,
+/// without any change, if no GPUs fit.
+pub(super) fn moves_alone(
     rule: &dyn NodeSelector,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
-    let start = draft.savepoint();
-    draft.release(request.job, Reason::NotChosen)?;
-    let placed = place_in_free(rule, request, draft)?;
-    let found = draft.current(request.job).filter(|_| placed).cloned();
-    draft.rollback(start);
-    let Some(found) = found else {
-        return Ok(false);
-    };
-    draft.reassign(request.job, found)?;
-    Ok(true)
+    change(draft, request.job, |draft| {
+        let placed = place_in_free(rule, request, draft)?;
+        Ok(draft.current(request.job).filter(|_| placed).cloned())
+    })
 }
 
 /// Stops a job and the jobs that share its GPUs, and restarts them together on other GPUs. Returns
@@ -609,7 +605,7 @@ fn moves_with(
             return Ok(false);
         };
         let in_group = |third: JobId| third == request.job || others.contains(third);
-        if !others_on(draft, other, &its).iter().all(in_group) {
+        if !draft.companions(other).iter().all(in_group) {
             return Ok(false);
         }
         let config = its.config;
@@ -643,30 +639,6 @@ fn moves_with(
         draft.rollback(start);
     }
     Ok(fits)
-}
-
-/// Returns the other jobs on the GPUs of an assignment in the draft.
-fn others_on(draft: &Draft<'_>, job: JobId, has: &Assignment) -> Partners {
-    let owners = has.gpus.iter().flat_map(|gpu| draft.jobs_on(*gpu));
-    owners.filter(|owner| *owner != job).collect()
-}
-
-/// Returns the allocation of a job if it can be changed: the job shares no GPU, and its nodes are
-/// up.
-pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
-    movable(draft, job).filter(|here| here.partners.is_empty())
-}
-
-/// Returns the allocation of a job that may be placed, if its nodes are up.
-fn movable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
-    let here = draft.current(job).cloned()?;
-    let cluster = draft.view().cluster();
-    // A pending launch on a lost node can be stopped, but not changed.
-    let reachable = here.gpus.iter().all(|gpu| {
-        let node = cluster.node_with(*gpu);
-        node.is_some_and(|n| n.status() == NodeStatus::Up)
-    });
-    (draft.may_place(job) && reachable).then_some(here)
 }
 
 #[cfg(test)]

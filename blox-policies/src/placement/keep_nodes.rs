@@ -267,8 +267,8 @@ fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
         .filter_map(|job| {
             let has = draft.current(job.id())?;
             let here = |g: &blox_core::GpuId| cluster.node_of(*g) == Some(node);
-            let alone = has.partners.is_empty() && has.gpus.iter().all(here);
-            alone.then(|| (job.id(), has.clone()))
+            let alone = || draft.companions(job.id()).is_empty();
+            (has.gpus.iter().all(here) && alone()).then(|| (job.id(), has.clone()))
         })
         .collect();
     sort::by_key(&mut all, |(job, has)| (has.count(), *job));

@@ -1,11 +1,11 @@
 //! Migration to reduce fragmentation.
 
-use super::in_order::changeable;
+use super::moving::relocate;
 use super::resizing::parts;
 use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobQueue, JobRef, Node, NodeId, PlacementPolicy,
-    Reason, Room, Shape, Validity, forward_policy, sort,
+    Reason, Room, Shape, Validity, View, forward_policy, sort,
 };
 
 /// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
@@ -15,6 +15,7 @@ use blox_core::{
 /// A job that spans nodes moves to the node with the fewest GPUs to spare. A node is nearly idle if
 /// it runs jobs and at least three of four GPUs are free. The one with most free GPUs comes first.
 /// Its jobs move to the fullest node with fewer free GPUs. A job moves only to free GPUs or its own.
+/// Jobs that share GPUs move together, or not at all.
 #[derive(Clone)]
 pub struct Migrating<P> {
     inner: P,
@@ -37,18 +38,14 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let validity = self.inner.place(memory, requests, draft)?;
-        let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
-        for job in placed {
-            let Some(here) = changeable(draft, job.id()) else {
-                continue;
-            };
-            let parts = parts(draft, &here.gpus);
-            if parts.len() < 2 {
-                continue;
-            }
-            if let Some(gpus) = gather(draft, &job, &here, &parts) {
-                let moved = Assignment { gpus, ..here };
-                draft.reassign(job.id(), moved)?;
+        let view = draft.view();
+        for job in view.placed() {
+            let here = draft
+                .current(job.id())
+                .filter(|here| spans_nodes(view, here));
+            let found = here.and_then(|here| gather(draft, &job, here));
+            if let Some(gpus) = found {
+                relocate(draft, job.id(), &gpus)?;
             }
         }
         empty_nodes(draft)?;
@@ -79,16 +76,13 @@ fn empty_nodes(draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
     for from in nodes {
         for job in &placed {
-            let Some(here) = changeable(draft, job.id()) else {
-                continue;
-            };
             let cluster = draft.view().cluster();
             let on = |gpu: &GpuId| cluster.node_of(*gpu) == Some(from.id());
-            if !here.gpus.iter().all(on) {
-                continue;
-            }
-            if let Some(gpus) = fuller(draft, job, &here, from.id()) {
-                draft.reassign(job.id(), Assignment { gpus, ..here })?;
+            let here = draft.current(job.id());
+            let here = here.filter(|here| here.gpus.iter().all(on));
+            let found = here.and_then(|here| fuller(draft, job, here, from.id()));
+            if let Some(gpus) = found {
+                relocate(draft, job.id(), &gpus)?;
             }
         }
     }
@@ -110,33 +104,38 @@ fn fuller(draft: &Draft<'_>, job: &JobRef<'_>, here: &Assignment, from: NodeId) 
     draft.take_from(node.id(), needed)
 }
 
-/// Returns GPUs of one node for the whole job, its own included.
-fn gather(
-    draft: &Draft<'_>,
-    job: &JobRef<'_>,
-    here: &Assignment,
-    parts: &[(NodeId, GpuList)],
-) -> Option<GpuList> {
+/// Returns whether an assignment is on several nodes.
+fn spans_nodes(view: View<'_>, here: &Assignment) -> bool {
+    let mut nodes = here.gpus.iter().map(|gpu| view.cluster().node_of(*gpu));
+    let first = nodes.next();
+    nodes.any(|node| Some(node) != first)
+}
+
+/// Returns GPUs of one node for the whole job: its own there, and free ones for the others, each at
+/// the position of the GPU that it replaces.
+fn gather(draft: &Draft<'_>, job: &JobRef<'_>, here: &Assignment) -> Option<GpuList> {
     let view = draft.view();
-    let needed = here.count().get();
-    let shape = shape_of(here);
+    let (needed, shape) = (here.count().get(), shape_of(here));
+    let parts = parts(draft, &here.gpus);
     let own = |id: NodeId| {
-        parts
-            .iter()
-            .find(|(node, _)| *node == id)
-            .map(|(_, gpus)| gpus)
+        let part = parts.iter().find(|(node, _)| *node == id);
+        part.map_or(0, |(_, gpus)| gpus.len() as u32)
     };
-    let bound = |id: NodeId| own(id).map_or(0, |gpus| gpus.len() as u32);
     let fits = |node: &&Node| {
         let (id, free) = (node.id(), draft.free_on(node.id()));
         free > 0
-            && free + bound(id) >= needed
+            && free + own(id) >= needed
             && suits(node, job, &shape, view)
-            && has_resources(draft, node, &shape, needed - bound(id).min(needed))
+            && has_resources(draft, node, &shape, needed - own(id).min(needed))
     };
     let nodes = draft.nodes_with_free().filter(fits);
-    let node = nodes.min_by_key(|n| (draft.free_on(n.id()) + bound(n.id()), n.id()))?;
-    let kept = own(node.id()).into_iter().flatten().copied();
-    let gpus = kept.chain(draft.free_gpus_on(node.id()));
-    Some(gpus.take(needed as usize).collect())
+    let node = nodes.min_by_key(|n| (draft.free_on(n.id()) + own(n.id()), n.id()))?;
+    let mut free = draft.free_gpus_on(node.id());
+    let stays = |gpu: &GpuId| view.cluster().node_of(*gpu) == Some(node.id());
+    let gpus = here.gpus.iter();
+    gpus.map(|gpu| match stays(gpu) {
+        true => Some(*gpu),
+        false => free.next(),
+    })
+    .collect()
 }

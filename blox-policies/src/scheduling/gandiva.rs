@@ -1,5 +1,6 @@
 //! Time slices with packing, growing and shrinking.
 
+use super::homes::{Homes, Untaken};
 use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::{
     Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy, Request,
@@ -11,7 +12,9 @@ use std::collections::BTreeSet;
 
 /// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 4).
 ///
-/// Jobs take turns ([`TimeSlicing`]). If not all jobs fit, a job without a turn may share the GPUs
+/// Jobs take turns ([`TimeSlicing`]) on the GPUs that they had last, or, for a new job, on those of
+/// the node with the least load. Only a job that is some slices behind another takes free GPUs
+/// elsewhere. If not all jobs fit, a job without a turn may share the GPUs
 /// of a job with a turn. Both must have run alone for a slice, in which they are profiled. They must
 /// request the same number of GPUs, their memory must fit a GPU, and their GPU utilisation must add
 /// up to at most 1 ([`gpu_utilisation`]). The job with the lowest utilisation goes beside the job
@@ -23,7 +26,7 @@ use std::collections::BTreeSet;
 ///
 /// Memory is the attribute `gmem` (MiB); a job without it counts as small. Placement handles
 /// migration and the choice of nodes: [`Migrating`](crate::placement::Migrating),
-/// [`NodeSets`](crate::placement::NodeSets). Jobs that request CPUs or memory do not share GPUs.
+/// [`Resuming`](crate::placement::Resuming), [`NodeSets`](crate::placement::NodeSets). Jobs that request CPUs or memory do not share GPUs.
 #[derive(Clone, Debug)]
 pub struct Gandiva {
     turns: TimeSlicing,
@@ -36,9 +39,14 @@ pub struct Gandiva {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GandivaMemory {
     turns: Turns,
+    homes: Homes,
     /// Pairs that did too little work together, the smaller number first.
     parted: BTreeSet<(JobId, JobId)>,
 }
+
+/// Number of slices by which a job may be behind another before it runs on other GPUs. Fewer slices
+/// spread the turns more evenly, but cost more migrations.
+const PATIENCE: u64 = 30;
 
 impl Gandiva {
     /// Creates the policy with slices of this length, above 0 (else 1 s).
@@ -135,68 +143,159 @@ impl Policy for Gandiva {
     fn initial(&self, seed: u64) -> GandivaMemory {
         GandivaMemory {
             parted: BTreeSet::new(),
+            homes: Homes::default(),
             turns: self.turns.initial(seed),
         }
+    }
+}
+
+/// Jobs of a round, as chosen one after the other.
+#[derive(Default)]
+struct Chosen<'v> {
+    /// Running jobs with their hosts.
+    jobs: Vec<(JobRef<'v>, Option<JobId>)>,
+    /// Jobs that have their own GPUs and may share them, each with its utilisation.
+    hosts: Vec<(f64, JobRef<'v>)>,
+    /// Jobs without a turn.
+    rest: Vec<JobRef<'v>>,
+    /// True if a job with a turn waits for a slice, because its partner also has one.
+    delayed: bool,
+}
+
+impl<'v> Chosen<'v> {
+    /// Gives a job GPUs of its own.
+    fn take(&mut self, job: JobRef<'v>) {
+        self.jobs.push((job, None));
+        let busy = gpu_utilisation(job.spec());
+        if busy < 1.0 {
+            self.hosts.push((busy, job));
+        }
+    }
+
+    /// Returns whether a job shares the GPUs of a job that keeps them.
+    fn shares(&self, view: View<'_>, job: &JobRef<'_>) -> bool {
+        let partner = beside(view, job).map(|other| other.id());
+        partner.is_some_and(|id| self.hosts.iter().any(|(_, host)| host.id() == id))
+    }
+}
+
+impl Gandiva {
+    /// Chooses the jobs that have a turn.
+    fn choose<'v>(&self, memory: &mut GandivaMemory, view: View<'v>) -> Chosen<'v> {
+        let order = self.turns.in_turn(&mut memory.turns, view);
+        let mut chosen = Chosen::default();
+        let free = view.usable_gpus().get();
+        let wanted: u64 = order
+            .iter()
+            .map(|(_, job)| u64::from(job.gpus().get()))
+            .sum();
+        if wanted <= u64::from(free) {
+            for (_, job) in order {
+                match chosen.shares(view, &job) {
+                    true => chosen.delayed = true,
+                    false => chosen.take(job),
+                }
+            }
+            return chosen;
+        }
+        let mut active: Vec<JobId> = order.iter().map(|(_, job)| job.id()).collect();
+        active.sort_unstable();
+        memory.homes.update(view, &active);
+        for (_, job) in &order {
+            if memory.homes.of(job).is_none() {
+                memory.homes.choose(view, job);
+            }
+        }
+        let homes = &memory.homes;
+        let mut gpus = Untaken::new(view, free);
+        let most = order.first().map_or(0, |(turns, _)| turns + PATIENCE);
+        // First, jobs run where they ran last, unless they are far ahead of another.
+        let mut later = Vec::new();
+        for (turns, job) in order {
+            let home = homes.of(&job).filter(|_| turns <= most);
+            match home.is_some_and(|home| gpus.take(home)) {
+                true => chosen.take(job),
+                false => later.push(job),
+            }
+        }
+        // Then, the jobs that come first in turn take what is left, wherever it is.
+        for job in later {
+            if job.gpus().get() > gpus.free {
+                chosen.rest.push(job);
+            } else if chosen.shares(view, &job) {
+                gpus.free -= job.gpus().get();
+                chosen.delayed = true;
+            } else {
+                if !homes.of(&job).is_some_and(|home| gpus.take(home)) {
+                    gpus.free -= job.gpus().get();
+                }
+                chosen.take(job);
+            }
+        }
+        chosen
+    }
+
+    /// Packs jobs without a turn beside jobs with a turn. Returns whether there are any.
+    fn pack(&self, memory: &GandivaMemory, view: View<'_>, chosen: &mut Chosen<'_>) -> bool {
+        let rest = std::mem::take(&mut chosen.rest).into_iter();
+        let rest = rest.map(|job| (gpu_utilisation(job.spec()), job));
+        let mut rest: Vec<(f64, JobRef<'_>)> = rest.filter(|(busy, _)| *busy < 1.0).collect();
+        sort::by(&mut rest, |a, b| a.0.total_cmp(&b.0));
+        let hosts = &mut chosen.hosts;
+        sort::by(hosts, |a, b| a.0.total_cmp(&b.0));
+        let mut guests = false;
+        for (busy, job) in rest {
+            let fitting = hosts
+                .iter()
+                .take_while(|(its, _)| its + busy <= 1.0)
+                .count();
+            if fitting == 0 {
+                break;
+            }
+            // A job that already runs in a pair stays in it. Of two other jobs, at most one runs:
+            // it keeps its GPUs, and the other one joins it.
+            let now = beside(view, &job).map(|o| o.id());
+            let joins = |host: &JobRef<'_>| match job.assignment() {
+                None => true,
+                Some(_) => now == Some(host.id()),
+            };
+            let place = |host: &JobRef<'_>| {
+                let theirs = beside(view, host).map(|o| o.id());
+                let open = theirs.is_none_or(|id| id == job.id());
+                let receives = now.is_none() && host.assignment().is_none();
+                open && (joins(host) || receives) && self.may_pair(memory, host, &job)
+            };
+            let home = memory.homes.of(&job);
+            let at_home = |host: &JobRef<'_>| home.is_some() && memory.homes.of(host) == home;
+            let mut open = hosts[..fitting].iter();
+            // A partner on the job's own GPUs saves a migration.
+            let at = open.position(|(_, host)| at_home(host) && place(host));
+            let at = at.or_else(|| hosts[..fitting].iter().position(|(_, host)| place(host)));
+            let Some(at) = at else { continue };
+            let (_, host) = hosts.remove(at);
+            guests = true;
+            if joins(&host) {
+                chosen.jobs.push((job, Some(host.id())));
+            } else {
+                chosen.jobs.retain(|(other, _)| other.id() != host.id());
+                chosen.jobs.push((job, None));
+                chosen.jobs.push((host, Some(job.id())));
+            }
+        }
+        guests
     }
 }
 
 impl SchedulingPolicy for Gandiva {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.look_back(memory, view);
-        let order = self.turns.in_turn(&mut memory.turns, view);
-        let mut free = view.usable_gpus().get();
-        // Running jobs with their hosts, and hosts that have their own GPUs and may share them.
-        let mut chosen: Vec<(JobRef<'_>, Option<JobId>)> = Vec::new();
-        let mut hosts: Vec<JobRef<'_>> = Vec::new();
-        let mut rest: Vec<JobRef<'_>> = Vec::new();
-        for job in order {
-            if job.gpus().get() > free {
-                rest.push(job);
-                continue;
-            }
-            free -= job.gpus().get();
-            // Its partner also has a turn: this job starts elsewhere, a slice later.
-            let shares = beside(view, &job).is_some_and(|o| hosts.iter().any(|h| h.id() == o.id()));
-            if !shares {
-                chosen.push((job, None));
-                hosts.push(job);
-            }
-        }
-        let all = rest.is_empty() && chosen.len() == hosts.len();
-        let mut guests = 0;
-        if self.packs {
-            let busy = |job: &JobRef<'_>| gpu_utilisation(job.spec());
-            sort::by(&mut rest, |a, b| busy(a).total_cmp(&busy(b)));
-            sort::by(&mut hosts, |a, b| busy(a).total_cmp(&busy(b)));
-            for job in rest {
-                // A job that already runs in a pair stays in it. Of two other jobs, at most one runs:
-                // it keeps its GPUs, and the other one joins it.
-                let now = beside(view, &job).map(|o| o.id());
-                let joins = |host: &JobRef<'_>| match job.assignment() {
-                    None => true,
-                    Some(_) => now == Some(host.id()),
-                };
-                let place = |host: &JobRef<'_>| {
-                    let theirs = beside(view, host).map(|o| o.id());
-                    let open = theirs.is_none_or(|id| id == job.id());
-                    let receives = now.is_none() && host.assignment().is_none();
-                    open && (joins(host) || receives) && self.may_pair(memory, host, &job)
-                };
-                if let Some(at) = hosts.iter().position(place) {
-                    let host = hosts.remove(at);
-                    guests += 1;
-                    if joins(&host) {
-                        chosen.push((job, Some(host.id())));
-                    } else {
-                        chosen.retain(|(other, _)| other.id() != host.id());
-                        chosen.push((job, None));
-                        chosen.push((host, Some(job.id())));
-                    }
-                }
-            }
-        }
+        let mut chosen = self.choose(memory, view);
+        let all = chosen.rest.is_empty() && !chosen.delayed;
+        let guests = self.packs && !all && self.pack(memory, view, &mut chosen);
+        let chosen = chosen.jobs;
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
-        let growing = self.grows && all && grow(view, &chosen, &mut counts, free);
+        let spare = view.usable_gpus().get().saturating_sub(counts.iter().sum());
+        let growing = self.grows && all && grow(view, &chosen, &mut counts, spare);
         for ((job, host), gpus) in chosen.iter().zip(counts) {
             out.push(match host {
                 Some(host) => Request::with_shape(
@@ -211,8 +310,7 @@ impl SchedulingPolicy for Gandiva {
             });
         }
         out.stop_unlisted();
-        let everybody = chosen.len() == view.active().count();
-        if everybody && guests == 0 && all && !growing {
+        if all && !guests && !growing {
             Validity::UntilEvent
         } else {
             Validity::NextRound

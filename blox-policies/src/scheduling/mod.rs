@@ -8,6 +8,7 @@ mod gandiva;
 pub mod gavel;
 mod gittins;
 mod guard;
+mod homes;
 mod listed;
 mod loss_termination;
 mod lucid;

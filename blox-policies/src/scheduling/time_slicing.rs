@@ -2,7 +2,7 @@
 
 use super::listed::list_fitting;
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Validity, View, sort,
+    JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,27 +38,37 @@ impl TimeSlicing {
         (job.attained_time().secs() / self.slice).floor() as u64
     }
 
-    fn turns(&self, memory: &Turns, job: &JobRef<'_>) -> Option<u64> {
-        let begun = memory.begun_with.get(&job.id());
-        begun.map(|begun| begun + self.had(job))
-    }
-
-    /// Returns all active jobs, the jobs with the fewest slices first.
-    pub(super) fn in_turn<'v>(&self, memory: &mut Turns, view: View<'v>) -> Vec<JobRef<'v>> {
-        let active: Vec<JobRef<'v>> = view.active().collect();
-        let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
-        memory.begun_with.retain(|id, _| is_here(id));
-        let fewest = active.iter().filter_map(|j| self.turns(memory, j)).min();
-        for job in &active {
-            memory
-                .begun_with
-                .entry(job.id())
-                .or_insert(fewest.unwrap_or(0));
+    /// Returns all active jobs with their slice counts, the jobs with the fewest slices first.
+    pub(super) fn in_turn<'v>(&self, memory: &mut Turns, view: View<'v>) -> Vec<(u64, JobRef<'v>)> {
+        let (mut order, mut new) = (Vec::new(), Vec::new());
+        let (mut fewest, mut gone) = (None, false);
+        // Both are in order of the jobs' numbers.
+        let mut begun = memory.begun_with.iter().peekable();
+        for job in view.active() {
+            while begun.next_if(|(id, _)| **id < job.id()).is_some() {
+                gone = true;
+            }
+            match begun.next_if(|(id, _)| **id == job.id()) {
+                Some((_, begun)) => {
+                    let turns = begun + self.had(&job);
+                    fewest = Some(fewest.map_or(turns, |least: u64| least.min(turns)));
+                    order.push((turns, job));
+                }
+                None => new.push(job),
+            }
         }
-        let turns = active.iter().map(|j| (self.turns(memory, j), *j));
-        let mut order: Vec<(Option<u64>, JobRef<'v>)> = turns.collect();
-        sort::by_key(&mut order, |(turns, job)| (*turns, job.id()));
-        order.into_iter().map(|(_, job)| job).collect()
+        if gone || begun.next().is_some() {
+            let here = |id: &JobId| order.binary_search_by_key(id, |(_, job)| job.id()).is_ok();
+            memory.begun_with.retain(|id, _| here(id));
+        }
+        let fewest = fewest.unwrap_or(0);
+        for job in new {
+            memory.begun_with.insert(job.id(), fewest);
+            order.push((fewest + self.had(&job), job));
+        }
+        // Long lists in each round.
+        order.sort_unstable_by_key(|(turns, job)| (*turns, job.id()));
+        order
     }
 }
 
@@ -73,6 +83,6 @@ impl Policy for TimeSlicing {
 impl SchedulingPolicy for TimeSlicing {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let order = self.in_turn(memory, view);
-        list_fitting(view, out, order.iter().map(JobRef::id))
+        list_fitting(view, out, order.iter().map(|(_, job)| job.id()))
     }
 }

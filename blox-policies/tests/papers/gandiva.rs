@@ -3,14 +3,14 @@
 use super::job;
 use crate::{composed, with};
 use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds};
-use blox_policies::placement::{Migrating, NodeSets, Resizing};
+use blox_policies::placement::{Migrating, NodeSets, Resizing, Resuming};
 use blox_policies::scheduling::Gandiva;
 use blox_testing::Scenario;
 
 /// Nodes of `gpus` GPUs with 16,000 MiB.
 fn gandiva(nodes: usize, gpus: u32) -> Scenario {
     let policy = Gandiva::new(Seconds::new(60.0)).memory_mib(16_000.0);
-    let placement = Migrating::new(Resizing::new(NodeSets));
+    let placement = Migrating::new(Resuming::new(Resizing::new(NodeSets)));
     Scenario::new(
         &ClusterSpec::uniform(nodes, gpus),
         composed(policy, placement),
@@ -71,8 +71,36 @@ fn jobs_of_an_overloaded_node_take_turns_of_a_minute() {
     assert_eq!(case.round(59.0), "");
     assert_eq!(
         case.round(60.0),
-        "stop 2; stop 3; place 4 on 2; place 5 on 3"
+        "stop 0; stop 1; place 4 on 0; place 5 on 1"
     );
+}
+
+#[test]
+fn jobs_resume_on_their_gpus_and_take_equal_turns() {
+    let mut case = gandiva(2, 4);
+    case.submit_all(0.0, vec![job(2, 1e7); 7]);
+    let (mut last, mut resumes, mut elsewhere) = (vec![None; 7], 0, 0);
+    for round in 0..600 {
+        let before: Vec<bool> = (0..7).map(|j| case.gpus(j).is_some()).collect();
+        case.round(60.0 * f64::from(round));
+        for j in 0..7 {
+            let Some(gpus) = case.gpus(j as u32) else {
+                continue;
+            };
+            if !before[j] && last[j].is_some() {
+                resumes += 1;
+                elsewhere += u32::from(last[j].as_ref() != Some(&gpus));
+            }
+            last[j] = Some(gpus);
+        }
+    }
+    assert!(
+        resumes > 500 && elsewhere * 20 < resumes,
+        "{elsewhere} of {resumes}"
+    );
+    let turns = (0..7).map(|j| case.job(j).attained_time().secs() / 60.0);
+    let (least, most) = turns.fold((f64::MAX, 0.0), |(a, b), t| (t.min(a), t.max(b)));
+    assert!(most - least <= 32.0, "{least} to {most}");
 }
 
 #[test]

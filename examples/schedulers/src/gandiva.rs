@@ -1,5 +1,5 @@
 use blox::core::{Composition, Pipeline};
-use blox::policies::placement::{Migrating, NodeSets, Resizing};
+use blox::policies::placement::{Migrating, NodeSets, Resizing, Resuming};
 use blox::policies::scheduling::Gandiva;
 use blox::schedulers::parameters::*;
 
@@ -13,21 +13,22 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
 /// **Rule.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
-/// had the fewest turns, as long as they fit. After a slice alone, a job without a turn may share the
+/// had the fewest turns, as long as they fit. A job resumes on the GPUs that it had last; a new job
+/// waits for GPUs of the node with the least load. A job takes GPUs elsewhere only if nothing else
+/// runs there, or if it is 30 turns behind another. After a slice alone, a job without a turn may share the
 /// GPUs of a job of the same size. Both must leave enough of their GPUs idle, and fit the memory.
 /// Jobs with the lowest use come first. The attribute `gpu_utilisation` of a job states its use; a job
 /// without it leaves nothing idle. The attribute `gmem` states its memory in MiB; a job without it
 /// counts as small. A pair that does too little work together is separated. Jobs with a profile grow
 /// onto idle GPUs of their node, a level each slice, and shrink to their request when other jobs
 /// need the GPUs. Jobs of one size go to the same nodes, the least loaded one first. A job on several
-/// nodes moves to one node when one has room. Jobs leave nodes of which three of four GPUs are idle.
+/// nodes moves to one node when one has room, together with its partner. Jobs leave nodes of which three of four GPUs are idle.
 ///
 /// **Parameters** (command line): `slice_s`, the length of a slice and of a round; `packing` and
 /// `growing`, which can be turned off; `memory_mib` of a GPU.
 ///
-/// **Differences from the paper.** All jobs take turns over the whole cluster, and a job may resume
-/// on another node. In the paper, jobs take turns on their server, which may have more jobs than
-/// GPUs. Only jobs whose uses add up to at most 1 share GPUs; the paper tries every pair. Priorities
+/// **Differences from the paper.** Turns are counted over the whole cluster, so the jobs of a server
+/// with more jobs move to servers with fewer. In the paper, jobs take turns on their server. Only jobs whose uses add up to at most 1 share GPUs; the paper tries every pair. Priorities
 /// and weights are not considered.
 ///
 /// **Verified.** By tests of each mechanism. ElasticFlow's released baseline is
@@ -47,7 +48,7 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let composition = Composition::new("gandiva")
         .in_rounds(slice)
         .scheduling(policy)
-        .placement(Migrating::new(Resizing::new(NodeSets)));
+        .placement(Migrating::new(Resuming::new(Resizing::new(NodeSets))));
     Ok(composition.build()?)
 }
 

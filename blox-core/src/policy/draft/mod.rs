@@ -117,6 +117,11 @@ impl<'a> Draft<'a> {
         free.map(move |local| GpuId(first + local))
     }
 
+    /// Returns whether all these GPUs are in view and free.
+    pub fn are_free(&self, gpus: &[GpuId]) -> bool {
+        gpus.iter().all(|gpu| self.is_free(*gpu))
+    }
+
     /// Returns the nodes in view with a free GPU, in order of registration.
     pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
@@ -271,6 +276,15 @@ impl<'a> Draft<'a> {
     /// Returns the jobs that a GPU has in the draft.
     pub fn jobs_on(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         self.owners(gpu).iter()
+    }
+
+    /// Returns the other jobs on the GPUs of a job in the draft. The job can change alone only if
+    /// there are none. Its assignment may name fewer: a job that joins names its partners, not the
+    /// other way around.
+    pub fn companions(&self, job: JobId) -> Partners {
+        let its = self.current(job).map_or(&[][..], |its| &its.gpus);
+        let owners = its.iter().flat_map(|gpu| self.owners(*gpu).iter());
+        owners.filter(|owner| *owner != job).collect()
     }
 
     /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory

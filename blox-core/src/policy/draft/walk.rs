@@ -417,7 +417,8 @@ impl<'a> Draft<'a> {
         shapes.any(|shape| self.meets_shape(has, shape))
     }
 
-    fn meets_shape(&self, has: &Assignment, shape: &Shape) -> bool {
+    /// Like [`Draft::meets`], for one shape.
+    pub fn meets_shape(&self, has: &Assignment, shape: &Shape) -> bool {
         let cluster = self.view.cluster();
         let of_type = |wanted: GpuTypeId| {
             let mut nodes = has.gpus.iter().map(|gpu| cluster.node_with(*gpu));

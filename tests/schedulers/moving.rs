@@ -1,0 +1,276 @@
+//! Jobs that share GPUs move together or not at all, in random cases with overheads: hosts over
+//! several nodes, guests of the same decision, and placements that move, grow and shrink jobs.
+
+use crate::cases::{self, composed, with};
+use blox::core::policy::scheduling_fn;
+use blox::core::{
+    Assignment, BatchConfig, ClusterSpec, Draft, DraftError, Event, GpuCount, JobId, JobQueue,
+    JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
+    Seconds, Shape, Validity, View,
+};
+use blox::policies::placement::{Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming};
+use blox::policies::scheduling::Gandiva;
+use blox::sim::Simulation;
+use blox::sim::overheads::FixedOverheads;
+use chacha20::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How often the cases reached what they are about.
+#[derive(Default)]
+struct Reached {
+    /// A job over several nodes got a partner in a decision.
+    guests: AtomicU32,
+    /// A running job changed its GPUs alone.
+    alone: AtomicU32,
+    /// Running jobs that shared GPUs changed them together.
+    together: AtomicU32,
+}
+
+/// Checks the drafts of a placement.
+struct Checked<P>(P, Arc<Reached>);
+
+impl<P: PlacementPolicy> Policy for Checked<P> {
+    type Memory = P::Memory;
+
+    fn initial(&self, seed: u64) -> P::Memory {
+        self.0.initial(seed)
+    }
+
+    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
+        self.0.on_event(memory, view, event);
+    }
+
+    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        self.0.on_launches(memory, view, plan);
+    }
+}
+
+impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
+    fn place(
+        &self,
+        memory: &mut P::Memory,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        let validity = self.0.place(memory, requests, draft)?;
+        let view = draft.view();
+        let add = |count: &AtomicU32| count.fetch_add(1, Ordering::Relaxed);
+        for (job, has) in draft.placed() {
+            let now = draft.companions(job.id());
+            let node = |a: &Assignment| view.cluster().node_of(a.gpus[0]);
+            let spans = has
+                .gpus
+                .iter()
+                .any(|g| view.cluster().node_of(*g) != node(has));
+            let Some(before) = job.assignment() else {
+                if !now.is_empty() && spans {
+                    add(&self.1.guests);
+                }
+                continue;
+            };
+            if before.gpus == has.gpus || job.phase() != Phase::Running {
+                continue;
+            }
+            let mut shared = before
+                .gpus
+                .iter()
+                .flat_map(|g| view.cluster().allocated_to(*g));
+            let left = |other: &JobId| {
+                let its = view.job(*other).and_then(|j| j.assignment());
+                let stays = draft.current(*other) == its && its.is_some();
+                *other != job.id() && stays && !now.contains(*other)
+            };
+            if let Some(other) = shared.find(left) {
+                panic!("job {} moved without its partner {other}", job.id());
+            }
+            match now.is_empty() {
+                true => add(&self.1.alone),
+                false => add(&self.1.together),
+            };
+        }
+        Ok(validity)
+    }
+
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        self.0.can_ever_place(room, job, shape)
+    }
+}
+
+/// Requests random jobs in random shapes, and jobs beside them. Later requests of a pair name both.
+fn random(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sync + 'static {
+    move |view, out| {
+        // The same for five minutes.
+        let block = (view.now().secs() / 300.0) as u64;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed << 32 | block);
+        let mut hosts: Vec<JobRef<'_>> = Vec::new();
+        out.stop_unlisted();
+        for job in view.active() {
+            let (draw, beside): (f64, usize) = (rng.random(), rng.random_range(0..64));
+            let partner = job.assignment().and_then(|a| a.partners.iter().next());
+            let shape = |place| Shape {
+                place,
+                ..Shape::gpus(job.gpus())
+            };
+            if let Some(host) = partner.filter(|host| hosts.iter().any(|h| h.id() == *host)) {
+                out.push(Request::with_shape(job.id(), shape(Place::ShareWith(host))));
+            } else if draw < 0.3 && job.assignment().is_none() && !hosts.is_empty() {
+                let host = hosts[beside % hosts.len()].id();
+                out.push(Request::with_shape(job.id(), shape(Place::ShareWith(host))));
+            } else if draw < 0.8 {
+                hosts.push(job);
+                let mut request = Request::gang(&job);
+                if draw < 0.5 && partner.is_none() {
+                    let other = GpuCount(1 + beside as u32 % 6);
+                    let config = Some(BatchConfig {
+                        per_gpu: 1 + beside as u32 % 2,
+                        accumulation: 0,
+                    });
+                    let shape = Shape {
+                        config,
+                        ..Shape::gpus(other)
+                    };
+                    request.shapes.insert(0, shape);
+                }
+                out.push(request);
+            }
+        }
+        Validity::NextRound
+    }
+}
+
+/// Groups of two running or waiting jobs of equal size, drawn anew every five minutes.
+fn groups(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sync + 'static {
+    move |view, out| {
+        let block = (view.now().secs() / 300.0) as u64;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed << 32 | block);
+        out.stop_unlisted();
+        let mut named: Vec<JobId> = Vec::new();
+        let jobs: Vec<JobRef<'_>> = view.active().collect();
+        for job in &jobs {
+            let draw: f64 = rng.random();
+            if named.contains(&job.id()) || draw < 0.2 {
+                continue;
+            }
+            let mut request = Request::gang(job);
+            let open = |j: &&JobRef<'_>| {
+                j.id() != job.id() && j.gpus() <= job.gpus() && !named.contains(&j.id())
+            };
+            if let Some(other) = jobs.iter().find(open).filter(|_| draw < 0.8) {
+                request = request.beside(other.id());
+            }
+            named.extend(request.jobs());
+            out.push(request);
+        }
+        Validity::NextRound
+    }
+}
+
+fn jobs(rng: &mut ChaCha8Rng) -> Vec<JobSpec> {
+    let count = rng.random_range(4..16);
+    let job = |_| {
+        let (at, seconds) = (
+            rng.random_range(0.0..3000.0),
+            rng.random_range(60.0..4000.0),
+        );
+        let job = cases::job(f64::floor(at), rng.random_range(1..7), f64::floor(seconds));
+        with(job, |extras| {
+            extras.attributes = [
+                ("gpu_utilisation".into(), rng.random_range(0.05..0.5).into()),
+                ("gmem".into(), rng.random_range(1000.0..9000.0).into()),
+                (
+                    "sharing_score".into(),
+                    f64::from(rng.random_range(0..3)).into(),
+                ),
+            ]
+            .into();
+        })
+    };
+    let mut jobs: Vec<JobSpec> = (0..count).map(job).collect();
+    jobs.sort_by(|a, b| a.submit.secs().total_cmp(&b.submit.secs()));
+    jobs
+}
+
+const KINDS: [&str; 7] = [
+    "gandiva",
+    "migrating",
+    "resuming",
+    "resizing",
+    "leases",
+    "muri",
+    "lucid",
+];
+
+fn scheduler(kind: &str, seed: u64, reached: &Arc<Reached>) -> Pipeline {
+    let reached = || Arc::clone(reached);
+    let resizing = || Resizing::new(NodeSets);
+    let drawn = || scheduling_fn(random(seed));
+    match kind {
+        "gandiva" => {
+            let placement = Checked(Migrating::new(Resuming::new(resizing())), reached());
+            let policy = Gandiva::new(Seconds::new(60.0));
+            composed(kind, policy, placement)
+        }
+        "migrating" => composed(
+            kind,
+            drawn(),
+            Checked(Migrating::new(resizing()), reached()),
+        ),
+        "resuming" => composed(kind, drawn(), Checked(Resuming::new(resizing()), reached())),
+        "resizing" => composed(kind, drawn(), Checked(resizing(), reached())),
+        "leases" => {
+            let leases = Leases::new(Consolidated::default());
+            composed(
+                kind,
+                scheduling_fn(groups(seed)),
+                Checked(leases, reached()),
+            )
+        }
+        name => cases::scheduler(name),
+    }
+}
+
+#[test]
+fn jobs_that_share_gpus_move_together_or_not_at_all() {
+    for kind in KINDS {
+        let reached = Arc::new(Reached::default());
+        for seed in 0..150 {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let clusters = ["2x4", "3x2", "1x4,2x2", "3x3x3", "4x2", "2x6x4"];
+            let cluster: ClusterSpec = clusters[rng.random_range(0..6)].parse().unwrap();
+            let mut seconds = || Seconds::new([0.0, 1.0, 10.0, 45.0][rng.random_range(0..4)]);
+            let overheads = FixedOverheads {
+                launch: seconds(),
+                checkpoint: seconds(),
+                restart: seconds(),
+                migration: seconds(),
+                ..FixedOverheads::default()
+            };
+            let jobs = jobs(&mut rng);
+            let simulation = Simulation::new(cluster).overheads(overheads);
+            let report = cases::run(&simulation, scheduler(kind, seed, &reached), &jobs);
+            let ended = report
+                .jobs
+                .iter()
+                .filter(|job| job.finish.is_some())
+                .count();
+            let never = report.reasons(true).values().sum::<u64>() as usize;
+            assert_eq!(ended + never, jobs.len(), "{kind} {seed}");
+        }
+        let counts = [&reached.guests, &reached.alone, &reached.together];
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        println!("{kind}: {counts:?}");
+        match kind {
+            "gandiva" | "migrating" => assert!(counts.iter().all(|n| *n > 5), "{kind}: {counts:?}"),
+            "resizing" | "resuming" => assert!(counts[..2].iter().all(|n| *n > 20), "{counts:?}"),
+            "leases" => assert!(counts[0] > 20, "{counts:?}"),
+            _ => {}
+        }
+    }
+}
