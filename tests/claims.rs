@@ -31,7 +31,7 @@ They are smaller than the paper's, so factors may be smaller, too.
 
 /// Checks claims, and compares results and page with the recorded ones, or rewrites them.
 fn check(fast: bool) {
-    let registry = blox::registry();
+    let registry = blox::released::register_baselines(blox::registry());
     let plan = Plan::new(&registry, selected(&[], fast).unwrap());
     let checked = plan.check(&[], &Default::default());
     let mut wrong = String::new();

@@ -26,6 +26,9 @@ pub(super) fn run(
     args: &ClaimsArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
+    // Baselines that the registry of other commands does not have.
+    #[cfg(feature = "released")]
+    let registry = &blox_released::register_baselines(registry.clone());
     let plan = Plan::new(registry, selected(&args.names, args.fast)?);
     let format = match args.json {
         true => OutputFormat::Json,

@@ -41,7 +41,7 @@ pub mod sia;
 pub mod synergy;
 pub mod tiresias;
 
-pub use registry::register;
+pub use registry::{register, register_baselines};
 
 /// Reason for which the compositions of this crate build. A panic with it is an error in a
 /// composition.

@@ -2,10 +2,13 @@
 
 use crate::blox;
 use crate::lucid::{self, Placer};
+use crate::sia;
 use crate::tiresias::{self, quirks::DlasQueues};
 use blox_core::Pipeline;
 use blox_core::registry::{DefaultValue, ParamDoc, Registry};
 use blox_schedulers::parameters::{PROMOTE, param, promote, thresholds};
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Profiles, built_in};
 use blox_sim::registry::World;
 
 const PLACER: ParamDoc = param(
@@ -113,5 +116,26 @@ pub fn register(mut r: Registry) -> Registry {
         &[],
         |_, _| Ok(std::sync::Arc::new(blox::quirks::Scattered)),
     );
+    r
+}
+
+/// Adds baselines of publications that run only the workloads of their own program: `sia-pollux` with
+/// its execution model `sia-unaware`. The claims of papers compare with them.
+#[must_use]
+pub fn register_baselines(mut r: Registry) -> Registry {
+    r.execution_models_mut().add(
+        "sia-unaware",
+        "as-specified, but training jobs have one profile for all GPU types",
+        &[],
+        |_, _| Ok(Box::new(Training::of(built_in()).profiles(Profiles::OfAll))),
+    );
+    r.schedulers
+        .add(
+            "sia-pollux",
+            "Pollux of Sia's released simulator, which does not distinguish GPU types",
+            &[param("round_s", "60", "seconds of a round")],
+            |p, _| Ok(sia::blind::pollux(p.seconds("round_s")?)),
+        )
+        .with_execution("sia-unaware");
     r
 }

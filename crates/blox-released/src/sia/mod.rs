@@ -28,6 +28,7 @@
 //! outside the measured range, the original fails, and the emulation takes the nearest measured
 //! one.
 
+pub mod blind;
 pub(crate) mod figures;
 mod moves;
 pub mod pollux;
