@@ -150,11 +150,12 @@ impl<R: NodeSelector> InOrder<R> {
                 Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
             };
             let why = shortage_among(needed, GpuCount(free));
-            draft.explain(job, why.clone());
             let counted = by_count && matches!(next, Candidate::Gang(_));
             if self.blocked == Blocked::Skip && (counted || self.rule.is_alike()) {
+                draft.explain(job, why.clone());
                 draft.candidate_blocked_alike(requests, why);
             } else {
+                draft.explain(job, why);
                 draft.candidate_blocked(requests);
             }
             blocked.get_or_insert(job);
