@@ -41,7 +41,7 @@ const COMMON: [ParamDoc; 6] = [
     param(
         "load_of_capacity",
         "--load-of-capacity",
-        "GPU demand of the jobs as a fraction of the cluster's GPUs",
+        "average GPU demand of the jobs as a fraction of the cluster's GPUs",
     ),
     param("durations", "blox", LAWS),
     param(
@@ -57,7 +57,7 @@ const COMMON: [ParamDoc; 6] = [
     param(
         "users",
         "--users",
-        "users with weights, such as ada:70,bob:30; none if not given",
+        "users with weights, such as ada:70,bob:30; ada:70x0.5 halves the durations of ada; none if not given",
     ),
 ];
 
@@ -158,7 +158,7 @@ impl Generated {
         }
         let expected = "NAME:WEIGHT joined by commas, such as a:70,b:30";
         spec.models = mix(p, "models", expected, name)?;
-        spec.users = mix(p, "users", expected, name)?;
+        (spec.users, spec.user_factors) = users(p)?;
         spec.arrivals = arrivals;
         spec.seed = seed;
         let bursts = p.has("burst_durations");
@@ -308,6 +308,39 @@ fn mix<T>(
     parts.ok_or_else(|| p.wrong(name, expected))
 }
 
+/// Users with a weight or a factor.
+type Weighted = Vec<(Name, f64)>;
+
+/// Returns users with weights, and the factors of the durations of some users.
+fn users(p: &Params) -> Result<(Weighted, Weighted), RegistryError> {
+    let expected = "NAME:WEIGHT or NAME:WEIGHTxFACTOR joined by commas, such as a:70,b:30x0.5";
+    let positive = |text: &str| {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|x: &f64| x.is_finite() && *x > 0.0)
+    };
+    let (mut users, mut factors) = (Weighted::new(), Weighted::new());
+    for part in p
+        .has("users")
+        .then(|| p.text("users").split(','))
+        .into_iter()
+        .flatten()
+    {
+        let user = part.rsplit_once(':').and_then(|(user, weight)| {
+            let (weight, factor) = match weight.split_once('x') {
+                Some((weight, factor)) => (weight, Some(positive(factor)?)),
+                None => (weight, None),
+            };
+            Some((name(user.trim())?, positive(weight)?, factor))
+        });
+        let (user, weight, factor) = user.ok_or_else(|| p.wrong("users", expected))?;
+        factors.extend(factor.map(|factor| (user.clone(), factor)));
+        users.push((user, weight));
+    }
+    Ok((users, factors))
+}
+
 fn gpus(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n| *n > 0)
 }
@@ -444,7 +477,13 @@ mod tests {
         for mix in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
             assert!(first(&format!("gpu_mix='{mix}'")).is_err(), "{mix}");
         }
-        for mix in ["a", ":1", "a:0", "a:1,,b:1"] {
+        let job = first("users=team:7:3x2").unwrap();
+        assert_eq!(job.user.as_deref(), Some("team:7"));
+        assert_eq!(
+            job.duration(),
+            first("users=team:7:3").unwrap().duration() * 2.0
+        );
+        for mix in ["a", ":1", "a:0", "a:1,,b:1", "a:1x0", "a:1x", "a:1x2x3"] {
             assert!(first(&format!("users='{mix}'")).is_err(), "{mix}");
         }
     }

@@ -18,7 +18,7 @@ pub use loss::with_losses;
 pub use pow10::pow10;
 
 use arrivals::{Clock, Shape};
-use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::{Workload, WorkloadError};
 use std::fmt;
 
@@ -57,6 +57,8 @@ pub struct GeneratorSpec {
     pub models: Vec<(Name, f64)>,
     /// Users with weights; empty for jobs without a user.
     pub users: Vec<(Name, f64)>,
+    /// Users whose durations are multiplied by a factor above 0. Other users have the factor 1.
+    pub user_factors: Vec<(Name, f64)>,
     /// Seed of all random draws.
     pub seed: u64,
     /// Number of jobs; `None` for an endless workload.
@@ -73,19 +75,20 @@ impl GeneratorSpec {
             gpus: vec![(1, 1.0)],
             models: Vec::new(),
             users: Vec::new(),
+            user_factors: Vec::new(),
             seed: 0,
             count: None,
         }
     }
 }
 
-/// Arrival rate of jobs: the average rate with [`Arrivals::Poisson`] and [`Arrivals::Diurnal`], the
-/// rate between bursts with [`Arrivals::Bursty`].
+/// Arrival rate of jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// Jobs per hour.
+    /// Jobs per hour: the average rate with [`Arrivals::Poisson`] and [`Arrivals::Diurnal`], the rate
+    /// between bursts with [`Arrivals::Bursty`].
     PerHour(f64),
-    /// The rate at which the GPU demand is this fraction of a cluster.
+    /// The rate at which the average GPU demand is this fraction of a cluster. Jobs of bursts count.
     OfCapacity {
         /// Fraction of the GPUs; 1 just saturates the cluster.
         fraction: f64,
@@ -120,6 +123,10 @@ impl Generator {
             if !names.is_empty() {
                 sum(WEIGHTS, names.iter().map(|part| part.1))?;
             }
+        }
+        for (_, factor) in &spec.user_factors {
+            let sound = *factor > 0.0 && factor.is_finite();
+            check(sound, "user factor", factor, "a finite number above 0")?;
         }
         spec.durations.check()?;
         spec.arrivals.check()?;
@@ -188,16 +195,17 @@ impl Workload for Generator {
             ),
             Arrivals::Diurnal(_) => format!("diurnal jobs, {} per hour over a day", short(rate)),
         };
+        let mean = |law: &DurationLaw| seconds(law.mean().secs() * mean_factor(&self.spec));
         let bursts = match &self.spec.arrivals {
             Arrivals::Bursty {
                 durations: Some(law),
                 ..
-            } => format!(" ({} s for those of bursts)", seconds(law.mean().secs())),
+            } => format!(" ({} s for those of bursts)", mean(law)),
             _ => String::new(),
         };
         format!(
             "{count}{arrivals}, mean duration {} s{bursts}, seed {}",
-            seconds(self.spec.durations.mean().secs()),
+            mean(&self.spec.durations),
             self.spec.seed
         )
     }
@@ -267,6 +275,9 @@ impl Stream {
             });
         }
         job.user = draw(&spec.users, &mut self.users).cloned();
+        if let Some(user) = job.user.as_ref().filter(|_| !spec.user_factors.is_empty()) {
+            job.work = Work::lasting(duration * factor_of(spec, user));
+        }
         self.at = self.clock.next();
         job
     }
@@ -301,7 +312,15 @@ fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
             let weights: f64 = spec.gpus.iter().map(|(_, weight)| weight).sum();
             let weighted = spec.gpus.iter().map(|(n, weight)| weight * f64::from(*n));
             let weighted: f64 = weighted.sum();
-            let gpu_seconds = weighted / weights * spec.durations.mean().secs();
+            // Bursts add jobs, whose durations may follow another law.
+            let of_bursts = match &spec.arrivals {
+                Arrivals::Bursty { durations, .. } => durations.as_ref(),
+                _ => None,
+            };
+            let of_bursts = of_bursts.unwrap_or(&spec.durations).mean().secs();
+            let added = (spec.arrivals.mean() - 1.0) * of_bursts;
+            let mean = (spec.durations.mean().secs() + added) * mean_factor(spec);
+            let gpu_seconds = weighted / weights * mean;
             gpu_seconds / (fraction * f64::from(gpus))
         }
     };
@@ -309,6 +328,26 @@ fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
     let expected = "a finite number of seconds above 0";
     check(sound, "the mean time between arrivals", gap, expected)?;
     Ok(gap)
+}
+
+/// Returns the factor of a user's durations.
+fn factor_of(spec: &GeneratorSpec, user: &Name) -> f64 {
+    let factors = spec.user_factors.iter();
+    let mut its = factors.filter(|(name, _)| name == user);
+    its.next().map_or(1.0, |(_, factor)| *factor)
+}
+
+/// Returns the mean factor of the durations of all users.
+fn mean_factor(spec: &GeneratorSpec) -> f64 {
+    if spec.user_factors.is_empty() || spec.users.is_empty() {
+        return 1.0;
+    }
+    let users = spec.users.iter();
+    let weights: f64 = users.clone().map(|(_, weight)| weight).sum();
+    let weighted: f64 = users
+        .map(|(name, weight)| weight * factor_of(spec, name))
+        .sum();
+    weighted / weights
 }
 
 /// Names in messages: one weight of a mix, and all weights.

@@ -68,6 +68,35 @@ fn a_fraction_of_capacity_is_the_mean_demand() {
 }
 
 #[test]
+fn a_fraction_of_capacity_includes_bursts_and_users() {
+    let load = Load::OfCapacity {
+        fraction: 0.9,
+        gpus: 64,
+    };
+    let other = DurationLaw::Exponential {
+        mean: Seconds::new(600.0),
+    };
+    for durations in [None, Some(other)] {
+        let jobs = jobs(GeneratorSpec {
+            arrivals: bursty(5.0, durations),
+            gpus: vec![(1, 3.0), (8, 1.0)],
+            users: vec![("ada".into(), 3.0), ("bob".into(), 1.0)],
+            user_factors: vec![("bob".into(), 4.0)],
+            ..GeneratorSpec::new(load, log_normal())
+        });
+        let demand = |jobs: &mut dyn Iterator<Item = &JobSpec>| -> f64 {
+            jobs.map(|j| j.duration().secs() * f64::from(j.gpus.get()))
+                .sum()
+        };
+        let all = demand(&mut jobs.iter());
+        near(all / jobs[jobs.len() - 1].submit.secs(), 0.9 * 64.0);
+        // Bob has a quarter of the jobs, and four sevenths of the work.
+        let of_bob = demand(&mut jobs.iter().filter(|j| j.user.as_deref() == Some("bob")));
+        near(of_bob / all, 4.0 / 7.0);
+    }
+}
+
+#[test]
 fn another_load_leaves_durations_and_gpus() {
     let gpus = [1, 2, 4].map(|gpus| (gpus, 1.0));
     let make = |load, seed| {
