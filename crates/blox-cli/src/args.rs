@@ -471,7 +471,7 @@ pub(super) struct Options {
     /// Jobs per hour; between bursts for bursty [default: {} for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
     pub load: Option<Number>,
-    /// GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
+    /// Average GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
     pub load_of_capacity: Option<Number>,
     /// Durations of generated jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA,
@@ -485,7 +485,8 @@ pub(super) struct Options {
     /// Models of generated jobs with weights, such as resnet50:70,bert:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     pub models: Option<String>,
-    /// Users of generated jobs with weights, such as ada:70,bob:30 [default: none]
+    /// Users of generated jobs with weights, such as ada:70,bob:30; ada:70x0.5 halves the durations
+    /// of ada [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     pub users: Option<String>,
     /// bursty: hours between bursts, and before the first burst [default: {}]
