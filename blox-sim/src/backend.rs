@@ -159,8 +159,8 @@ pub(crate) struct Simulator<'w> {
     charges: bool,
     /// End times of jobs whose rate changed since their launch; their other timers are void.
     moved_ends: SortedMap<JobId, Time>,
-    /// Times of the next loss reports; other timers are void.
-    reports: SortedMap<JobId, Time>,
+    /// The next loss reports, or the last ones until the next are scheduled; other timers are void.
+    reports: SortedMap<JobId, LossReport>,
     /// Times at which jobs next change their own rate; other timers are void.
     turns: SortedMap<JobId, Time>,
     /// Work that a crash preserves, for jobs whose rate changed since their launch.
@@ -185,6 +185,17 @@ pub(crate) struct Simulator<'w> {
     /// True if the last event was injected.
     scripted: bool,
     pub(crate) ended: Ended,
+}
+
+/// A loss report at the end of an epoch.
+#[derive(Clone, Copy, Debug)]
+struct LossReport {
+    at: Time,
+    attempt: u32,
+    /// Number of finished epochs that it reports.
+    epochs: f64,
+    /// True once the report was made.
+    made: bool,
 }
 
 /// Work of a job that a crash preserves until the job's next checkpoint.
@@ -379,12 +390,23 @@ impl<'w> Simulator<'w> {
         let Some(loss) = job.spec().extras().loss.filter(|_| rate > 0.0) else {
             return;
         };
-        let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
+        // In an epoch that is shorter than the clock can resolve, no work is seen to be done.
+        let last = self.reports.get(&job.id());
+        let last = last.filter(|r| r.attempt == job.attempt());
+        let known = last.map_or(0.0, |r| if r.made { r.epochs } else { r.epochs - 1.0 });
+        let next = epochs(job.work_done(), loss.epoch).max(known) + 1.0;
+        let at_work = next * loss.epoch;
         if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
             return;
         }
         let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / rate);
-        self.reports.insert(job.id(), at);
+        let report = LossReport {
+            at,
+            attempt: job.attempt(),
+            epochs: next,
+            made: false,
+        };
+        self.reports.insert(job.id(), report);
         self.timers.add(at, Kind::Report, job.id().0, job.attempt());
     }
 
@@ -400,14 +422,18 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Returns the job's loss report at `at`, which may be later than the view.
-    fn report(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Event> {
+    /// Returns the job's loss report that is due at `at`; `None` if there is none.
+    fn report(&mut self, job: &JobRef<'_>, at: Time) -> Option<Event> {
         let loss = job.spec().extras().loss?;
-        let done = job.work_done() + job.rate() * (at - view.now()).secs();
+        let report = self.reports.get_mut(&job.id())?;
+        if report.made || report.at != at {
+            return None;
+        }
+        report.made = true;
         Some(Event::Metric {
             job: job.id(),
             name: LOSS.into(),
-            value: loss.curve.at(epochs(done, loss.epoch)),
+            value: loss.curve.at(report.epochs),
         })
     }
 
@@ -634,10 +660,7 @@ impl<'w> Simulator<'w> {
             }
             Kind::Report => {
                 let j = current(Phase::Running)?;
-                if self.reports.get(&job) != Some(&t.at) {
-                    return None;
-                }
-                self.report(view, &j, t.at)
+                self.report(&j, t.at)
             }
             Kind::Turn => {
                 let j = current(Phase::Running)?;

@@ -531,14 +531,11 @@ impl Simulation {
             Some(p) => (end.secs() / p).ceil() as u64,
             None => counters.decisions,
         };
-        let summary = Summary::of(
-            name,
-            &jobs,
-            counters,
-            self.cluster.total_gpus() as u32,
-            span,
-            rounds,
-        );
+        let gpus = self.cluster.total_gpus() as u32;
+        let mut summary = Summary::of(name, &jobs, counters, gpus, span, rounds);
+        let first = recorder.first_submit.unwrap_or_default();
+        let (busy, changed) = (state.busy_gpu_time(), recorder.capacity(gpus, first, last));
+        summary.occupy(&jobs, busy, changed);
         Report {
             jobs,
             summary,

@@ -213,3 +213,22 @@ fn invalid_rates_are_blamed_on_the_model_that_gave_them() {
         );
     }
 }
+
+#[test]
+fn utilisation_counts_a_shared_gpu_once_and_nodes_while_they_are_there() {
+    let alone = |model| measured(model, &[("v100", 1.0)]);
+    // Both jobs use the whole GPU, so each takes 1,800 s.
+    let report = pair(&on("1x1:v100"), [alone("a"), alone("b")]).unwrap();
+    assert_eq!(report.summary.utilisation, 1.0);
+    // A second node joins after a quarter of the time and stays idle.
+    let joins = blox_core::Event::NodeJoined {
+        spec: Box::new(blox_core::NodeSpec {
+            gpus: 1,
+            ..Default::default()
+        }),
+    };
+    let jobs = [job(Extras::default())];
+    let simulation = on("1x1").happening(Time::new(225.0), joins);
+    let report = run(&simulation, fifo(), &jobs);
+    assert_eq!(report.summary.utilisation, 900.0 / (900.0 + 675.0));
+}

@@ -156,3 +156,23 @@ fn long_job_is_no_standstill() {
     );
     assert_eq!(report.ended, Ended::Finished);
 }
+
+#[test]
+fn epochs_shorter_than_the_clock_resolves_end() {
+    let mut tiny = job(1000.0, 1e-5);
+    let loss = blox_core::LossReports {
+        curve: blox_core::LossCurve {
+            b0: 1.0,
+            b1: 1.0,
+            b2: 0.1,
+        },
+        epoch: tiny.work.iterations / 100.0,
+    };
+    tiny = tiny.with_extras(blox_core::Extras {
+        loss: Some(loss),
+        ..Default::default()
+    });
+    let report = run(&node(1), fifo(), &[job(0.0, 900.0), tiny]);
+    assert_eq!(report.ended, Ended::Finished);
+    assert_eq!(report.jobs[1].finish, Some(Time::new(1500.0)));
+}

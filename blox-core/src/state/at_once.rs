@@ -17,6 +17,9 @@ impl State {
     /// sets other rates.
     pub(super) fn commit_at_once(&mut self, plan: &Plan, trial: &mut Trial) -> Applied {
         self.cluster.settle(&mut trial.passing);
+        if !(trial.released.is_empty() && trial.placed.is_empty()) {
+            self.count_busy_time();
+        }
         let planned = self.version + 1;
         // Each report counts as one event.
         self.version = planned + (trial.released.len() + trial.placed.len()) as u64;

@@ -72,6 +72,7 @@ impl State {
             owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
         };
         let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;
+        self.count_busy_time();
         self.busy = if more {
             self.busy + gpus
         } else {

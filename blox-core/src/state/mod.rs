@@ -137,6 +137,9 @@ pub struct State {
     demand_of_vc: Vec<u64>,
     /// Number of GPUs on which at least one job runs.
     busy: u32,
+    /// GPU-seconds of busy GPUs until the last change of their number, and the time of it.
+    #[serde(default)]
+    busy_time: (f64, Time),
     pub(crate) touched: Vec<JobId>,
     gone: Vec<(JobId, u64)>,
     /// Jobs without an admission decision, in the order in which admission gets them.
@@ -218,6 +221,19 @@ impl State {
     #[inline]
     pub fn busy_gpus(&self) -> u32 {
         self.busy
+    }
+
+    /// Returns the GPU-seconds in which at least one job ran on the GPU. A GPU that several jobs
+    /// share counts once.
+    pub fn busy_gpu_time(&self) -> Seconds {
+        let (time, since) = self.busy_time;
+        Seconds::new(time + f64::from(self.busy) * (self.now - since).secs())
+    }
+
+    /// Counts the time of the busy GPUs. Call it before their number changes.
+    #[inline]
+    fn count_busy_time(&mut self) {
+        self.busy_time = (self.busy_gpu_time().secs(), self.now);
     }
 
     /// Returns the number of GPUs requested by all waiting and placed jobs.

@@ -72,6 +72,8 @@ pub struct Recorder {
     /// First submission and last end of accepted jobs.
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_let_in: Time,
+    /// Numbers of installed GPUs after nodes joined or left.
+    installed: Vec<(Time, u32)>,
 }
 
 impl Recorder {
@@ -170,6 +172,21 @@ impl Recorder {
                 self.last_let_in = self.last_let_in.max(at);
             }
         }
+    }
+
+    /// Returns the GPU-seconds of all nodes from `from` to `to`, for a cluster that starts with
+    /// `gpus` GPUs; `None` if no node joined or left.
+    pub(crate) fn capacity(&self, gpus: u32, from: Time, to: Time) -> Option<f64> {
+        if self.installed.is_empty() {
+            return None;
+        }
+        let (mut sum, mut since, mut now) = (0.0, from, gpus);
+        for (at, after) in self.installed.iter().copied().chain([(to, 0)]) {
+            let at = at.clamp(from, to);
+            sum += f64::from(now) * (at - since).secs();
+            (since, now) = (at, after);
+        }
+        Some(sum)
     }
 
     /// Marks a recorded job as considered by a decision and still waiting. The reason in the last
@@ -275,6 +292,10 @@ impl MetricCollector for Recorder {
                     *lost += view.now() - *placed;
                     *placed = view.now();
                 }
+            }
+            Event::NodeJoined { .. } | Event::NodeLeft { .. } => {
+                self.installed
+                    .push((view.now(), view.installed_gpus().get()));
             }
             Event::Crashed { job, .. } | Event::LaunchFailed { job, .. } => {
                 if let Some(account) = self.given.get_mut(job) {

@@ -2,7 +2,7 @@
 
 use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
 use blox_core::core::Counters;
-use blox_core::{Outcome, sort};
+use blox_core::{Outcome, Seconds, sort};
 use serde::Serialize;
 
 /// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
@@ -50,9 +50,9 @@ pub struct Summary {
     /// ([`Report::ended`](crate::Report::ended)), its end replaces the last end. 0 without such
     /// jobs.
     pub makespan_s: f64,
-    /// GPU utilisation: GPU-seconds run by all jobs / (GPUs of the cluster x makespan). All
-    /// GPUs of the cluster's specification count, usable or not. A fraction from 0 to 1; it exceeds
-    /// 1 only if jobs share GPUs or nodes join. 0 without a makespan.
+    /// GPU utilisation: GPU-seconds with a running job / GPU-seconds of all nodes over the makespan.
+    /// A GPU that several jobs share counts once. A node counts from when it joins until it leaves,
+    /// usable or not. A fraction from 0 to 1. 0 without a makespan.
     pub utilisation: f64,
     /// Number of stops of running or starting jobs by decisions, over all jobs, measured or not.
     /// A move counts if the plan stops the job. Changes in place, crashes, lost nodes and requests
@@ -210,7 +210,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "utilisation",
         "GPU util.",
-        "GPU-seconds run by all jobs / (all GPUs, usable or not, x makespan)",
+        "GPU-seconds with a running job / GPU-seconds of all nodes, usable or not, over the makespan",
     ),
     column(
         "preemptions",
@@ -242,6 +242,21 @@ impl Summary {
     /// with averages over all measured jobs.
     pub fn is_partial(&self) -> bool {
         self.completed < self.measured
+    }
+
+    /// Corrects the utilisation if jobs shared GPUs, or nodes joined or left. `busy` is the time of
+    /// GPUs with a running job, and `changed` the GPU-seconds of all nodes if their number changed.
+    pub(crate) fn occupy(&mut self, jobs: &[JobResult], busy: Seconds, changed: Option<f64>) {
+        let attained: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
+        // Otherwise both sums differ by rounding alone.
+        let shared = busy.secs() < attained * (1.0 - 1e-9);
+        if shared && attained > 0.0 {
+            self.utilisation *= busy.secs() / attained;
+        }
+        if let Some(capacity) = changed {
+            let busy = if shared { busy.secs() } else { attained };
+            self.utilisation = if capacity > 0.0 { busy / capacity } else { 0.0 };
+        }
     }
 
     /// Computes the summary of jobs on `gpus` GPUs. `span` is the makespan in seconds.

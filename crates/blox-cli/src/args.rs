@@ -41,6 +41,8 @@ const HELP: &str = include_str!("help.txt");
 pub(super) const CLUSTER: &str = "32x4";
 /// Seed of a simulation without `--seed`.
 pub(super) const SEED: u64 = 1;
+/// Wall-clock seconds of a decision without `--answer-within-s`.
+pub(super) const ANSWER_WITHIN_S: f64 = 300.0;
 /// Mean hours until a failed node returns.
 pub(super) const NODE_MTTR_H: f64 = 1.0;
 
@@ -82,6 +84,7 @@ fn defaults() -> Defaults {
         ("launch_failure", risk.to_string()),
         ("gpu_mix", mix.collect::<Vec<_>>().join(",")),
         ("measure", measured),
+        ("answer_within_s", ANSWER_WITHIN_S.to_string()),
         ("output_format", format!("{format:?}").to_lowercase()),
     ];
     described.chain(others).collect()
@@ -603,6 +606,12 @@ pub(super) struct Options {
     /// remaining work. `finished` continues such a run.
     #[arg(long, value_name = "WHEN", help_heading = "Results")]
     pub until: Option<Written<Limit>>,
+    /// Wall-clock seconds within which a scheduler must make each decision [default: {}]
+    ///
+    /// If it does not, the run ends with an error that names the scheduler and the simulated time.
+    /// --until with this time gives the results before it.
+    #[arg(long, value_name = "S", help_heading = "Results")]
+    pub answer_within_s: Option<Period>,
     /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
     /// this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]

@@ -1,6 +1,7 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
-use super::failure::Coded;
+use super::args::ANSWER_WITHIN_S;
+use super::failure::{Code, Coded};
 use super::losses::Lost;
 use super::output::SharedJournal;
 use super::plan::Plan;
@@ -8,17 +9,17 @@ use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::result::Run;
 use super::{Failure, Terminal};
-use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
+use blox_core::{DecisionError, JobId, Seconds};
 use blox_sim::fairness::FairTimes;
 use blox_sim::results::Fairness;
-use blox_sim::workload::Workload;
 use blox_sim::{Ended, SimError, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Records of runs beside their results.
@@ -115,13 +116,27 @@ fn run(
         let label = &experiment.contestants[i].label;
         Failure::of(e.code(), format!("{label}: {e}"))
     };
-    let mut report = experiment
+    let simulation = experiment
         .simulation(i)?
         .assignments_to(assignments.as_ref().map(Assignments::sink))
         .explain(records.explained)
-        .watched_by(Arc::clone(watch))
-        .run_journaled(scheduler, &mut workload, journal)
-        .map_err(failed)?;
+        .watched_by(Arc::clone(watch));
+    let within = o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0);
+    let limit = Duration::try_from_secs_f64(within).unwrap_or(Duration::MAX);
+    let answered = answered(watch, limit, move || {
+        let report = simulation.run_journaled(scheduler, &mut workload, journal);
+        (report, workload)
+    });
+    let Some((report, workload)) = answered else {
+        let at = watch.simulated_s.load(Ordering::Relaxed);
+        let label = &experiment.contestants[i].label;
+        let policy = label.as_str().into();
+        let limit = Seconds::new(within);
+        let error = DecisionError::TimedOut { policy, limit };
+        let text = format!("at {at} s: {error}; --until {at} gives the results before");
+        return Err(Failure::of(Code::Simulation, text));
+    };
+    let mut report = report.map_err(failed)?;
     if let Some(mut fair) = fair {
         let mut jobs = experiment.workload()?;
         fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;
@@ -140,6 +155,45 @@ fn run(
         period_s,
     };
     Ok((run, assignments))
+}
+
+/// Interval at which a decision in progress is checked.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs a simulation in a thread of its own. Returns `None` if its scheduler makes one decision for
+/// longer than `limit`. The thread then continues until the process ends: a policy cannot be
+/// stopped.
+fn answered<T: Send + 'static>(
+    watch: &Arc<Watch>,
+    limit: Duration,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, result) = channel();
+    let thread = std::thread::spawn(move || {
+        // The receiver is gone only if the time was over.
+        let _ = sender.send(run());
+    });
+    let mut open: Option<(u64, Instant)> = None;
+    loop {
+        match result.recv_timeout(TICK.min(limit)) {
+            Ok(result) => return Some(result),
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => return None,
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let deciding = watch.deciding.load(Ordering::Relaxed);
+        let decision = watch.decisions.load(Ordering::Relaxed);
+        match open {
+            Some((same, since)) if deciding && same == decision => {
+                if since.elapsed() >= limit {
+                    return None;
+                }
+            }
+            _ => open = deciding.then(|| (decision, now())),
+        }
+    }
 }
 
 /// Calls `work` for each watch in this order, with at most `threads` calls at a time. Returns
@@ -210,6 +264,30 @@ fn human_duration(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scheduler_without_an_answer_is_given_up() {
+        let limit = Duration::from_millis(300);
+        let watch = Arc::new(Watch::default());
+        assert_eq!(answered(&watch, limit, || 7), Some(7));
+        // Many short decisions together may take longer.
+        let busy = Arc::clone(&watch);
+        let decide = move || {
+            for n in 0..8 {
+                busy.decisions.store(n, Ordering::Relaxed);
+                busy.deciding.store(true, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            8
+        };
+        assert_eq!(answered(&watch, limit, decide), Some(8));
+        let hangs = || {
+            loop {
+                std::thread::park();
+            }
+        };
+        assert_eq!(answered::<()>(&watch, limit, hangs), None);
+    }
 
     #[test]
     fn no_minute_has_sixty_seconds() {
