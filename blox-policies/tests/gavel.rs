@@ -338,8 +338,8 @@ fn finish_time_fairness_reaches_its_least_rho() {
     }
 }
 
-/// On one type, no program is solved. The largest rho is the same, and no job could have a smaller
-/// one unless a job with at least the same rho gave up time.
+/// On one type, no program is solved. The largest rho is the same, and all jobs that could have more
+/// of their time have an equal rho.
 #[test]
 fn finish_time_fairness_on_one_type_equals_its_programs() {
     for seed in 0..60 {
@@ -365,11 +365,14 @@ fn finish_time_fairness_on_one_type_equals_its_programs() {
             policy.objective(&memory, &only, &found).unwrap()
         };
         let share = |i: usize| found.get(Combination::single(instance.jobs[i].id)).unwrap()[0];
-        for i in (0..instance.jobs.len()).filter(|i| share(*i) < 1.0 - 1e-9) {
+        let jobs = (0..instance.jobs.len()).filter(|i| share(*i) < 1.0 - 1e-9);
+        let level: Vec<f64> = jobs.map(each).collect();
+        for rho in &level {
             assert!(
-                (each(i) - ours).abs() <= 1e-6 * ours,
-                "seed {seed}, job {i}"
+                (rho - level[0]).abs() <= 1e-6 * rho,
+                "seed {seed}: {level:?}"
             );
+            assert!(*rho <= ours * (1.0 + 1e-9), "seed {seed}");
         }
     }
 }

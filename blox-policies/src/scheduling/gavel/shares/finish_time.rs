@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// The solution starts from isolated shares and solves a linear program for each step of Newton's
 /// method. With one GPU type and no pairs, no program is needed. The largest rho then determines the
-/// share of each job, and the search is for the rho at which the shares use all GPUs. Jobs that have
-/// all of their time have a smaller rho.
+/// share of each job, and the search is for the rho at which the shares use all GPUs. Only a job that
+/// has all of its time can have a larger rho.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinishTimeShares {
     knows: Knows,
