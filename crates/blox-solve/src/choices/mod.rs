@@ -1,10 +1,12 @@
 //! Choice of one alternative per group, within a few capacities.
 
+mod alike;
 mod prices;
 mod repair;
 mod walk;
 
 use crate::SolveError;
+use alike::{Alike, Member};
 use walk::Packed;
 
 /// One alternative of a group.
@@ -22,9 +24,10 @@ pub struct Alternative {
 /// cost within all capacities.
 ///
 /// The solver is a dynamic program over the remaining amount of each resource. Its bounds are
-/// Lagrangian multipliers (prices) of the capacities, and a first choice derived from them. The
-/// result is exact, unless more states are open than [allowed](Choices::with_width). That limit
-/// depends only on the program.
+/// Lagrangian multipliers (prices) of the capacities, and a first choice derived from them. Groups
+/// with the same single alternative are counted, not searched one by one. The result is exact,
+/// unless more states are open than [allowed](Choices::with_width). That limit depends only on the
+/// program. A program with one resource is always exact.
 ///
 /// ```
 /// use blox_solve::{Alternative, Choices};
@@ -37,17 +40,18 @@ pub struct Alternative {
 /// assert!(best.proven);
 /// # Ok::<(), blox_solve::SolveError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
     capacities: Vec<u32>,
     groups: Vec<Group>,
     width: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Group {
     alternatives: Vec<Alternative>,
     required: Option<usize>,
+    suggested: Option<usize>,
 }
 
 /// Result of a choice.
@@ -83,11 +87,23 @@ impl Choices {
         self
     }
 
+    /// Returns an alternative of a group.
+    pub fn alternative(&self, group: usize, alternative: usize) -> Option<Alternative> {
+        let group = self.groups.get(group)?;
+        group.alternatives.get(alternative).copied()
+    }
+
+    /// Changes the alternatives of a group.
+    pub fn change(&mut self, group: usize, alternatives: Vec<Alternative>) {
+        self.groups[group].alternatives = alternatives;
+    }
+
     /// Adds a group and returns its index.
     pub fn group(&mut self, alternatives: Vec<Alternative>) -> usize {
         self.groups.push(Group {
             alternatives,
             required: None,
+            suggested: None,
         });
         self.groups.len() - 1
     }
@@ -97,7 +113,13 @@ impl Choices {
         self.groups[group].required = Some(alternative);
     }
 
-    /// Returns the best choice. Ties are always broken in the same way.
+    /// Suggests an alternative of the group, such as that of an earlier choice. If the suggestions
+    /// of all groups are a best choice, they are the result.
+    pub fn suggest(&mut self, group: usize, alternative: usize) {
+        self.groups[group].suggested = Some(alternative);
+    }
+
+    /// Returns the best choice. Ties are always broken in the same way: equal groups in their order.
     ///
     /// # Errors
     /// Fails if required alternatives exceed a capacity or are not there.
@@ -120,12 +142,13 @@ impl Choices {
                     .ok_or(SolveError::Infeasible)?;
                 of[i] = Some(required);
             } else {
-                open.push(OpenGroup::of(i, &group.alternatives, left.len()));
+                open.push(OpenGroup::of(i, group, left.len()));
             }
         }
         open.retain(|g| !g.items.is_empty());
+        let (open, alike) = alike::bundled(open, &left);
         let mut search = Search::over(open, left);
-        let proven = search.run(&mut of, self.width);
+        let proven = search.run(&mut of, self.width, alike);
         let chosen = of.iter().zip(&self.groups);
         let cost = chosen.filter_map(|(c, g)| Some(g.alternatives[(*c)?].cost));
         Ok(Chosen {
@@ -138,15 +161,19 @@ impl Choices {
 
 /// A group with those alternatives that can be in a best choice.
 struct OpenGroup {
-    group: usize,
+    /// What the choice of an item means.
+    member: Member,
     /// Alternatives with their indices in the group.
     items: Vec<(usize, Alternative)>,
+    /// Index of the suggested item.
+    suggested: Option<usize>,
     /// Least cost with multipliers. Taking no alternative costs 0.
     least: f64,
 }
 
 impl OpenGroup {
-    fn of(group: usize, all: &[Alternative], resources: usize) -> Self {
+    fn of(index: usize, group: &Group, resources: usize) -> Self {
+        let all = &group.alternatives;
         let better = |a: &Alternative, i: usize, b: &Alternative, j: usize| {
             let alike = a.resource == b.resource && a.amount <= b.amount && a.cost <= b.cost;
             alike && (i < j || a.amount < b.amount || a.cost < b.cost)
@@ -155,9 +182,12 @@ impl OpenGroup {
             let useful = b.cost < 0.0 && b.resource < resources;
             useful && !all.iter().enumerate().any(|(i, a)| better(a, i, b, *j))
         });
+        let items: Vec<_> = items.map(|(i, a)| (i, *a)).collect();
+        let suggested = |(i, _): &(usize, Alternative)| Some(*i) == group.suggested;
         OpenGroup {
-            group,
-            items: items.map(|(i, a)| (i, *a)).collect(),
+            member: Member::Group(index),
+            suggested: items.iter().position(suggested),
+            items,
             least: 0.0,
         }
     }
@@ -197,12 +227,27 @@ impl Search {
         search
     }
 
-    fn run(&mut self, of: &mut [Option<usize>], work: usize) -> bool {
-        let mut picked = self.priced_choice();
-        self.make_fit(&mut picked);
-        self.improve(&mut picked);
-        let mut cost = self.cost_of(&picked);
-        let width = (work / self.groups.len().max(1)).max(NARROW);
+    /// Finds a choice, and sets the alternatives of all groups. Returns true if it is the best.
+    fn run(&mut self, of: &mut [Option<usize>], work: usize, mut alike: Vec<Alike>) -> bool {
+        let suggested: Picked = self.groups.iter().map(|g| g.suggested).collect();
+        let mut picked = Picked::new();
+        let mut cost = f64::INFINITY;
+        for mut start in [suggested, self.priced_choice()] {
+            self.make_fit(&mut start);
+            self.improve(&mut start);
+            let less = self.cost_of(&start);
+            if less < cost - ROUNDING {
+                (picked, cost) = (start, less);
+            }
+            if cost - self.bound <= ROUNDING {
+                break;
+            }
+        }
+        let mut width = (work / self.groups.len().max(1)).max(NARROW);
+        if let [capacity] = self.left[..] {
+            // Each state has another remaining amount.
+            width = width.max(capacity as usize + 1);
+        }
         let mut proven = cost - self.bound <= ROUNDING;
         for width in [NARROW, width] {
             if proven {
@@ -213,12 +258,16 @@ impl Search {
                 false => self.walk::<Box<[u32]>>(width, cost),
             };
             proven = whole;
-            if let Some((better, less)) = found.filter(|(_, less)| *less < cost) {
+            if let Some((better, less)) = found.filter(|(_, less)| *less < cost - ROUNDING) {
                 (picked, cost) = (better, less);
             }
         }
         for (group, item) in self.groups.iter().zip(picked) {
-            of[group.group] = item.map(|i| group.items[i].0);
+            let Some(item) = item else { continue };
+            match group.member {
+                Member::Group(index) => of[index] = Some(group.items[item].0),
+                Member::Alike(at, count) => alike[at].take(count, of),
+            }
         }
         proven
     }
@@ -329,6 +378,74 @@ mod tests {
             assert!(best.cost >= by_trying(&p) - 1e-9, "{seed}: {best:?}");
         }
         assert!(solved > 40, "{solved}");
+    }
+
+    #[test]
+    fn equal_groups_are_counted() {
+        // The first are the best for each unit, and fill the capacity.
+        let of = |cost, amount| Alternative {
+            cost,
+            resource: 0,
+            amount,
+        };
+        let mut p = Choices::within(&[128]);
+        for _ in 0..1000 {
+            p.group(vec![of(-1.0, 4)]);
+        }
+        for _ in 0..1000 {
+            p.group(vec![of(-1.9, 8)]);
+        }
+        for _ in 0..1000 {
+            p.group(vec![of(-2.24, 9)]);
+        }
+        let best = p.solve().unwrap();
+        let counts = [0, 1, 2].map(|k| best.of[k * 1000..][..1000].iter().flatten().count());
+        assert_eq!(counts, [32, 0, 0]);
+        assert!(best.of[..32].iter().all(Option::is_some), "in order");
+        assert!(best.proven);
+        let p = |n: usize| {
+            let mut p = Choices::within(&[23]);
+            for i in 0..n {
+                p.group(vec![of([-1.0, -1.45, -2.02][i % 3], [2, 3, 4][i % 3])]);
+            }
+            p
+        };
+        for n in 3..10 {
+            let best = p(n).solve().unwrap();
+            assert!((best.cost - by_trying(&p(n))).abs() < 1e-9, "{n}: {best:?}");
+        }
+    }
+
+    #[test]
+    fn suggestion_is_kept_among_equals() {
+        // More groups than fit, which are equal but for a small gain of the suggestions.
+        for resources in 1..4 {
+            let capacities = vec![100; resources];
+            let mut p = Choices::within(&capacities).with_width(1 << 14);
+            let all = |least: f64| {
+                let of = |resource| Alternative {
+                    cost: least,
+                    resource,
+                    amount: 1,
+                };
+                (0..resources).map(of).collect::<Vec<_>>()
+            };
+            let held = |i: usize| (500..500 + 100 * resources).contains(&i);
+            for i in 0..1000 {
+                let mut alternatives = all(-0.1);
+                if held(i) {
+                    alternatives[i % resources].cost -= 1e-7;
+                }
+                let group = p.group(alternatives);
+                if held(i) {
+                    p.suggest(group, i % resources);
+                }
+            }
+            let best = p.solve().unwrap();
+            let kept = best.of.iter().enumerate();
+            let kept = kept.filter(|(i, of)| held(*i) && **of == Some(i % resources));
+            assert_eq!(kept.count(), 100 * resources, "{resources}");
+        }
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::{OpenGroup, Search};
 
-/// Maximum number of sweeps over all prices. [`HALVINGS`] is the number of interval halvings per
-/// price, and [`ROUNDS`] the number of subgradient steps.
+/// Maximum number of sweeps over all prices. [`HALVINGS`] is the maximum number of interval halvings
+/// per price: all digits of a number. [`ROUNDS`] is the number of subgradient steps.
 const SWEEPS: u32 = 8;
-const HALVINGS: u32 = 20;
+const HALVINGS: u32 = 60;
 const ROUNDS: u32 = 40;
 /// Relative gain of the bound above which another sweep follows.
 const ENOUGH: f64 = 1e-5;
@@ -49,12 +49,19 @@ impl Search {
                 self.bound_at(&price, &mut over);
                 if over[r] > 0.0 {
                     for _ in 0..HALVINGS {
-                        price[r] = 0.5 * (low + high);
+                        let middle = 0.5 * (low + high);
+                        if middle <= low || middle >= high {
+                            break;
+                        }
+                        price[r] = middle;
                         self.bound_at(&price, &mut over);
                         if over[r] > 0.0 {
-                            low = price[r];
+                            low = middle;
                         } else {
-                            high = price[r];
+                            high = middle;
+                        }
+                        if over[r] == 0.0 {
+                            break;
                         }
                     }
                     price[r] = high;
