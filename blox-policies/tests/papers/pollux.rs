@@ -74,3 +74,15 @@ fn job_without_gain_is_not_moved() {
     case.event(30.0, reported(0, &[("", Speed::Flat(1))]));
     assert_eq!(case.round(60.0), "");
 }
+
+#[test]
+fn rigid_jobs_are_not_moved_if_as_many_run_as_can() {
+    let mut case = pollux(16, 8);
+    case.submit_all(0.0, (0..40).map(|n| job([1, 2, 4, 8][n % 4], 1e6)));
+    case.round(0.0);
+    // The largest number of jobs that fit together run.
+    assert_eq!(case.core.view().free_gpus().get(), 2, "{}", case.phases());
+    for n in 1..20 {
+        assert_eq!(case.round(60.0 * f64::from(n)), "", "{n}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Pollux: co-adaptive scheduling by goodput.
 
 mod autoscale;
+mod ideal;
 mod search;
 mod speedup;
 
@@ -13,6 +14,7 @@ use blox_core::{
     NodeActionKinds, NodeActions, NodeId, NodeSpec, Place, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
+use ideal::Ideal;
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
 use speedup::{Speedups, Worker};
@@ -27,7 +29,8 @@ use speedup::{Speedups, Worker};
 /// without GPUs for some jobs differ in fitness, 0.001 is added to each speedup.
 ///
 /// Each round crosses, mutates and repairs a population of allocations, which is kept from round to
-/// round. After the repair, no job has GPUs of two types, or more than twice the GPUs on which it
+/// round. The best numbers of GPUs regardless of nodes give an upper bound and one of the allocations.
+/// The search ends at this bound, and a round whose present allocation reaches it has none. After the repair, no job has GPUs of two types, or more than twice the GPUs on which it
 /// has run. No node has two jobs that also use other nodes, since these would disturb each other.
 /// The best allocation is applied.
 ///
@@ -206,7 +209,17 @@ impl SchedulingPolicy for Pollux {
             let penalty = known.restarts.map_or(1.0, |n| penalty(age, n, restart));
             problem.add(job.id(), speedups, &known.last, penalty);
         }
-        let best = memory.population.search(&mut problem);
+        let current = problem.current.clone();
+        let fitness = match problem.is_feasible(&current) {
+            true => problem.fitness(&current),
+            false => f64::NEG_INFINITY,
+        };
+        // Nothing is better, even if restarts were free, as for old jobs.
+        let stays = Ideal::of(&mut problem, false).is_reached_by(fitness);
+        let best = match stays {
+            true => current,
+            false => memory.population.search(&mut problem, fitness),
+        };
         if self.autoscale.is_some() {
             memory.utility = Some(problem.utility(&best));
         }
@@ -228,7 +241,10 @@ impl SchedulingPolicy for Pollux {
             };
             out.push(Request::with_shape(job.id(), shape));
         }
-        Validity::NextRound
+        match stays && self.autoscale.is_none() {
+            true => Validity::UntilEvent,
+            false => Validity::NextRound,
+        }
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

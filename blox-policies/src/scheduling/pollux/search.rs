@@ -1,6 +1,7 @@
 //! The genetic search.
 
 use super::PolluxSettings;
+use super::ideal::Ideal;
 use super::speedup::{Speedups, Worker};
 use crate::splitmix;
 use blox_core::{JobId, NodeId, SortedMap};
@@ -11,13 +12,13 @@ pub(super) type Matrix = Vec<u8>;
 
 /// Search problem of one round.
 pub(super) struct Problem {
-    workers: Vec<(NodeId, u32, u8)>,
-    settings: PolluxSettings,
-    jobs: Vec<JobId>,
-    speedups: Vec<Speedups>,
-    penalties: Vec<f64>,
+    pub workers: Vec<(NodeId, u32, u8)>,
+    pub settings: PolluxSettings,
+    pub jobs: Vec<JobId>,
+    pub speedups: Vec<Speedups>,
+    pub penalties: Vec<f64>,
     /// Current GPUs of each job.
-    current: Matrix,
+    pub current: Matrix,
 }
 
 /// Keeps a speedup of 0 from making a harmonic mean 0.
@@ -45,7 +46,7 @@ impl Problem {
             .extend(self.workers.iter().map(|w| on(w.0).min(255) as u8));
     }
 
-    fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.workers.len()
     }
 
@@ -53,7 +54,21 @@ impl Problem {
         matrix.chunks(self.width().max(1))
     }
 
-    fn speedup(&mut self, job: usize, row: &[u8]) -> f64 {
+    pub fn row<'m>(&self, job: usize, matrix: &'m [u8]) -> &'m [u8] {
+        &matrix[job * self.width()..][..self.width()]
+    }
+
+    /// Returns the type and number of GPUs of a row, if it has any.
+    pub fn kind(&self, row: &[u8]) -> Option<(u32, u32)> {
+        let (mut gpus, mut last) = (0, None);
+        each_used(row, |at| {
+            gpus += u32::from(row[at]);
+            last = Some(at);
+        });
+        last.map(|at| (self.workers[at].1, gpus))
+    }
+
+    pub fn speedup(&mut self, job: usize, row: &[u8]) -> f64 {
         let (mut nodes, mut gpus, mut last) = (0, 0, None);
         each_used(row, |at| {
             nodes += 1;
@@ -64,9 +79,8 @@ impl Problem {
         self.speedups[job].at(gpu_type, nodes, gpus)
     }
 
-    fn fitness(&mut self, matrix: &[u8]) -> f64 {
+    pub fn fitness(&mut self, matrix: &[u8]) -> f64 {
         let width = self.width();
-        let power = self.settings.power;
         let mut sum = 0.0;
         for job in 0..self.jobs.len() {
             let row = &matrix[job * width..(job + 1) * width];
@@ -74,18 +88,26 @@ impl Problem {
             if *row != self.current[job * width..(job + 1) * width] {
                 s *= self.penalties[job];
             }
-            let s = s + SMALL;
-            sum += if power == -1.0 {
-                1.0 / s
-            } else {
-                libm::pow(s, power)
-            };
+            sum += self.powered(s);
         }
+        self.mean(sum)
+    }
+
+    /// Returns the power of a job's speedup.
+    pub fn powered(&self, speedup: f64) -> f64 {
+        let s = speedup + SMALL;
+        match self.settings.power {
+            -1.0 => 1.0 / s,
+            power => libm::pow(s, power),
+        }
+    }
+
+    /// Returns the fitness with a sum of powers.
+    pub fn mean(&self, sum: f64) -> f64 {
         let mean = sum / self.jobs.len() as f64;
-        if power == -1.0 {
-            1.0 / mean
-        } else {
-            libm::pow(mean, 1.0 / power)
+        match self.settings.power {
+            -1.0 => 1.0 / mean,
+            power => libm::pow(mean, 1.0 / power),
         }
     }
 
@@ -104,6 +126,13 @@ impl Problem {
             }
         }
         sum / f64::from(total.max(1))
+    }
+
+    /// Returns whether a matrix needs no repair.
+    pub fn is_feasible(&self, matrix: &[u8]) -> bool {
+        let mut repaired = matrix.to_vec();
+        self.repair(&mut repaired, &mut Draw(0));
+        repaired == matrix
     }
 
     /// Makes a matrix feasible.
@@ -270,11 +299,17 @@ impl Population {
         }
     }
 
-    /// Returns the best allocation found.
-    pub fn search(&mut self, problem: &mut Problem) -> Matrix {
+    /// Returns the best allocation found; `fitness` is that of the current one. The search ends if
+    /// no allocation can be better.
+    pub fn search(&mut self, problem: &mut Problem, fitness: f64) -> Matrix {
+        let ideal = Ideal::of(problem, true);
+        if ideal.is_reached_by(fitness) {
+            return problem.current.clone();
+        }
         let size = problem.settings.population.max(2);
         let mut all = self.adapted(problem);
         all.insert(0, problem.current.clone());
+        all.extend(ideal.on_nodes(problem));
         while all.len() < size {
             let mut new = all[self.draw.below(all.len())].clone();
             problem.mutate(&mut new, &mut self.draw);
@@ -289,6 +324,9 @@ impl Population {
         let mut idle = 0;
         for _ in 0..problem.settings.generations {
             let best = scored[0].0;
+            if ideal.is_reached_by(best) {
+                break;
+            }
             for _ in 0..size {
                 let mut child = self.cross(&scored, size, problem);
                 problem.mutate(&mut child, &mut self.draw);
@@ -424,18 +462,18 @@ mod tests {
         ];
         for (seed, jobs) in cases.iter().enumerate() {
             let mut problem = problem(-1.0, &[2, 3], jobs);
-            let found = Population::seeded(seed as u64).search(&mut problem);
+            let ideal = Ideal::of(&mut problem, true);
+            let found = Population::seeded(seed as u64).search(&mut problem, 0.0);
             let mut best = 0.0_f64;
             // All numbers from 0 to 3 of three jobs on two nodes.
             for n in 0..4_u32.pow(6) {
                 let matrix: Matrix = (0..6).map(|i| (n / 4_u32.pow(i) % 4) as u8).collect();
-                let mut repaired = matrix.clone();
-                problem.repair(&mut repaired, &mut Draw(0));
-                if repaired == matrix {
+                if problem.is_feasible(&matrix) {
                     best = best.max(problem.fitness(&matrix));
                 }
             }
             assert_eq!(problem.fitness(&found), best, "{jobs:?}");
+            assert!(ideal.fitness >= best - 1e-9, "{} {best}", ideal.fitness);
         }
     }
 }
