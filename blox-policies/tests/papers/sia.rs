@@ -121,7 +121,59 @@ fn rigid_job_counts_by_its_number_of_gpus() {
 }
 
 #[test]
+fn equal_rigid_jobs_are_never_preempted() {
+    for cluster in ["8x8:a", "64x8:a", "2x8:a,2x8:b,4x8:c"] {
+        let mut case = sia(cluster, Goodputs::DEFAULT);
+        case.submit_all(0.0, vec![job(1, 1e6); 1000]);
+        case.round(0.0);
+        let gpus = case.core.view().installed_gpus().get();
+        for n in 0..20 {
+            let at = 60.0 * f64::from(n + 1);
+            case.ended(at - 30.0, 3 * n);
+            case.submit(at - 30.0, job(1, 1e6));
+            let decided = case.round(at);
+            // The first of those that wait.
+            let next = format!("place {} on ", gpus + n);
+            assert!(decided.starts_with(&next), "{cluster}: {decided}");
+            assert_eq!(decided.matches("place").count(), 1, "{cluster}: {decided}");
+        }
+    }
+}
+
+#[test]
+fn job_that_was_stopped_pays_for_its_restart() {
+    for restart in [30.0, 1e9] {
+        let restart = Seconds::new(restart);
+        let scores = Goodputs {
+            restart,
+            ..Goodputs::DEFAULT
+        };
+        let mut case = sia("1x8:a", scores);
+        case.submit(0.0, job(8, 1e6));
+        case.round(0.0);
+        case.submit_all(30.0, vec![job(1, 1e6); 8]);
+        case.round(60.0);
+        assert_eq!(case.gpus(0), None);
+        (1..9).for_each(|n| case.ended(90.0, n));
+        case.submit(90.0, job(8, 1e6));
+        case.round(120.0);
+        assert_eq!(
+            (case.gpus(0).is_some(), case.gpus(9).is_some()),
+            (false, true)
+        );
+        // It does not wait beside idle GPUs.
+        case.ended(150.0, 9);
+        case.round(180.0);
+        assert!(case.gpus(0).is_some());
+    }
+}
+
+#[test]
 fn configurations_are_powers_of_two_or_whole_nodes() {
+    let case = sia("2x6:a", Goodputs::DEFAULT);
+    let kinds = configs_of(case.core.view(), u32::MAX, |_| None);
+    let gpus: Vec<_> = kinds.configs.iter().map(|c| (c.nodes, c.gpus)).collect();
+    assert_eq!(gpus, [(1, 1), (1, 2), (1, 4), (2, 8)]);
     let case = sia("3x8:a,2x4:b", Goodputs::DEFAULT);
     let kinds = configs_of(case.core.view(), u32::MAX, |_| None);
     let of = |t| kinds.configs.iter().filter(move |c| c.gpu_type.0 == t);

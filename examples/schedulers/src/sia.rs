@@ -1,9 +1,9 @@
-use blox::core::{Composition, Pipeline};
+use blox::core::{Composition, Pipeline, Seconds};
 use blox::policies::placement::KeepNodes;
 use blox::policies::scheduling::{Sia, sia::Goodputs};
 use blox::schedulers::parameters::*;
 
-const PARAMETERS: [ParamDoc; 3] = [
+const PARAMETERS: [ParamDoc; 4] = [
     numeric(
         "power",
         Goodputs::DEFAULT.power,
@@ -14,6 +14,11 @@ const PARAMETERS: [ParamDoc; 3] = [
         Goodputs::DEFAULT.lambda,
         "penalty lambda for a job without GPUs, at least 0",
     ),
+    param(
+        "restart_s",
+        "30",
+        "seconds of a restart of a job that does not state them",
+    ),
     param("round_s", "60", "seconds of a round"),
 ];
 
@@ -22,19 +27,20 @@ const PARAMETERS: [ParamDoc; 3] = [
 /// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
 /// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
 /// if the job would have to restart. An integer program chooses the configurations with the best
-/// sum of values to a power. A job starts on one GPU, and at most doubles its GPUs from round to
-/// round. A job within a node is never split. Jobs tune their batch sizes themselves. See
+/// sum of values to a power. Among equally good choices, jobs keep their configurations. A job
+/// starts on one GPU, and at most doubles its GPUs from round to round. A job within a node is never
+/// split. Jobs tune their batch sizes themselves. See
 /// [`Sia`](blox::policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
-/// **Parameters** (command line): `power`, `lambda`, `round_s`.
+/// **Parameters** (command line): `power`, `lambda`, `restart_s`, `round_s`.
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox::core::TrainingSpec), as in workloads of the
 /// format `sia`. Other jobs run on their requested number of GPUs, of any one type.
 ///
-/// **Not done.** A job keeps its configuration while it restarts, also over several rounds. A node
-/// whose number of GPUs is no power of two is one whole node, not several virtual ones. The search
-/// for the best assignment is bounded, so on large clusters a better one may exist. A job that was
-/// stopped starts on one GPU again; the paper does not define this case.
+/// **Not done.** A job keeps its configuration while it restarts, also over several rounds. A job
+/// that was stopped pays for its restart too, but only up to the worth of its first GPU: otherwise
+/// GPUs would idle while it waits. It starts on one GPU again; the paper does not define this case.
+/// On several GPU types, the search for the best assignment is bounded, so a better one may exist.
 ///
 /// **Verified.** The program that its authors released is `blox_released::sia`. It equals the
 /// original per job where the original's choice among equally good assignments is known.
@@ -46,6 +52,7 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let goodputs = Goodputs {
         power: not_zero(p, "power")?,
         lambda: at_least(p, "lambda", 0.0)?,
+        restart: Seconds::new(at_least(p, "restart_s", 0.0)?),
     };
     let composition = Composition::new("sia")
         .in_rounds(p.seconds("round_s")?)

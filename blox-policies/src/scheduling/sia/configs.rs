@@ -11,12 +11,16 @@ pub struct Kinds {
     pub configs: Vec<Config>,
     /// Usable GPUs by type.
     pub capacities: Vec<u32>,
-    /// GPUs per node by type: the most frequent number; ties go to the largest.
+    /// GPUs of a whole node by type: the largest power of two within the most frequent number of
+    /// GPUs; ties go to the largest number.
     pub node_gpus: Vec<u32>,
 }
 
-/// Returns the configurations of Sia (section 3.3): powers of two within a node, whole nodes
+/// Returns the configurations of Sia (section 3.2): powers of two within a node, whole nodes
 /// beyond.
+///
+/// A node whose number of GPUs is no power of two counts as several nodes of powers of two. Jobs of
+/// several nodes use the largest of these.
 ///
 /// No configuration has more than `most_gpus` GPUs, or more nodes of a type than `most_nodes`
 /// returns for it.
@@ -43,7 +47,9 @@ pub fn configs_of(
         let most = sizes
             .into_iter()
             .max_by_key(|(gpus, nodes)| (*nodes, *gpus));
-        *size = most.map_or(0, |(gpus, _)| gpus);
+        *size = most.map_or(0, |(gpus, _)| {
+            gpus.checked_ilog2().map_or(0, |log| 1 << log)
+        });
     }
     for (t, &count) in nodes.iter().enumerate() {
         let (size, capacity) = (kinds.node_gpus[t], kinds.capacities[t]);

@@ -2,6 +2,7 @@
 
 mod config;
 mod configs;
+mod kept;
 mod scores;
 mod ties;
 mod turns;
@@ -9,16 +10,16 @@ mod turns;
 pub use config::Config;
 pub use configs::{Kinds, configs_of};
 pub use scores::{Applicant, Goodputs, Scores, restart_factor};
-pub use ties::{Hashed, Tie, Ties};
+pub use ties::{Keeping, Tie, Ties};
 pub use turns::{Turns, turns};
 
 use super::listed::{on_trained_types, resized};
 use blox_core::{
     Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingReport, Validity, View,
+    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
 };
-use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
+use kept::{Kept, Row, Solved};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ use std::sync::Arc;
 /// that needs a restart is multiplied by a factor below 1. On a type on which a job has not run on
 /// several GPUs, its speed is derived from other types. The objective sums the values to the power
 /// `p`. An integer program chooses at most one configuration for each job, within the GPUs of each
-/// type (equation 1).
+/// type (equation 1). Among equally good choices, jobs keep their configurations, and earlier jobs
+/// come first.
 ///
 /// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps
 /// its configuration. A rigid job has one configuration per type; a job without training
@@ -53,23 +55,6 @@ pub struct SiaMemory {
     known: SortedMap<JobId, Known>,
     #[serde(skip)]
     kept: Kept,
-}
-
-/// Cached results. Decisions do not depend on the cache.
-#[derive(Clone, Default)]
-struct Kept {
-    kinds: Kinds,
-    rows: SortedMap<JobId, Row>,
-    batches: KnownBatches,
-}
-
-/// Values of a job's configurations, valid until its next report.
-#[derive(Clone)]
-struct Row {
-    report: Option<TrainingReport>,
-    previous: Option<(u32, u32)>,
-    configs: Vec<Config>,
-    values: Vec<Option<f64>>,
 }
 
 /// State of one job.
@@ -95,7 +80,7 @@ impl Sia {
     pub fn new(scores: impl Scores + 'static) -> Self {
         Sia {
             scores: Arc::new(scores),
-            ties: Arc::new(Hashed),
+            ties: Arc::new(Keeping),
             most_gpus: u32::MAX,
             most_nodes: SortedMap::new(),
             work: 1 << 14,
@@ -130,8 +115,17 @@ impl Sia {
         self
     }
 
-    /// Records the current assignment of a job, and returns its updated state.
-    fn note<'m>(&self, memory: &'m mut SiaMemory, view: View<'_>, job: &JobRef<'_>) -> &'m Known {
+    /// Records the current assignment of a job. Returns its updated state, and whether it changed.
+    fn note<'m>(
+        &self,
+        known: &'m mut SortedMap<JobId, Known>,
+        view: View<'_>,
+        job: &JobRef<'_>,
+    ) -> (&'m Known, bool) {
+        let known = known.entry(job.id()).or_default();
+        if job.assignment().is_none() && known.last.is_none() {
+            return (known, false);
+        }
         let has = job.assignment().and_then(|a| {
             let node = view.cluster().node_of(*a.gpus.first()?)?;
             let gpu_type = view.cluster().node(node)?.gpu_type();
@@ -145,66 +139,95 @@ impl Sia {
         });
         let lies = lies.unwrap_or_default();
         let has = has.map(|(gpu_type, a)| (gpu_type.0, a.count().get()));
-        let known = memory.known.entry(job.id()).or_default();
-        if has.is_some() && (has != known.last || lies != known.lies) {
+        let changed = has != known.last || lies != known.lies;
+        if has.is_some() && changed {
             known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
         }
         known.last = has;
         known.lies = lies;
-        known
+        (known, changed)
     }
 
-    /// Returns the values of a job's configurations, from the cache if still valid.
-    fn row(
+    /// Returns the row of a job, from the cache if still valid, with its present costs.
+    fn row<'k>(
         &self,
-        memory: &mut SiaMemory,
+        kept: &'k mut Kept,
         view: View<'_>,
-        kinds: &Kinds,
-        applicant: &Applicant<'_>,
-    ) -> Row {
-        let report = applicant.job.report();
-        if let Some(row) = memory.kept.rows.remove(&applicant.job.id())
-            && row.report.as_ref() == report
-            && row.previous == applicant.previous
-        {
+        job: &JobRef<'_>,
+        known: &Known,
+    ) -> &'k Row {
+        let row = kept.rows.entry(job.id()).or_default();
+        let valid = row.suits(job, known);
+        if valid && row.lasting {
             return row;
         }
-        let configs = kinds.of(applicant);
-        let batches = &mut memory.kept.batches;
-        Row {
-            report: report.cloned(),
-            previous: applicant.previous,
-            values: self.scores.values(view, applicant, &configs, batches),
-            configs,
+        let applicant = applicant(view, job, known);
+        let falls = self.scores.falls_with_age();
+        if !valid {
+            let configs = kept.kinds.of(&applicant);
+            let batches = &mut kept.batches;
+            let values = self.scores.values(view, &applicant, &configs, batches);
+            *row = Row::new(job, known, configs, values);
         }
+        row.costs = self.scores.costs(&applicant, &row.configs, &row.values);
+        if falls && !valid {
+            let late = Applicant {
+                age: LATE,
+                ..applicant
+            };
+            row.late = self.scores.costs(&late, &row.configs, &row.values);
+        }
+        row.lasting = falls && row.late == row.costs;
+        row
     }
 
-    fn applicant<'a>(
-        &self,
-        memory: &mut SiaMemory,
-        view: View<'a>,
-        job: &JobRef<'a>,
-    ) -> Applicant<'a> {
-        let known = self.note(memory, view, job);
-        let (restarts, previous) = (known.restarts.unwrap_or(0), known.last);
-        let extras = job.spec().extras();
-        let training = extras.training.as_deref();
-        let allowed = |t: u32| {
-            let name = view.cluster().gpu_types().get(NameId(t));
-            name.is_some_and(|name| {
-                extras.runs_on(name) && training.is_none_or(|t| t.on(name).is_some())
-            })
-        };
-        let types = view.cluster().gpu_types().len() as u32;
-        Applicant {
-            job: *job,
-            training,
-            adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
-            types: (0..types).map(allowed).collect(),
-            age: job.age().max(Seconds::ZERO),
-            restarts,
-            previous,
-        }
+    /// Returns the alternatives of a row at some costs.
+    fn group(&self, row: &Row, costs: &[Option<f64>], tie: Tie, kinds: &Kinds) -> Vec<Alternative> {
+        let all = row.configs.iter().zip(costs);
+        let alternatives = all.map(|(config, cost)| {
+            // A rigid job has one configuration per type.
+            let (column, columns) = match config.column {
+                Some(column) => (column, kinds.configs.len()),
+                None => (config.gpu_type.index(), kinds.capacities.len()),
+            };
+            let tie = Tie {
+                column,
+                columns,
+                previous: row.previous == Some((config.gpu_type.0, config.gpus)),
+                ..tie
+            };
+            Alternative {
+                // No job takes a configuration of infinite cost.
+                cost: cost.map_or(f64::INFINITY, |cost| self.ties.settle(cost, &tie)),
+                resource: config.gpu_type.index(),
+                amount: config.gpus,
+            }
+        });
+        alternatives.collect()
+    }
+}
+
+/// Age at which restarts no longer count.
+const LATE: Seconds = Seconds::new(1e15);
+
+fn applicant<'a>(view: View<'a>, job: &JobRef<'a>, known: &Known) -> Applicant<'a> {
+    let extras = job.spec().extras();
+    let training = extras.training.as_deref();
+    let allowed = |t: u32| {
+        let name = view.cluster().gpu_types().get(NameId(t));
+        name.is_some_and(|name| {
+            extras.runs_on(name) && training.is_none_or(|t| t.on(name).is_some())
+        })
+    };
+    let types = view.cluster().gpu_types().len() as u32;
+    Applicant {
+        job: *job,
+        training,
+        adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
+        types: (0..types).map(allowed).collect(),
+        age: job.age().max(Seconds::ZERO),
+        restarts: known.restarts,
+        previous: known.last,
     }
 }
 
@@ -232,65 +255,61 @@ impl SchedulingPolicy for Sia {
         }
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
-        if kinds != memory.kept.kinds {
-            memory.kept.rows.clear();
-            memory.kept.kinds = kinds.clone();
+        let kept = &mut memory.kept;
+        if kinds != kept.kinds {
+            kept.rows.clear();
+            kept.kinds = kinds.clone();
         }
         let mut left: Vec<u32> = kinds.capacities.clone();
-        let (columns, types) = (kinds.configs.len(), kinds.capacities.len());
         let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
-        let mut open: Vec<usize> = Vec::new();
-        let mut groups: Vec<Vec<(Alternative, usize)>> = Vec::new();
+        let mut same = true;
         for (i, job) in jobs.iter().enumerate() {
-            let applicant = self.applicant(memory, view, job);
+            let (known, changed) = self.note(&mut memory.known, view, job);
+            same &= !changed;
             let restarting = matches!(job.phase(), Phase::Starting | Phase::Stopping);
-            if let Some(has) = applicant.previous.filter(|_| restarting) {
+            if let Some(has) = known.last.filter(|_| restarting) {
                 // Its checkpoint is not written yet.
                 chosen[i] = Some(has);
                 if let Some(rest) = left.get_mut(has.0 as usize) {
                     *rest = rest.saturating_sub(has.1);
                 }
-                continue;
             }
-            let row = self.row(memory, view, &kinds, &applicant);
-            let costs = self.scores.costs(&applicant, &row.configs, &row.values);
-            let mut group = Vec::with_capacity(row.configs.len());
-            for (k, (config, cost)) in row.configs.iter().zip(costs).enumerate() {
-                let Some(cost) = cost else { continue };
-                // A rigid job has one configuration per type.
-                let (column, columns) = match config.column {
-                    Some(column) => (column, columns),
-                    None => (config.gpu_type.index(), types),
-                };
-                let tie = Tie {
-                    job: job.id(),
-                    place: i,
-                    jobs: jobs.len(),
-                    column,
-                    columns,
-                    previous: applicant.previous == Some((config.gpu_type.0, config.gpus)),
-                };
-                let alternative = Alternative {
-                    cost: self.ties.settle(cost, &tie),
-                    resource: config.gpu_type.index(),
-                    amount: config.gpus,
-                };
-                group.push((alternative, k));
-            }
-            memory.kept.rows.insert(job.id(), row);
-            open.push(i);
-            groups.push(group);
         }
+        // Jobs of the program, each with its current configuration.
+        let mut open: Vec<(usize, Option<usize>)> = Vec::with_capacity(jobs.len());
         let mut program = Choices::within(&left).with_width(self.work);
-        for group in &groups {
-            program.group(group.iter().map(|(a, _)| *a).collect());
+        // Groups whose costs fall, at their lowest costs.
+        let mut late: Vec<(usize, Vec<Alternative>)> = Vec::new();
+        for (i, job) in jobs.iter().enumerate() {
+            let Some(known) = memory.known.get(&job.id()).filter(|_| chosen[i].is_none()) else {
+                continue;
+            };
+            let row = self.row(kept, view, job, known);
+            let tie = Tie {
+                job: job.id(),
+                place: i,
+                jobs: jobs.len(),
+                column: 0,
+                columns: 0,
+                previous: false,
+            };
+            let group = program.group(self.group(row, &row.costs, tie, &kinds));
+            let current = row.current();
+            if let Some(current) = current {
+                program.suggest(group, current);
+            }
+            if !row.lasting {
+                late.push((group, self.group(row, &row.late, tie, &kinds)));
+            }
+            open.push((i, current));
         }
-        // Nothing is required, so there is always a choice.
-        let picks = program.solve().map(|best| best.of).unwrap_or_default();
-        for ((pick, group), i) in picks.iter().zip(&groups).zip(&open) {
-            let row = memory.kept.rows.get(&jobs[*i].id());
-            chosen[*i] = pick.zip(row).map(|(p, row)| {
-                let config = &row.configs[group[p].1];
+        let (best, again) = Solved::of(program, &mut kept.now);
+        let mut stays = true;
+        for ((i, current), pick) in open.iter().zip(&best.picks) {
+            stays &= pick == current;
+            let row = kept.rows.get(&jobs[*i].id());
+            chosen[*i] = pick.zip(row).map(|(pick, row)| {
+                let config = &row.configs[pick];
                 (config.gpu_type.0, config.gpus)
             });
         }
@@ -299,7 +318,24 @@ impl SchedulingPolicy for Sia {
                 out.push(request(job, has));
             }
         }
-        Validity::NextRound
+        // The choice remains until an event if nothing changes it: if costs do not change, or if it
+        // is the best choice at the lowest costs of all other configurations too.
+        let holds = match late.is_empty() {
+            true => stays || (again && same),
+            false if !stays || !best.proven || !self.scores.falls_with_age() => false,
+            false => {
+                let mut program = best.program.clone();
+                for (group, alternatives) in late {
+                    program.change(group, alternatives);
+                }
+                let (later, _) = Solved::of(program, &mut kept.late);
+                later.proven && later.picks == best.picks
+            }
+        };
+        match holds {
+            true => Validity::UntilEvent,
+            false => Validity::NextRound,
+        }
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -18,8 +18,8 @@ pub struct Applicant<'a> {
     pub types: Vec<bool>,
     /// Time since submission.
     pub age: Seconds,
-    /// Number of restarts.
-    pub restarts: u32,
+    /// Number of restarts; `None` before the first start.
+    pub restarts: Option<u32>,
     /// Current type and number of GPUs.
     pub previous: Option<(u32, u32)>,
 }
@@ -92,6 +92,13 @@ pub trait Scores: Send + Sync + 'static {
         values: &[Option<f64>],
     ) -> Vec<Option<f64>>;
 
+    /// Returns whether the costs change with nothing but the job's age, and never rise with it.
+    /// The current configuration's cost must not change. Decisions then skip rounds in which no
+    /// choice can change.
+    fn falls_with_age(&self) -> bool {
+        false
+    }
+
     /// Returns the layout of a job's GPUs, given the number on each node in order.
     ///
     /// If the layout changes on the same type, the job restarts.
@@ -124,14 +131,21 @@ pub struct Goodputs {
     pub power: f64,
     /// Cost of leaving a job out, at least 0.
     pub lambda: f64,
+    /// Duration of a restart of a job that does not state it.
+    pub restart: Seconds,
 }
 
 impl Goodputs {
-    /// The settings of the paper.
+    /// The settings of the paper, with restarts of 30 s.
     pub const DEFAULT: Self = Goodputs {
         power: -0.5,
         lambda: 1.1,
+        restart: Seconds::new(30.0),
     };
+
+    /// Cost of a job that waits for a restart and would gain nothing from it: below 0, so that it
+    /// waits only if the GPUs are used.
+    const LITTLE: f64 = -1e-3;
 }
 
 impl Scores for Goodputs {
@@ -161,21 +175,37 @@ impl Scores for Goodputs {
             }
         }
         let unit = worst / f64::from(least);
-        let restart = applicant.training.map_or(Seconds::ZERO, |t| t.restart);
-        let factor = restart_factor(applicant.age, applicant.restarts, restart);
+        let restart = applicant.training.map_or(self.restart, |t| t.restart);
+        // The first start is no restart.
+        let factor = applicant.restarts.map_or(1.0, |restarts| {
+            restart_factor(applicant.age, restarts, restart)
+        });
+        let cost = |value: f64| {
+            let powered = libm::pow(value.max(1e-4), self.power);
+            let signed = if self.power < 0.0 { powered } else { -powered };
+            Some(signed - self.lambda).filter(|c| c.is_finite())
+        };
         for (value, config) in values.iter_mut().zip(configs) {
-            let stays = applicant
-                .previous
-                .is_none_or(|has| has == (config.gpu_type.0, config.gpus));
-            let factor = if stays { 1.0 } else { factor };
+            let has = Some((config.gpu_type.0, config.gpus));
+            let stays = factor >= 1.0 || applicant.previous == has;
             *value = value.and_then(|v| {
-                let v = v / unit * factor;
-                let powered = libm::pow(v.max(1e-4), self.power);
-                let signed = if self.power < 0.0 { powered } else { -powered };
-                Some(signed - self.lambda).filter(|c| c.is_finite())
+                let v = v / unit;
+                match stays {
+                    true => cost(v),
+                    false if applicant.previous.is_some() => cost(v * factor),
+                    // Waiting does not avoid the restart.
+                    false => {
+                        let best = cost(v)?;
+                        Some(cost(v * factor)?.min(best.max(Self::LITTLE)))
+                    }
+                }
             });
         }
         values
+    }
+
+    fn falls_with_age(&self) -> bool {
+        true
     }
 }
 

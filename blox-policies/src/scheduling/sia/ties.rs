@@ -1,6 +1,5 @@
 //! Tie breaking among equally good assignments.
 
-use crate::splitmix::mixed;
 use blox_core::JobId;
 
 /// Properties of a job's configuration on which tie breaking may depend.
@@ -48,19 +47,14 @@ pub trait Ties: Send + Sync + 'static {
     fn settle(&self, cost: f64, tie: &Tie) -> f64;
 }
 
-/// Breaks ties by a hash of job and configuration, so that no GPU type is preferred.
+/// Keeps the current configuration of a job if no other choice is better.
 ///
-/// A job's current configuration comes first. The total change of costs is less than `1e-6`.
+/// A change must lower the total cost by more than `1e-7`. Equal jobs are chosen in their order.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hashed;
+pub struct Keeping;
 
-impl Ties for Hashed {
+impl Ties for Keeping {
     fn settle(&self, cost: f64, tie: &Tie) -> f64 {
-        if tie.previous {
-            return cost;
-        }
-        let hash = mixed((u64::from(tie.job.0) << 32) | tie.column as u64);
-        let share = 0.5 + 0.5 * (hash >> 11) as f64 / (1u64 << 53) as f64;
-        cost + 1e-6 * share / tie.jobs as f64
+        cost - if tie.previous { 1e-7 } else { 0.0 }
     }
 }

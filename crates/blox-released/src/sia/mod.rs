@@ -204,7 +204,10 @@ mod tests {
             _: &[Config],
             values: &[Option<f64>],
         ) -> Vec<Option<f64>> {
-            self.restarts.lock().unwrap().push(applicant.restarts);
+            self.restarts
+                .lock()
+                .unwrap()
+                .push(applicant.restarts.unwrap_or(0));
             values.iter().map(|v| v.map(|v| -v)).collect()
         }
 

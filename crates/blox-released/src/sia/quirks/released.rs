@@ -91,7 +91,7 @@ impl ReleasedScores {
         if waits || applicant.age < takes {
             return 1.0;
         }
-        restart_factor(applicant.age, applicant.restarts, takes)
+        restart_factor(applicant.age, applicant.restarts.unwrap_or(0), takes)
     }
 }
 
