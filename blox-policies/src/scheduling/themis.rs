@@ -17,14 +17,17 @@ use smallvec::SmallVec;
 /// 4.3).
 ///
 /// An auction offers the GPUs that have no lease. The jobs with the worst ρ bid, a fraction
-/// `1 - fairness` of all jobs (section 3.3). A job without GPUs has the worst ρ. Each bidder states
-/// `1/ρ` for every number of GPUs that it can use. [`partial_allocation`] decides and takes its
-/// payment. The remaining GPUs go to the other jobs, worst ρ first. GPUs that these jobs cannot use
-/// go to bidders that won nothing, and then back to the winners. So no GPU idles that some job
-/// could use.
+/// `1 - fairness` of all jobs (section 3.3). A job without GPUs counts as one that runs from the
+/// next lease on. Each bidder states `1/ρ` for every number of GPUs that it can use, and for none:
+/// then it waits as long again as it has waited, at least for one lease, and runs on the fewest GPUs
+/// that it can use. [`partial_allocation`] decides and takes its payment. The worst-off bidder never
+/// gets none if any of its numbers is free. The remaining GPUs go to the other jobs, worst ρ first.
+/// GPUs that these jobs cannot use go to bidders that won nothing, and then back to the winners. So
+/// no GPU idles that some job could use.
 ///
-/// A job keeps what it gets for one lease. If all jobs fit, each has its requested GPUs and renews
-/// its leases.
+/// A job keeps what it gets for one lease. While the worst-off job needs more GPUs than are free, new
+/// leases end when enough others end. If all jobs fit, each has its requested GPUs and renews its
+/// leases.
 ///
 /// A job can use its `levels` up to its requested number, as profiled. A job without levels is a gang, which
 /// cannot be split: it keeps what it wins. Speeds and remaining work are the true values. Bids
@@ -43,6 +46,22 @@ pub struct Leased {
     plenty: bool,
 }
 
+impl Leased {
+    /// Returns the time at which `needed` GPUs are free: `free` now, and more as leases end. It is
+    /// `last` at the latest.
+    fn free_by(&self, last: Time, free: u32, needed: u32) -> Time {
+        let leases = self.jobs.values().flat_map(|holder| &holder.leases);
+        let mut ends: Vec<(Time, u32)> = leases.map(|(gpus, end)| (*end, *gpus)).collect();
+        ends.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut sum = free;
+        let enough = ends.iter().find(|(_, gpus)| {
+            sum += gpus;
+            sum >= needed
+        });
+        enough.map_or(last, |(end, _)| (*end).min(last))
+    }
+}
+
 /// State of one job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Holder {
@@ -50,6 +69,8 @@ struct Holder {
     jobs: TimeMean,
     /// Numbers of GPUs, each with the end of its lease, in order of their start.
     leases: Vec<(u32, Time)>,
+    /// Time since which the job has no GPUs, if it has none.
+    waits_since: Option<Time>,
 }
 
 impl Holder {
@@ -102,9 +123,9 @@ impl Standing {
         (self.age + self.left / speed) / self.own
     }
 
-    /// Returns the value in a bid: `1/ρ`, a positive number.
-    fn worth(&self, speed: f64) -> f64 {
-        (1.0 / self.rho(speed)).clamp(f64::MIN_POSITIVE, f64::MAX)
+    /// Returns ρ of a job that waits for a time, and then runs at a speed until the end.
+    fn rho_after(&self, wait: Seconds, speed: f64) -> f64 {
+        (self.age + wait.secs() + self.left / speed) / self.own
     }
 }
 
@@ -146,9 +167,15 @@ impl Themis {
         for job in jobs {
             let holder = memory.jobs.entry(job.id()).or_default();
             holder.jobs.record(now.secs(), count);
+            if job.assignment().is_some() {
+                holder.waits_since = None;
+            }
             match job.assignment() {
                 // A job without GPUs has no lease.
-                None => holder.leases.clear(),
+                None => {
+                    holder.leases.clear();
+                    holder.waits_since.get_or_insert(now);
+                }
                 Some(_) if memory.plenty => holder.renew(now, self.lease),
                 Some(_) => {}
             }
@@ -165,8 +192,9 @@ impl Themis {
         Standing::new(job.age().secs(), left, alone, job.gpus().get(), total, jobs)
     }
 
-    /// Returns a job's rank. Its current GPUs count even if their lease ends now.
-    fn claim(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
+    /// Returns a job's rank. Its current GPUs count even if their lease ends now. A job without GPUs
+    /// counts as one that gets all from the next lease on.
+    fn claim(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
         let standing = Self::standing(job, holder, now, total);
         let current = job.assignment().and_then(|a| {
             let levels = levels(job);
@@ -175,42 +203,60 @@ impl Themis {
         });
         Claim {
             job: job.id(),
-            rho: current.map_or(f64::INFINITY, |speed| standing.rho(speed)),
-            best: standing.rho(1.0),
+            rho: match current {
+                Some(speed) => standing.rho(speed),
+                None => standing.rho_after(self.lease, 1.0),
+            },
+            has: holder.gpus(),
         }
     }
 
-    /// Returns a job's bid for further GPUs.
-    fn bid(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Bid {
+    /// Returns a job's bid for further GPUs: `1/ρ` with each number of them.
+    fn bid(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Bid {
         let standing = Self::standing(job, holder, now, total);
         let (has, levels) = (holder.gpus(), levels(job));
+        let worth = |rho: f64| (1.0 / rho).clamp(f64::MIN_POSITIVE, f64::MAX);
         let speed = levels.iter().find(|(level, _)| *level == has);
         let more = levels.iter().filter(|(level, _)| *level > has);
-        let offers = more.map(|(level, speed)| (level - has, standing.worth(*speed)));
+        let offers = more.map(|(level, speed)| (level - has, worth(standing.rho(*speed))));
+        // A job without GPUs waits as long again, and at least for the next lease. Then it may get
+        // the fewest GPUs that it can use.
+        let slowest = levels.iter().map(|(_, speed)| *speed);
+        let slowest = slowest.fold(f64::INFINITY, f64::min);
+        let waited = holder.waits_since.map_or(Seconds::ZERO, |t| now - t);
+        let wait = if waited > self.lease {
+            waited
+        } else {
+            self.lease
+        };
+        let waits = || standing.rho_after(wait, slowest);
         Bid {
-            // ρ has no bound without GPUs.
-            nothing: speed.map_or(f64::MIN_POSITIVE, |(_, speed)| standing.worth(*speed)),
+            nothing: worth(speed.map_or_else(waits, |(_, speed)| standing.rho(*speed))),
             offers: offers.collect(),
         }
     }
 
-    /// Returns the number of further GPUs of each job that gets any, out of `total`.
+    /// Returns the number of further GPUs of each job that gets any, out of `total`. Sorts the
+    /// claims, the worst-off first.
     fn share_out(
         &self,
-        mut claims: Vec<Claim>,
+        claims: &mut [Claim],
         total: u32,
         bid: impl Fn(JobId) -> Bid,
     ) -> Vec<(JobId, u32)> {
-        claims.sort_unstable_by(|a, b| {
-            let worst = b.rho.total_cmp(&a.rho).then(b.best.total_cmp(&a.best));
-            worst.then(a.job.cmp(&b.job))
-        });
+        claims.sort_unstable_by(|a, b| b.rho.total_cmp(&a.rho).then(a.job.cmp(&b.job)));
         // Tolerance, because `1 - fairness` is rounded.
         let bidders = ((1.0 - self.fairness) * claims.len() as f64 - 1e-9)
             .ceil()
             .max(1.0) as usize;
         let (bidders, others) = claims.split_at(bidders.min(claims.len()));
-        let bids: Vec<Bid> = bidders.iter().map(|claim| bid(claim.job)).collect();
+        let mut bids: Vec<Bid> = bidders.iter().map(|claim| bid(claim.job)).collect();
+        if let (Some(worst), Some(bid)) = (bidders.first(), bids.first_mut())
+            && worst.has == 0
+        {
+            // The others' gains do not leave it without GPUs: ρ has no bound then.
+            bid.nothing = f64::MIN_POSITIVE;
+        }
         let mut free = total;
         let mut list = Vec::new();
         let (mut winners, mut lost) = (Vec::new(), Vec::new());
@@ -252,10 +298,9 @@ impl Themis {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     job: JobId,
-    /// ρ with the current GPUs; infinite without.
     rho: f64,
-    /// ρ with the requested GPUs from now on.
-    best: f64,
+    /// GPUs whose lease goes on.
+    has: u32,
 }
 
 /// Returns the largest offer of at most `gpus` GPUs.
@@ -282,6 +327,12 @@ impl SchedulingPolicy for Themis {
         memory.plenty = demand <= u64::from(total);
         let holders = memory.jobs.values();
         let free = total.saturating_sub(holders.map(Holder::gpus).sum());
+        let bid = |id: JobId| {
+            // Both lists are in order of job.
+            let at = jobs.partition_point(|job| job.id() < id);
+            self.bid(&jobs[at], &memory.jobs[&id], now, total)
+        };
+        let mut claims: Vec<Claim> = Vec::new();
         let awards: Vec<(JobId, u32)> = match memory.plenty {
             true => {
                 let all = jobs.iter().zip(memory.jobs.values());
@@ -292,19 +343,22 @@ impl SchedulingPolicy for Themis {
             false if free == 0 => Vec::new(),
             false => {
                 let all = jobs.iter().zip(memory.jobs.values());
-                let claims = all.map(|(job, holder)| Self::claim(job, holder, now, total));
-                let bid = |id: JobId| {
-                    // Both lists are in order of job.
-                    let at = jobs.partition_point(|job| job.id() < id);
-                    Self::bid(&jobs[at], &memory.jobs[&id], now, total)
-                };
-                self.share_out(claims.collect(), free, bid)
+                claims.extend(all.map(|(job, holder)| self.claim(job, holder, now, total)));
+                self.share_out(&mut claims, free, bid)
             }
+        };
+        // Until the worst-off job finds enough GPUs, no lease goes beyond the time at which it may.
+        let end = match claims.first() {
+            Some(worst) if worst.has == 0 && awards.iter().all(|(id, _)| *id != worst.job) => {
+                let needed = bid(worst.job).offers.first().map_or(0, |(gpus, _)| *gpus);
+                memory.free_by(now + self.lease, free, needed)
+            }
+            _ => now + self.lease,
         };
         // Jobs with new GPUs come first, in the order of the auction.
         for (id, gpus) in &awards {
             if let Some(holder) = memory.jobs.get_mut(id) {
-                holder.leases.push((*gpus, now + self.lease));
+                holder.leases.push((*gpus, end));
             }
         }
         let mut order: Vec<JobId> = awards.into_iter().map(|(id, _)| id).collect();
@@ -338,7 +392,7 @@ mod tests {
         let claim = Claim {
             job: JobId(job),
             rho,
-            best: 1.0,
+            has: 1,
         };
         let offers = offers.to_vec();
         (claim, Bid { nothing, offers })
@@ -346,9 +400,9 @@ mod tests {
 
     fn shares(fairness: f64, claims: &[(Claim, Bid)], total: u32) -> Vec<(u32, u32)> {
         let themis = Themis::new(Seconds::new(240.0), fairness);
-        let all = claims.iter().map(|(claim, _)| *claim).collect();
+        let mut all: Vec<Claim> = claims.iter().map(|(claim, _)| *claim).collect();
         let bid = |id: JobId| claims[id.0 as usize].1.clone();
-        let list = themis.share_out(all, total, bid);
+        let list = themis.share_out(&mut all, total, bid);
         list.into_iter().map(|(job, gpus)| (job.0, gpus)).collect()
     }
 

@@ -35,12 +35,12 @@ fn counts(case: &Scenario) -> Vec<usize> {
 
 #[test]
 fn worst_off_fraction_bids_and_pays_with_leftovers() {
-    // Two equal bidders win 2 GPUs each, keep 1 each, and a third job gets the others. Three of
-    // them keep 1 each. A bidder alone pays nothing.
+    // Two equal bidders win 2 GPUs each, keep 1 each, and a third job gets the others. A third
+    // bidder would gain less from one GPU than they lose. A bidder alone pays nothing.
     for (jobs, fairness, expected) in [
         (3, 0.5, vec![1, 1, 2]),
         (10, 0.8, vec![1, 1, 2]),
-        (10, 0.7, vec![1, 1, 1, 1]),
+        (10, 0.7, vec![1, 1, 2]),
         (10, 0.9, vec![4]),
         (10, 1.0, vec![4]),
     ] {
@@ -58,7 +58,7 @@ fn each_lease_ends_on_its_own() {
         case.submit(at, job(1, 1e6));
         case.round(at);
     }
-    case.submit(301.0, job(1, 1e6));
+    case.submit(301.0, job(1, 500.0));
     assert_eq!(case.round(301.0), "");
     assert_eq!(case.round(599.0), "");
     assert_eq!(case.round(600.0), "stop 0; place 2 on 0");
@@ -75,7 +75,7 @@ fn gpus_of_one_job_have_leases_of_their_own() {
     case.ended(300.0, 0);
     case.round(300.0);
     assert_eq!(counts(&case), [4]);
-    case.submit(301.0, job(2, 1e6));
+    case.submit(301.0, job(2, 1000.0));
     // All fitted before, so the leases were renewed.
     case.round(600.0);
     assert_eq!(counts(&case), [2, 2]);
@@ -86,19 +86,37 @@ fn renewed_leases_end_after_whole_leases() {
     let mut case = on(&ClusterSpec::uniform(1, 1), 0.8);
     case.submit(0.0, job(1, 1e6));
     case.round(0.0);
-    case.submit(1000.0, job(1, 1e6));
+    case.submit(1000.0, job(1, 500.0));
     assert_eq!(case.round(1000.0), "");
     assert_eq!(case.round(1200.0), "stop 0; place 1 on 0");
 }
 
 #[test]
-fn job_without_gpus_is_worst_off() {
-    let mut case = on(&ClusterSpec::uniform(1, 1), 1.0);
-    case.submit(0.0, job(1, 700.0));
+fn waiting_job_counts_as_running_from_the_next_lease() {
+    // At 600 s, ρ of the running job is 1 / 1.998 jobs. That of the waiting one is 2199 / (1000 x 2),
+    // or nearly 1 / 2.
+    for (seconds, decided) in [(1000.0, "stop 0; place 1 on 0"), (1e7, "")] {
+        let mut case = on(&ClusterSpec::uniform(1, 1), 1.0);
+        case.submit(0.0, job(1, 1e6));
+        case.round(0.0);
+        case.submit(1.0, job(1, seconds));
+        case.round(1.0);
+        assert_eq!(case.round(600.0), decided);
+    }
+}
+
+#[test]
+fn worst_off_gang_gets_gpus_whose_leases_end_together() {
+    let mut case = on(&ClusterSpec::uniform(1, 2), 0.8);
+    case.submit(0.0, job(1, 1e6));
     case.round(0.0);
-    // It is hardly late, since it takes long.
-    case.submit(599.0, job(1, 1e6));
-    assert_eq!(case.round(600.0), "stop 0; place 1 on 0");
+    case.submit(300.0, job(1, 1e6));
+    case.round(300.0);
+    // It is the worst-off, and finds one GPU at 600 s. The next lease ends at 900 s like the other.
+    case.submit(301.0, job(2, 100.0));
+    assert_eq!(case.round(301.0), "");
+    assert_eq!(case.round(600.0), "");
+    assert_eq!(case.round(900.0), "stop 0; stop 1; place 2 on 0 1");
 }
 
 #[test]
@@ -110,8 +128,8 @@ fn time_alone_counts_mean_number_of_jobs() {
     case.round(100.0);
     case.submit_all(200.0, vec![job(1, 1e9); 6]);
     case.round(200.0);
-    case.submit(201.0, job(1, 650.0));
+    case.submit(201.0, job(1, 800.0));
     case.round(201.0);
-    // At 600 s, ρ is 1500 / (1000 x 7.6 jobs) against 1049 / (650 x 9 jobs).
+    // At 600 s, ρ is 2100 / (1000 x 7.6 jobs) against 1799 / (800 x 9 jobs).
     assert_eq!(case.round(600.0), "stop 0; place 1 on 0");
 }

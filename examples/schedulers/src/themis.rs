@@ -4,7 +4,7 @@ use blox::policies::scheduling::Themis;
 use blox::schedulers::parameters::*;
 
 /// Leases start and end at multiples of this time.
-const ROUND: Seconds = Seconds::new(300.0);
+const ROUND: Seconds = Seconds::new(60.0);
 
 const PARAMETERS: [ParamDoc; 2] = [
     param("lease_s", "600", "seconds of a lease"),
@@ -28,9 +28,11 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Parameters** (command line): `lease_s`, the length of a lease; `fairness`, the paper's knob.
 ///
 /// **Differences from the paper.** A bid is for a number of GPUs, not for a set of them, so
-/// slowdown across machines does not count. Auctions fall on rounds of 300 s; the paper's follow
-/// each end of a lease. Each job is an application of its own. Remaining GPUs go to the worst-off
-/// job instead of a random one, and to bidders if no other job can use them.
+/// slowdown across machines does not count. Auctions fall on rounds of 60 s; the paper's follow each
+/// end of a lease. Each job is an application of its own. The worst-off
+/// job wins if its smallest number of GPUs is free, and leases are shortened so that it is. A winner
+/// keeps its smallest number whatever its payment, so a gang pays nothing. Remaining GPUs go to the
+/// worst-off job instead of a random one, and to bidders if no other job can use them.
 ///
 /// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
