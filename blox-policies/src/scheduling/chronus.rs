@@ -16,8 +16,9 @@ pub enum LeaseChoice {
     /// latest leases that are left.
     #[default]
     Greedy,
-    /// Maximises the total value of the deadlines that are met, by a program of whole numbers for
-    /// this solver. If the solver finds nothing within its limit, it falls back to `Greedy`.
+    /// Maximises the total value of the deadlines that are met, and then saves GPUs. If `Greedy`
+    /// refuses a deadline, a program of whole numbers for this solver looks for a choice of greater
+    /// value. Its jobs get leases as late as possible.
     Optimal(Arc<dyn Solver + Send + Sync>),
 }
 
@@ -26,7 +27,8 @@ pub enum LeaseChoice {
 /// Time is divided into leases; decisions should fall on their multiples. A job is accepted if
 /// enough leases before one of its deadlines are free for all its work. They are then reserved, and
 /// the job is promised that deadline. Otherwise it runs as best-effort. A reservation rounds the
-/// GPUs of a job up to a power of two, so that few nodes suffice for each job of a lease.
+/// GPUs of a job up to a power of two, or to all GPUs, so that few nodes suffice for each job of a
+/// lease.
 ///
 /// A job with a reservation keeps its GPUs for the whole lease. In each decision, all other GPUs go
 /// to best-effort jobs by least remaining time, as long as they fit. Accepted jobs that run ahead
@@ -69,10 +71,12 @@ struct Wish {
 /// Leases for some wishes, at most one of each job.
 type Plans = Vec<(Wish, Vec<u64>)>;
 
-/// Returns the number of GPUs to reserve for a job.
-fn reserved(job: &JobRef<'_>) -> u32 {
+/// Returns the number of GPUs to reserve for a job, out of `total`.
+fn reserved(job: &JobRef<'_>, total: u32) -> u32 {
     let gpus = job.gpus().get();
-    gpus.checked_next_power_of_two().unwrap_or(gpus)
+    let rounded = gpus.checked_next_power_of_two().unwrap_or(gpus);
+    // All GPUs lie on as few nodes as there are.
+    rounded.min(total).max(gpus)
 }
 
 /// Takes the GPUs of a wish from those that are left in each lease from `first` on.
@@ -138,7 +142,7 @@ impl Chronus {
         let until = (deadline.at.secs() / self.lease).floor().max(0.0) as u64;
         Wish {
             job: job.id(),
-            gpus: reserved(job),
+            gpus: reserved(job, view.usable_gpus().get()),
             needed,
             until: until.min(first.saturating_add(ahead.min(FURTHEST))),
             deadline,
@@ -147,10 +151,10 @@ impl Chronus {
 
     /// Returns the GPUs that plans leave in each lease from `first` until before `until`.
     fn left_over(&self, memory: &Leases, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
-        let total = i64::from(view.usable_gpus().get());
-        let mut left = vec![total; until.saturating_sub(first) as usize];
+        let total = view.usable_gpus().get();
+        let mut left = vec![i64::from(total); until.saturating_sub(first) as usize];
         for (job, leases) in &memory.plans {
-            let gpus = view.job(*job).map_or(0, |j| i64::from(reserved(&j)));
+            let gpus = view.job(*job).map_or(0, |j| i64::from(reserved(&j, total)));
             for k in leases.iter().filter(|k| **k >= first && **k < until) {
                 left[(k - first) as usize] -= gpus;
             }
@@ -167,6 +171,83 @@ impl Chronus {
         let mut leases: Vec<u64> = open.take(wish.needed as usize).collect();
         leases.reverse();
         (leases.len() as u64 == wish.needed).then_some(leases)
+    }
+
+    /// Returns leases for all wishes, as late as possible, within the GPUs that are left. From the
+    /// last lease backward, the jobs with the fewest leases to spare come first.
+    fn packed(wishes: &[Wish], first: u64, left: &[i64]) -> Option<Plans> {
+        let mut rest: Vec<u64> = wishes.iter().map(|w| w.needed).collect();
+        let mut plans: Plans = wishes.iter().map(|w| (*w, Vec::new())).collect();
+        let mut open: Vec<usize> = Vec::new();
+        let mut next = first + left.len() as u64;
+        loop {
+            let until = |i: &usize| wishes[*i].until.min(first + left.len() as u64);
+            let waiting = (0..wishes.len()).filter(|i| rest[*i] > 0);
+            let Some(last) = waiting.map(|i| until(&i)).max().map(|u| u.min(next)) else {
+                break;
+            };
+            if last <= first {
+                return None;
+            }
+            let lease = last - 1;
+            open.clear();
+            open.extend((0..wishes.len()).filter(|i| rest[*i] > 0 && until(i) > lease));
+            open.sort_by_key(|i| {
+                let spare = lease as i64 + 1 - first as i64 - rest[*i] as i64;
+                (spare, std::cmp::Reverse(wishes[*i].gpus), wishes[*i].job)
+            });
+            let mut free = left[(lease - first) as usize];
+            for &i in &open {
+                if i64::from(wishes[i].gpus) <= free {
+                    free -= i64::from(wishes[i].gpus);
+                    rest[i] -= 1;
+                    plans[i].1.push(lease);
+                }
+            }
+            next = lease;
+        }
+        for (_, leases) in &mut plans {
+            leases.reverse();
+        }
+        Some(plans)
+    }
+
+    /// Returns the new plans of greatest total value: those of the program if it serves more than
+    /// `Greedy`.
+    fn choose_best(wishes: &mut [Wish], first: u64, left: Vec<i64>, solver: &dyn Solver) -> Plans {
+        let value = |plans: &Plans| plans.iter().map(|(w, _)| w.deadline.value).sum::<f64>();
+        let greedy = Self::choose_greedily(wishes, first, left.clone());
+        let mut most: SortedMap<JobId, f64> = SortedMap::new();
+        for wish in wishes.iter() {
+            let most = most.entry(wish.job).or_default();
+            *most = most.max(wish.deadline.value);
+        }
+        // Less is a rounding error, or saved GPUs.
+        let least = value(&greedy) * (1.0 + 1e-6);
+        if most.values().sum::<f64>() <= least {
+            return greedy;
+        }
+        match Self::choose(wishes, first, &left, solver) {
+            Some(plans) if value(&plans) > least => {
+                // The program does not choose the latest leases.
+                let chosen: Vec<Wish> = plans.iter().map(|(wish, _)| *wish).collect();
+                Self::packed(&chosen, first, &left).unwrap_or(plans)
+            }
+            _ => greedy,
+        }
+    }
+
+    /// Returns the wishes of the accepted jobs for the rest of their work.
+    fn accepted(&self, memory: &Leases, view: View<'_>, first: u64) -> Vec<Wish> {
+        let jobs = view.active().filter(|j| memory.plans.contains_key(&j.id()));
+        let wishes = jobs.filter_map(|j| {
+            let deadline = Deadline {
+                at: j.deadline()?,
+                value: 1.0,
+            };
+            Some(self.wish(memory, view, &j, deadline, first))
+        });
+        wishes.collect()
     }
 
     fn choose_greedily(wishes: &mut [Wish], first: u64, mut left: Vec<i64>) -> Plans {
@@ -195,12 +276,16 @@ impl Chronus {
         let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); left.len()];
         let mut of_job: SortedMap<JobId, Vec<(Var, f64)>> = SortedMap::new();
         let mut rows = Vec::new();
+        let needs = |w: &Wish| w.needed as f64 * f64::from(w.gpus);
+        let total = wishes.iter().map(needs).sum::<f64>().max(1.0);
         for wish in wishes {
             let span = wish.until.saturating_sub(first).min(left.len() as u64);
             if wish.needed > span {
                 continue;
             }
-            let chosen = program.binary(wish.deadline.value);
+            // Among choices of equal value, the one that needs the least is the best.
+            let saved = 1.0 - 1e-7 * needs(wish) / total;
+            let chosen = program.binary(wish.deadline.value * saved);
             let leases: Vec<Var> = (0..span).map(|_| program.binary(0.0)).collect();
             let mut row: Vec<(Var, f64)> = leases.iter().map(|v| (*v, 1.0)).collect();
             row.push((chosen, -(wish.needed as f64)));
@@ -245,17 +330,8 @@ impl Chronus {
             }
         }
         let mut short = Vec::new();
-        let wishes: SortedMap<JobId, Wish> = view
-            .active()
-            .filter(|j| memory.plans.contains_key(&j.id()))
-            .filter_map(|j| {
-                let deadline = Deadline {
-                    at: j.deadline()?,
-                    value: 1.0,
-                };
-                Some((j.id(), self.wish(memory, view, &j, deadline, first)))
-            })
-            .collect();
+        let accepted = self.accepted(memory, view, first).into_iter();
+        let wishes: SortedMap<JobId, Wish> = accepted.map(|wish| (wish.job, wish)).collect();
         memory.plans.retain(|job, leases| {
             let Some(wish) = wishes.get(job) else {
                 return false;
@@ -335,12 +411,9 @@ impl AdmissionPolicy for Chronus {
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
         let left = self.left_over(memory, view, first, until);
         let chosen = match &self.choice {
-            LeaseChoice::Optimal(solver) if wishes.len() > 1 => {
-                Self::choose(&wishes, first, &left, &**solver)
-            }
-            _ => None,
+            LeaseChoice::Greedy => Self::choose_greedily(&mut wishes, first, left),
+            LeaseChoice::Optimal(solver) => Self::choose_best(&mut wishes, first, left, &**solver),
         };
-        let chosen = chosen.unwrap_or_else(|| Self::choose_greedily(&mut wishes, first, left));
         let mut promised = SortedMap::new();
         for (wish, leases) in chosen {
             promised.insert(wish.job, wish.deadline.at);
@@ -421,6 +494,36 @@ mod tests {
         let mut left = [4, 4, 4];
         take(&wish(0, 3, 2, 5), &[2, 4], 2, &mut left);
         assert_eq!(left, [1, 4, 1]);
+    }
+
+    #[test]
+    fn chosen_leases_are_as_late_as_they_may() {
+        let solver = blox_microlp::BranchAndBound { limit: Some(1000) };
+        // Greed takes the wide job for the only lease before its deadline.
+        let mut wishes = [
+            wish(0, 4, 1, 1),
+            wish(1, 2, 1, 1),
+            wish(2, 2, 2, 5),
+            wish(3, 2, 1, 1),
+        ];
+        let best = Chronus::choose_best(&mut wishes, 0, vec![4; 5], &solver);
+        let mut leases: Vec<(u32, Vec<u64>)> =
+            best.into_iter().map(|(w, on)| (w.job.0, on)).collect();
+        leases.sort();
+        assert_eq!(leases, [(1, vec![0]), (2, vec![3, 4]), (3, vec![0])]);
+    }
+
+    #[test]
+    fn packed_leases_exist_if_any_do() {
+        // Each needs two of three leases, so no lease may be left to the last two alone.
+        let all = [wish(0, 2, 2, 3), wish(1, 2, 2, 3), wish(2, 2, 2, 3)];
+        let plans = Chronus::packed(&all, 0, &[4, 4, 4]).unwrap();
+        assert!(plans.iter().all(|(_, on)| on.len() == 2), "{plans:?}");
+        assert!(Chronus::packed(&all, 0, &[4, 4, 2]).is_none());
+        // Deadlines far apart, and none before the first lease.
+        let far = [wish(0, 4, 1, 9), wish(1, 4, 1, 2)];
+        let plans = Chronus::packed(&far, 0, &[4; 9]).unwrap();
+        assert_eq!([&plans[0].1, &plans[1].1], [&vec![8], &vec![1]]);
     }
 
     #[test]

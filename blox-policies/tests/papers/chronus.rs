@@ -134,7 +134,8 @@ fn reservation_is_a_power_of_two() {
     );
     // A best-effort job is not rounded.
     assert_eq!(case.phase(2), "running");
-    for (nodes, class) in [(3, BestEffort), (4, Guaranteed)] {
+    // All GPUs serve if there are fewer.
+    for (nodes, class) in [(3, Guaranteed), (4, Guaranteed)] {
         let mut case = chronus(nodes);
         case.submit(0.0, due(9, LEASE, [(1.0, 1.0)]));
         case.round(0.0);
