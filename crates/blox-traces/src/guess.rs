@@ -84,7 +84,14 @@ fn similar(header: &[&str], row: &[&str], field: Field, taken: &[Mapping]) -> Op
     let mut header = header.iter().enumerate();
     let (at, column) = header.find(|(_, column)| {
         let name = plain(column);
-        is_free(column) && nearest(stem(&name).0, names.iter().copied()).is_some()
+        let name = stem(&name).0;
+        // A last word in common says nothing: a time of deletion is no time of execution.
+        let of_time = name.strip_suffix("_time");
+        let names = names.iter().filter_map(|known| match of_time {
+            Some(_) => known.strip_suffix("_time"),
+            None => Some(*known),
+        });
+        is_free(column) && nearest(of_time.unwrap_or(name), names).is_some()
     })?;
     mapping(field, column, row.get(at).unwrap_or(&""))
 }
@@ -189,6 +196,21 @@ mod tests {
                 "cards,minutes,picked,left",
                 "1,2,2025-03-03 08:02:41,2025-03-03 08:02:41",
                 Some("submit=COLUMN,gpus=cards,duration=minutes:min"),
+            ),
+            (
+                "app,gpu_num,creation_time,scheduled_time,deletion_time",
+                "a,1,2505615,2505620,2505733",
+                Some("submit=creation_time,gpus=gpu_num,start=scheduled_time,end=deletion_time"),
+            ),
+            (
+                "gpu_num,creation_time,deletoin_time",
+                "1,2505615,2505733",
+                Some("submit=creation_time,gpus=gpu_num,duration=COLUMN"),
+            ),
+            (
+                "gpu_num,creation_time,executon_time",
+                "1,2505615,118",
+                Some("submit=creation_time,gpus=gpu_num,duration=executon_time"),
             ),
             ("hello,world", "", None),
         ] {

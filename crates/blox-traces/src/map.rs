@@ -101,9 +101,9 @@ fields! {
         "duration" "runtime" "run_time" "elapsed" "elapsed_time" "execution_time" "service_time"
         "length" "walltime" "wall_time" "seconds" "minutes" "hours"
     ]
-    Start "start" MOMENTS ["start" "start_time" "started" "started_at"]
+    Start "start" MOMENTS ["start" "start_time" "started" "started_at" "scheduled_time" "scheduled_at"]
     End "end" MOMENTS [
-        "end" "end_time" "ended" "ended_at" "finish" "finish_time" "finished" "completion_time"
+        "end" "end_time" "ended" "ended_at" "finish" "finish_time" "finished" "completion_time" "deletion_time" "deleted_at"
     ]
     JobId "job_id" NONE ["job_id" "jobid" "id" "job" "job_name" "name"]
     User "user" NONE ["user" "owner" "user_id" "username" "user_name"]
