@@ -2,11 +2,11 @@
 
 use blox_core::ids::JobId;
 use blox_core::order::SortKey;
-use blox_core::policy::{ByKey, by_key};
+use blox_core::policy::{ByKey, SchedulingFn, by_key, scheduling_fn};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Composition, Draft, DraftError, Event, GpuList, JobQueue,
-    JobRef, Memory, Pipeline, PlacementPolicy, Plan, Policy, Request, SchedulingPolicy, Stateless,
-    Validity, View,
+    AdmissionDecisions, AdmissionPolicy, Composition, Draft, DraftError, Event, GpuCount, GpuList,
+    JobQueue, JobRef, Memory, Pipeline, PlacementPolicy, Plan, Policy, Request, SchedulingPolicy,
+    Shape, Stateless, Validity, View,
 };
 
 /// Composes a scheduler of an order and a placement.
@@ -37,6 +37,19 @@ pub fn list_all(view: View<'_>, reversed: bool, out: &mut JobQueue) {
         jobs.reverse();
     }
     list(jobs, out);
+}
+
+/// Requests jobs by number, each preferably on its requested number of GPUs, and otherwise on any.
+pub fn any_number() -> SchedulingFn<fn(View<'_>, &mut JobQueue) -> Validity> {
+    scheduling_fn(|view, out| {
+        for job in view.active() {
+            let mut request = Request::gang(&job);
+            let others = (1..=512).map(|gpus| Shape::gpus(GpuCount(gpus)));
+            request.shapes.extend(others);
+            out.push(request);
+        }
+        Validity::NextRound
+    })
 }
 
 /// Returns the free GPUs of the types that a job accepts.

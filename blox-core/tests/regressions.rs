@@ -1,6 +1,6 @@
 //! Errors in the core that the conformance suite found, as single cases.
 
-use crate::functions::{by_submission, composed, list, placement_fn};
+use crate::functions::{any_number, by_submission, composed, list, placement_fn};
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
     Action, AdmissionDecision, Assignment, ClusterSpec, Command, DraftError, Event, GpuCount,
@@ -292,7 +292,7 @@ fn launch_waiting_for_a_lost_node_is_not_changed() {
         }
         Ok(Validity::UntilEvent)
     });
-    let mut case = submitted(2, 4, 2, composed("shrinking", by_number(), shrinking));
+    let mut case = submitted(2, 4, 2, composed("shrinking", any_number(), shrinking));
     case.decide(0.0);
     case.decide(300.0);
     case.event(310.0, Event::NodeLost { node: NodeId(0) });

@@ -32,8 +32,8 @@ impl Misfit {
 }
 
 /// Checks that each assignment of some steps meets a shape of the job's request: the number and type
-/// of GPUs, and the batch. A partner, and a job without a request, must get their requested numbers
-/// of GPUs. A job that keeps its number of GPUs may move.
+/// of GPUs, and the batch. A partner must get its requested number of GPUs. A job that keeps its
+/// number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
 pub(super) fn check(steps: &[Action], queue: &JobQueue, view: View<'_>) -> Result<(), Misfit> {
     match queue.keeps() {
@@ -50,17 +50,11 @@ fn check_gang(step: &Action, view: View<'_>) -> Result<(), Misfit> {
         return Ok(());
     };
     match view.job(*job) {
-        Some(job) if job.gpus() != assignment.count() => unasked(&job, assignment, view),
+        Some(job) if job.gpus() != assignment.count() && !moves(&job, assignment) => {
+            let gang = [Shape::gpus(job.gpus())];
+            Err(misfit(&job, assignment, &gang, view))
+        }
         _ => Ok(()),
-    }
-}
-
-/// Checks a job without a request that does not get its gang.
-#[cold]
-fn unasked(job: &JobRef<'_>, given: &Assignment, view: View<'_>) -> Result<(), Misfit> {
-    match moves(job, given) {
-        true => Ok(()),
-        false => Err(misfit(job, given, &[Shape::gpus(job.gpus())], view)),
     }
 }
 
@@ -84,7 +78,9 @@ fn check_listed(steps: &[Action], queue: &JobQueue, view: View<'_>) -> Result<()
         for partner in request.partners.iter() {
             if let Ok(at) = open.binary_search_by_key(&partner, |(job, ..)| *job) {
                 let its = view.job(partner);
-                met[at] |= its.is_some_and(|its| its.gpus() == open[at].1.count());
+                let (_, given, asked) = &mut open[at];
+                met[at] |= its.is_some_and(|its| its.gpus() == given.count());
+                asked.get_or_insert(&[]);
             }
         }
     }
@@ -92,12 +88,12 @@ fn check_listed(steps: &[Action], queue: &JobQueue, view: View<'_>) -> Result<()
         let Some(job) = view.job(job).filter(|_| !met) else {
             continue;
         };
-        match asked {
-            Some(_) if moves(&job, given) => {}
-            Some(asked) => return Err(misfit(&job, given, asked, view)),
-            None if job.gpus() == given.count() => {}
-            None => unasked(&job, given, view)?,
-        }
+        let Some(asked) = asked.filter(|_| !moves(&job, given)) else {
+            continue;
+        };
+        let gang = [Shape::gpus(job.gpus())];
+        let asked = if asked.is_empty() { &gang } else { asked };
+        return Err(misfit(&job, given, asked, view));
     }
     Ok(())
 }
