@@ -59,7 +59,7 @@ fn job_of_one_gpu_type_waits_or_is_rejected() {
     assert_eq!(report.jobs[3].outcome, Some(Outcome::Rejected));
     assert_eq!(
         report.jobs[3].reason.as_deref(),
-        Some("asks for 5 GPUs, at most 4 are possible")
+        Some("asks for 5 GPUs of type t4, at most 4 are possible")
     );
 }
 

@@ -42,8 +42,8 @@ pub enum Allocation {
 /// that node then give up what exceeds their share, the job with the most first. So every job is at
 /// least as fast as with a fair share, and no GPU idles for lack of CPUs or memory.
 ///
-/// Jobs run as the gangs that they request. Other shapes and partners of a request are ignored. The
-/// released program raises demands below the share up to the share; here they stay unchanged.
+/// Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
+/// are ignored. The released program raises demands below the share up to the share; here they stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {
     rule: R,
@@ -77,7 +77,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let view = draft.view();
+        let list = requests.all(view).into_owned();
         let jobs = release_all(requests, draft)?;
+        // The first requests of the jobs, in the same order.
+        let mut list = list.into_iter();
         let mut pass = Pass {
             rule: &self.rule,
             shares: Shares::in_view(view),
@@ -85,43 +88,53 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         };
         let greedy = self.allocation == Allocation::Greedy;
         let mut left = draft.free_gpus();
-        let mut runnable: Vec<(JobRef<'_>, Amounts)> = Vec::new();
+        let mut runnable: Vec<(JobRef<'_>, Shape, Amounts)> = Vec::new();
         for id in jobs {
-            let Some(job) = view.job(id) else { continue };
-            let needed = job.gpus().get();
+            let request = list.find(|request| request.job == id);
+            let shape = request.and_then(|request| request.shapes.into_iter().next());
+            let (Some(job), Some(shape)) = (view.job(id), shape) else {
+                continue;
+            };
+            let needed = shape.gpus.get();
             if needed <= left {
                 left -= if greedy { 0 } else { needed };
-                runnable.push((job, pass.shares.demand(&job)));
+                let demand = pass.shares.demand(&job);
+                let demand = match shape.gpus == job.gpus() {
+                    true => demand,
+                    false => demand.times(f64::from(needed) / f64::from(job.gpus().get())),
+                };
+                runnable.push((job, shape, demand));
             } else {
-                let (needed, free) = (job.gpus(), GpuCount(left));
+                let (needed, free) = (shape.gpus, GpuCount(left));
                 draft.explain(id, Reason::TooFewGpus { needed, free });
             }
         }
         if !greedy {
             // The outcome then depends on the set of runnable jobs. It does not depend on their
             // order, which changes while they run.
-            sort::by(&mut runnable, |(a, a_demand), (b, b_demand)| {
-                let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
-                let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
-                b.gpus()
-                    .cmp(&a.gpus())
-                    .then(amounts)
-                    .then(a.id().cmp(&b.id()))
-            });
+            sort::by(
+                &mut runnable,
+                |(a, a_shape, a_demand), (b, b_shape, b_demand)| {
+                    let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
+                    let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
+                    let gpus = b_shape.gpus.cmp(&a_shape.gpus);
+                    gpus.then(amounts).then(a.id().cmp(&b.id()))
+                },
+            );
         }
-        for (job, demand) in runnable {
+        for (job, shape, demand) in runnable {
             draft.narrow_to(&job);
             let placed = match self.allocation {
                 Allocation::Proportional => {
-                    let share = pass.shares.fair(job.gpus());
-                    pass.give(draft, &job, share)?
+                    let share = pass.shares.fair(shape.gpus);
+                    pass.give(draft, &job, &shape, share)?
                 }
-                Allocation::Greedy => pass.give(draft, &job, demand)?,
-                Allocation::Tune => pass.tune(draft, &job, demand)?,
+                Allocation::Greedy => pass.give(draft, &job, &shape, demand)?,
+                Allocation::Tune => pass.tune(draft, &job, &shape, demand)?,
             };
             draft.widen();
             if !placed {
-                draft.explain(job.id(), shortage_of_gpus(job.gpus(), draft));
+                draft.explain(job.id(), shortage_of_gpus(shape.gpus, draft));
             }
         }
         Ok(match self.allocation {
@@ -138,7 +151,12 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         shape: &Shape,
     ) -> Result<(), Reason> {
         // Demands are at most what a node has.
-        could_find(&self.rule, room, job, &Shape::gpus(shape.gpus))
+        let gpus = Shape {
+            cpus: 0.0,
+            memory_gib: 0.0,
+            ..shape.clone()
+        };
+        could_find(&self.rule, room, job, &gpus)
     }
 }
 
@@ -156,12 +174,13 @@ impl<R: NodeSelector> Pass<'_, R> {
         &mut self,
         draft: &mut Draft<'_>,
         job: &JobRef<'_>,
+        shape: &Shape,
         amounts: Amounts,
     ) -> Result<bool, DraftError> {
         let shape = Shape {
             cpus: amounts.cpus,
             memory_gib: amounts.memory_gib,
-            ..Shape::gpus(job.gpus())
+            ..shape.clone()
         };
         match self.rule.find(draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
@@ -186,16 +205,22 @@ impl<R: NodeSelector> Pass<'_, R> {
         &mut self,
         draft: &mut Draft<'_>,
         job: &JobRef<'_>,
+        shape: &Shape,
         demand: Amounts,
     ) -> Result<bool, DraftError> {
-        if self.give(draft, job, demand)? {
+        if self.give(draft, job, shape, demand)? {
             return Ok(true);
         }
-        let share = demand.at_most(self.shares.fair(job.gpus()));
-        if share != demand && self.give(draft, job, share)? {
+        let share = demand.at_most(self.shares.fair(shape.gpus));
+        if share != demand && self.give(draft, job, shape, share)? {
             return Ok(true);
         }
-        let Some(mut assignment) = self.rule.find(draft, job, &Shape::gpus(job.gpus())) else {
+        let gpus = Shape {
+            cpus: 0.0,
+            memory_gib: 0.0,
+            ..shape.clone()
+        };
+        let Some(mut assignment) = self.rule.find(draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;

@@ -5,8 +5,8 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason,
-    Room, Shape, Stateless, Validity,
+    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, Node, NodeStatus, PlacementPolicy,
+    Reason, Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -56,9 +56,11 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
 pub struct Scattered;
 
 impl Scattered {
-    fn find(draft: &Draft<'_>, needed: usize) -> Option<GpuList> {
+    fn find(draft: &Draft<'_>, shape: &Shape) -> Option<GpuList> {
+        let needed = shape.gpus.get() as usize;
         let mut gpus = GpuList::new();
-        for node in draft.nodes_with_free() {
+        let of_type = |node: &&Node| shape.gpu_type.is_none_or(|t| t == node.gpu_type());
+        for node in draft.nodes_with_free().filter(of_type) {
             gpus.extend(draft.free_gpus_on(node.id()).take(needed));
             if gpus.len() >= needed {
                 break;
@@ -78,14 +80,14 @@ impl PlacementPolicy for Scattered {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         while let Some(request) = draft.next_candidate(requests) {
-            let needed = request.shapes.first().map_or(0, |s| s.gpus.get() as usize);
-            let mut found = Scattered::find(draft, needed);
+            let shape = request.shapes.first().cloned().unwrap_or_default();
+            let mut found = Scattered::find(draft, &shape);
             while found.is_none() {
                 let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
-                found = Scattered::find(draft, needed);
+                found = Scattered::find(draft, &shape);
             }
             let Some(gpus) = found else {
                 let why = blox_policies::placement::shortage_of(&request, draft);
@@ -94,7 +96,12 @@ impl PlacementPolicy for Scattered {
                 draft.candidate_blocked(requests);
                 break;
             };
-            draft.assign(request.job, Assignment::of(gpus))?;
+            let config = shape.config;
+            let assignment = Assignment {
+                config,
+                ..Assignment::of(gpus)
+            };
+            draft.assign(request.job, assignment)?;
             draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
