@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn shares_are_exact_in_any_order() {
         let parts = [(0.25, 'a'), (0.7, 'b'), (0.05, 'c')];
-        let values = shuffled(&parts, 10, &mut Draws::new(1, 1));
+        let values = shuffled(&parts, 20, &mut Draws::new(1, 1));
         let count = |c| values.iter().filter(|v| **v == c).count();
-        assert_eq!((count('a'), count('b'), count('c')), (2, 7, 1));
-        assert_ne!(values, shuffled(&parts, 10, &mut Draws::new(2, 1)));
+        assert_eq!((count('a'), count('b'), count('c')), (5, 14, 1));
+        assert_ne!(values, shuffled(&parts, 20, &mut Draws::new(2, 1)));
     }
 
     #[test]
