@@ -65,7 +65,7 @@ pub struct Checked {
     pub means: (f64, Option<f64>),
     /// Verdict; `None` if a run was interrupted or a scheduler is not in the registry.
     pub verdict: Option<Verdict>,
-    /// What the verdict does not say: a failed run, unfinished jobs, or a missing scheduler.
+    /// Explanation of the verdict: a failed run, unfinished jobs, or a missing scheduler.
     pub note: Option<String>,
     /// Seconds of all runs of the claim together.
     pub seconds: f64,

@@ -37,8 +37,9 @@ pub struct JobKind {
     pub speedup: Speedup,
     /// Iterations a second by GPU type.
     pub speeds: BTreeMap<Name, Law>,
-    /// Speeds beside a job of another model on the same GPUs, by model: the fraction of the job's own
-    /// speed, and the iterations a second of the other job. They hold on each type of `speeds`.
+    /// Speeds beside a job of another model on the same GPUs, by model. The first is a fraction of the
+    /// job's own speed, the second the iterations a second of the other job. They hold on each type
+    /// of `speeds`.
     pub beside: BTreeMap<Name, (f64, f64)>,
     /// CPU cores that the job requests for each GPU.
     pub cpus: f64,

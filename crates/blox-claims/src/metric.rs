@@ -30,8 +30,8 @@ pub enum Metric {
     /// each job alone times its running time alone.
     BusyGpus,
     /// Largest ratio of the completion time to the isolated time. The isolated time is the running
-    /// time alone, on the job's best number of GPUs, times the mean number of jobs in the system
-    /// (Themis, NSDI 2020, equation 1).
+    /// time alone times the mean number of jobs in the system (Themis, NSDI 2020, equation 1). Alone,
+    /// the job runs on its best number of GPUs.
     MaxRho,
     /// Mean of these ratios.
     AvgRho,

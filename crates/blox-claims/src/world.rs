@@ -85,7 +85,7 @@ pub enum Arrivals {
     Load(f64),
     /// At random, at the rate at which the jobs demand this fraction of a number of GPUs.
     LoadOf(f64, u32),
-    /// As `load`, with a rate that varies over each day as a sine. The second number is the ratio of
+    /// Like `load`, with a rate that varies over each day as a sine. The second number is the ratio of
     /// the largest to the least rate.
     Daily(f64, f64),
 }

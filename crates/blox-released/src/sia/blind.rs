@@ -317,8 +317,8 @@ fn mutate(rows: &mut Rows, now: &Rows, parts: &[Part], seed: &mut u64) {
     }
 }
 
-/// Makes an allocation valid: at most one job of several nodes on a node, no more GPUs than a job
-/// can use, and no more than a node has. The first jobs come first.
+/// Makes an allocation valid: at most one job of several nodes on a node, and no more GPUs than job
+/// and node have. The first jobs come first.
 fn repair(rows: &mut Rows, all: &[Candidate], parts: &[Part], seed: &mut u64) {
     let mut spread = vec![false; parts.len()];
     let mut left: Vec<u32> = parts.iter().map(|part| part.gpus).collect();
