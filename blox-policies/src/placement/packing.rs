@@ -2,7 +2,10 @@
 
 use super::selector::{NodeSelector, suits};
 use blox_core::estimate::{Estimator, Oracle};
-use blox_core::{Assignment, Draft, JobRef, NodeId, Reason, Room, Shape, Time};
+use blox_core::{
+    Assignment, Draft, GpuCount, GpuId, JobId, JobRef, NodeId, Reason, Room, Shape, Time, sort,
+};
+use blox_perf::sharing_score;
 use std::sync::Arc;
 
 /// Limits of [`Packing`].
@@ -35,8 +38,8 @@ impl PackingLimits {
 /// longer. Among several such jobs, the one that started first is chosen. At most two jobs share a
 /// GPU.
 ///
-/// Sharing scores and GPU memory are the job attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo)
-/// and `gmem` (MiB). A job without them does not share GPUs.
+/// Scores are those of [`sharing_score`]: an attribute, or by the profile of the job. GPU memory is
+/// the attribute `gmem` (MiB). A job without them does not share GPUs.
 ///
 /// ```
 /// use blox_core::Composition;
@@ -85,81 +88,99 @@ impl<S: NodeSelector> Packing<S> {
         self
     }
 
-    /// Returns whether the jobs may share GPUs.
-    fn may_share(&self, new: &JobRef<'_>, host: &JobRef<'_>) -> bool {
-        let limits = &self.limits;
-        let both = |name| Some((number(new, name)?, number(host, name)?));
-        let Some(((a, b), (x, y))) = both("sharing_score").zip(both("gmem")) else {
-            return false;
+    /// Returns the running jobs that may get a partner, in order of their starts.
+    pub(crate) fn hosts(&self, draft: &Draft<'_>) -> Hosts {
+        if self.limits.scores < 0.0 {
+            return Hosts::default();
+        }
+        let profiled = |host: JobRef<'_>| {
+            let node = self.open_node(draft, &host)?;
+            let since = host.last_start().unwrap_or(Time::ZERO);
+            Some((since, self.guest(&host)?, node))
         };
-        let service = |job| estimated_service(&*self.estimator, job);
-        new.gpus() == host.gpus()
-            && a + b <= limits.scores
-            && x + y < limits.memory_mib
-            && service(new) <= limits.service_ratio * service(host)
+        let mut hosts: Vec<_> = draft.view().running().filter_map(profiled).collect();
+        sort::by_key(&mut hosts, |(since, host, _)| (*since, host.job));
+        Hosts(
+            hosts
+                .into_iter()
+                .map(|(_, host, node)| (host, node))
+                .collect(),
+        )
     }
 
-    /// Returns an assignment on the GPUs of the running job with the earliest start that accepts
-    /// the job.
-    fn beside(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        if self.limits.scores < 0.0 || number(job, "sharing_score").is_none() {
-            return None;
-        }
-        let (view, mut best) = (draft.view(), None);
-        for host in view.running() {
-            let since = (host.last_start().unwrap_or(Time::ZERO), host.id());
-            if best.is_none_or(|best| since < best)
-                && self.may_share(job, &host)
-                && self.is_open(draft, &host, job, shape)
-            {
-                best = Some(since);
-            }
-        }
-        draft.beside(best?.1, job, shape)
-    }
-
-    /// Returns whether a running job keeps its GPUs, has no partner, and lies on one usable node.
-    fn is_open(
+    /// Returns an assignment on the GPUs of the first host that accepts the job.
+    pub(crate) fn beside(
         &self,
+        hosts: &Hosts,
         draft: &Draft<'_>,
-        host: &JobRef<'_>,
         job: &JobRef<'_>,
         shape: &Shape,
-    ) -> bool {
-        let (view, cluster) = (draft.view(), draft.view().cluster());
-        let Some(has) = draft.current(host.id()) else {
-            return false;
+    ) -> Option<Assignment> {
+        let size = |host: &&(Profile, NodeId)| host.0.gpus == job.gpus();
+        let mut hosts = hosts.0.iter().filter(size).peekable();
+        hosts.peek()?;
+        let (new, limits) = (self.guest(job)?, &self.limits);
+        let accepts = |host: &Profile, node: NodeId| {
+            let node = draft.view().node(node);
+            new.score + host.score <= limits.scores
+                && new.memory + host.memory < limits.memory_mib
+                && new.service <= limits.service_ratio * host.service
+                && node.is_some_and(|node| suits(node, job, shape, draft.view()))
+                && draft.companions(host.job).is_empty()
         };
-        let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
-        let Some(Some(node)) = nodes.next() else {
-            return false;
-        };
-        let usable = view
-            .node(node)
-            .is_some_and(|n| n.is_usable() && suits(n, job, shape, view));
-        let alone = |gpu| draft.jobs_on(gpu).count() == 1;
-        usable
-            && !self.closed.contains(&node)
-            && nodes.all(|other| other == Some(node))
-            && host.assignment() == Some(has)
-            && has.gpus.iter().all(|gpu| alone(*gpu))
+        let host = hosts.find(|(host, node)| accepts(host, *node))?;
+        draft.beside(host.0.job, job, shape)
     }
+
+    /// Returns the profile of a job, if it has one.
+    fn guest(&self, job: &JobRef<'_>) -> Option<Profile> {
+        let extras = job.spec().extras.as_ref()?;
+        Some(Profile {
+            job: job.id(),
+            gpus: job.gpus(),
+            score: sharing_score(job.spec())?,
+            memory: extras.attributes.get("gmem")?.as_f64()?,
+            service: estimated_service(&*self.estimator, job),
+        })
+    }
+
+    /// Returns the node of a running job that keeps its GPUs, alone, on one usable node.
+    fn open_node(&self, draft: &Draft<'_>, host: &JobRef<'_>) -> Option<NodeId> {
+        let cluster = draft.view().cluster();
+        let has = draft.current(host.id())?;
+        let node = cluster.node_of(*has.gpus.first()?)?;
+        let here = |gpu: &GpuId| cluster.node_of(*gpu) == Some(node);
+        let open = !self.closed.contains(&node)
+            && has.gpus.iter().all(here)
+            && host.assignment() == Some(has)
+            && draft.view().node(node).is_some_and(|n| n.is_usable())
+            && draft.companions(host.id()).is_empty();
+        open.then_some(node)
+    }
+}
+
+/// Running jobs that may get a partner, with their nodes.
+#[derive(Default)]
+pub(crate) struct Hosts(Vec<(Profile, NodeId)>);
+
+/// What decides whether a job may share GPUs.
+struct Profile {
+    job: JobId,
+    gpus: GpuCount,
+    score: f64,
+    memory: f64,
+    service: f64,
 }
 
 impl<S: NodeSelector> NodeSelector for Packing<S> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        let beside = self.beside(draft, job, shape);
+        let beside = self.beside(&self.hosts(draft), draft, job, shape);
         beside.or_else(|| self.rule.find(draft, job, shape))
     }
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.rule.could_find(room, job, shape)
     }
-}
-
-/// Returns a numeric attribute of a job.
-fn number(job: &JobRef<'_>, name: &str) -> Option<f64> {
-    job.spec().extras().attributes.get(name)?.as_f64()
 }
 
 /// Returns the estimated GPU-seconds of a job; a job without an estimate comes last.

@@ -5,9 +5,9 @@ use crate::placement::{
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, JobSpec, MissingData, Node,
-    NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request, Room, SchedulingPolicy, Seconds,
-    Shape, SortedMap, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, JobSpec,
+    MissingData, Node, NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -107,8 +107,8 @@ impl Lucid {
         self.settings.limit - Seconds::new(1e-6)
     }
 
-    /// Removes jobs from the profiler in time.
-    fn release(&self, memory: &LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    /// Removes jobs from the profiler in time. Returns whether it removed one.
+    fn release(&self, memory: &LucidMemory, draft: &mut Draft<'_>) -> Result<bool, DraftError> {
         let is_over = |job: &JobRef<'_>| {
             !self.is_new(job) && memory.profiled.get(&job.id()) == Some(&job.attempt())
         };
@@ -118,18 +118,32 @@ impl Lucid {
             .filter(is_over)
             .map(|j| j.id())
             .collect();
-        for job in over {
-            draft.release(job, Reason::NotChosen)?;
+        for job in &over {
+            draft.release(*job, Reason::NotChosen)?;
         }
-        Ok(())
+        Ok(!over.is_empty())
     }
 
+    /// Returns the time at which the first job must leave the profiler.
+    fn next_release(&self, memory: &LucidMemory, view: View<'_>) -> Validity {
+        let profiled = memory.profiled.iter().filter_map(|(id, launch)| {
+            let job = view.job(*id)?;
+            let here = job.phase() == Phase::Running && job.attempt() == *launch;
+            here.then(|| view.now() + (self.limit() - job.attained_time()))
+        });
+        profiled.fold(Validity::UntilEvent, |first, at| {
+            first.and(Validity::Until(at))
+        })
+    }
+
+    /// Places jobs that must be profiled. Returns whether it changed anything.
     fn fill_profiler(
         &self,
         memory: &mut LucidMemory,
         draft: &mut Draft<'_>,
-    ) -> Result<(), DraftError> {
-        let view = draft.view();
+    ) -> Result<bool, DraftError> {
+        let (view, before) = (draft.view(), memory.grown);
+        let mut placed = false;
         let now = self.profilers(view, memory.grown);
         let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
         let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
@@ -157,9 +171,10 @@ impl Lucid {
             if let Some(gpus) = draft.take_from(*node, gpus) {
                 draft.assign(job.id(), Assignment::of(gpus))?;
                 memory.profiled.insert(job.id(), job.attempt() + 1);
+                placed = true;
             }
         }
-        Ok(())
+        Ok(placed || memory.grown != before)
     }
 
     /// Returns whether the job can ever be profiled on these nodes.
@@ -172,13 +187,20 @@ impl Lucid {
         nodes.iter().any(usable)
     }
 
-    fn fill_main(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    /// Places jobs of the main queue. Returns whether it placed one.
+    fn fill_main(
+        &self,
+        memory: &mut LucidMemory,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
         let view = draft.view();
         let profilers = self.profilers(view, memory.grown);
         let aside = self.profilers(view, true);
-        let packing = Packing::around(Outside(profilers.clone()))
+        let outside = Outside(profilers.clone());
+        let packing = Packing::around(Outside(Vec::new()))
             .within(self.settings.packing, Arc::clone(&self.estimator))
             .except_on(aside);
+        let hosts = packing.hosts(draft);
         let mut order = std::mem::take(&mut memory.order);
         order.clear();
         for job in view.active() {
@@ -187,16 +209,32 @@ impl Lucid {
                 order.push((estimated_service(&*self.estimator, &job), job.id()));
             }
         }
-        sort::by(&mut order, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        // Long lists in each decision.
+        order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut placed = false;
+        // Numbers of GPUs that found no free ones. What is free only becomes less.
+        let mut without: Vec<GpuCount> = Vec::new();
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
-            match find_alike(&packing, draft, &job, &Shape::gpus(job.gpus())) {
-                Some(assignment) => draft.assign(id, assignment)?,
+            let shape = Shape::gpus(job.gpus());
+            let bare = job.needs_only_gpus();
+            let mut found = packing.beside(&hosts, draft, &job, &shape);
+            if found.is_none() && !(bare && without.contains(&job.gpus())) {
+                found = find_alike(&outside, draft, &job, &shape);
+                if bare && found.is_none() {
+                    without.push(job.gpus());
+                }
+            }
+            match found {
+                Some(assignment) => {
+                    draft.assign(id, assignment)?;
+                    placed = true;
+                }
                 None => draft.explain(id, Reason::NotChosen),
             }
         }
         memory.order = order;
-        Ok(())
+        Ok(placed)
     }
 }
 
@@ -253,11 +291,9 @@ impl Policy for Lucid {
 }
 
 impl SchedulingPolicy for Lucid {
-    fn schedule(&self, _memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        for job in view.active() {
-            out.push(Request::gang(&job));
-        }
-        Validity::NextRound
+    /// Requests nothing: the placement chooses the jobs, because it knows the profiling nodes.
+    fn schedule(&self, _: &mut Self::Memory, _: View<'_>, _: &mut JobQueue) -> Validity {
+        Validity::UntilEvent
     }
 }
 
@@ -272,10 +308,14 @@ impl PlacementPolicy for Lucid {
         memory
             .profiled
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
-        self.release(memory, draft)?;
-        self.fill_profiler(memory, draft)?;
-        self.fill_main(memory, draft)?;
-        Ok(Validity::UntilEvent)
+        let released = self.release(memory, draft)?;
+        let profiled = self.fill_profiler(memory, draft)?;
+        let placed = self.fill_main(memory, draft)?;
+        // The next decision sees what this one changed, such as partners for the placed jobs.
+        Ok(match released || profiled || placed {
+            true => Validity::NextRound,
+            false => self.next_release(memory, view),
+        })
     }
 
     fn can_ever_place(

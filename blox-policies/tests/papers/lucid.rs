@@ -180,3 +180,42 @@ fn packing_works_around_any_rule_and_order() {
         [0, 0, 1].map(|gpu| Some(vec![gpu]))
     );
 }
+
+#[test]
+fn score_follows_from_the_profile() {
+    // The log's columns: percent of GPU time, MiB, percent of memory bandwidth.
+    let logged = |use_: f64, mib: f64| {
+        let profile = [("gpu_util", use_), ("gmem", mib), ("gmem_util", 20.0)];
+        with(job(8, 1000.0), |extras| {
+            extras.attributes = profile
+                .map(|(name, value)| (name.into(), value.into()))
+                .into();
+        })
+    };
+    let packed = |a: JobSpec, b: JobSpec| {
+        let mut case = lucid(1, 0, 2.0);
+        case.submit(0.0, a);
+        case.round(0.0);
+        case.submit(60.0, b);
+        case.round(60.0);
+        case.gpus(1).is_some()
+    };
+    let (tiny, medium, jumbo) = (
+        logged(20.0, 2000.0),
+        logged(40.0, 2000.0),
+        logged(90.0, 4000.0),
+    );
+    assert!(packed(tiny.clone(), jumbo.clone()) && packed(medium.clone(), medium.clone()));
+    assert!(!packed(medium, jumbo.clone()) && !packed(jumbo.clone(), jumbo));
+    // Without a profile, nothing is packed.
+    assert!(!packed(tiny, job(8, 1000.0)));
+}
+
+#[test]
+fn jobs_leave_the_profiler_without_an_event() {
+    let mut case = lucid(4, 1, -1.0);
+    case.submit(0.0, job(1, 1000.0));
+    case.round(0.0);
+    assert_eq!(case.round(180.0), "");
+    assert_eq!(case.round(240.0), "stop 0; place 0 on 0");
+}

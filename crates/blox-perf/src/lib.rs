@@ -8,7 +8,7 @@
 //! | Fit and use the goodput model of Pollux | [`goodput`], [`goodput::GoodputModel`] |
 //! | Fit losses and predict the end of training | [`fit_loss`], [`without_outliers`], [`converged`], [`flat_from`] |
 //! | Fit speed to the number of workers | [`WorkerModel`] |
-//! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`] |
+//! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`], [`sharing_score`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
 //! | Look up the skew of tensor sizes | [`SkewTable`] |
 
@@ -17,6 +17,7 @@
 pub mod goodput;
 mod loss;
 mod pairs;
+mod sharing;
 mod skew;
 mod stages;
 mod utilisation;
@@ -25,6 +26,7 @@ mod workers;
 
 pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
+pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};
 pub use utilisation::gpu_utilisation;

@@ -45,8 +45,10 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// size on one node if their sharing scores allow it. At most two jobs share a GPU. Apart from the
 /// profiler, no job is stopped. See [`Lucid`] for all rules.
 ///
-/// Scores and memory are the job attributes `sharing_score` and `gmem`. The reader of Helios logs
-/// and `blox estimate` set them. In a simulation, [`blox::sim::execution::Shared`] slows packed jobs
+/// A score is the job attribute `sharing_score`, or follows from the profile of the job by the
+/// paper's decision tree: the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`, as in Lucid's log
+/// in the format of Helios ([`blox::perf::sharing_score`]). Memory is `gmem`. A job without a score
+/// or without `gmem` is never packed. In a simulation, [`blox::sim::execution::Shared`] slows packed jobs
 /// down.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]),
