@@ -312,7 +312,8 @@ impl PlacementPolicy for Lucid {
         let profiled = self.fill_profiler(memory, draft)?;
         let placed = self.fill_main(memory, draft)?;
         // The next decision sees what this one changed, such as partners for the placed jobs.
-        Ok(match released || profiled || placed {
+        let changed = released || profiled || placed;
+        Ok(match changed || view.waiting_count() > 0 {
             true => Validity::NextRound,
             false => self.next_release(memory, view),
         })

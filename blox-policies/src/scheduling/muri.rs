@@ -49,12 +49,35 @@ fn join(stages: &[Stages], groups: &mut Groups, most: usize, needed: &mut u32, f
     let mut pairs = Vec::new();
     for (kind, groups) in groups.iter() {
         let of = |group: &[usize]| -> Vec<Stages> { group.iter().map(|i| stages[*i]).collect() };
-        let efficiency = |a: usize, b: usize| match groups[a].len() + groups[b].len() <= most {
-            true => interleaving_efficiency(&of(&groups[a]), &of(&groups[b])),
+        // Groups of jobs with equal stages are alike, and most have no partner at all.
+        let mut alike: Vec<Vec<Stages>> = Vec::new();
+        let classes: Vec<usize> = groups
+            .iter()
+            .map(|group| {
+                let its = of(group);
+                alike.iter().position(|a| *a == its).unwrap_or_else(|| {
+                    alike.push(its);
+                    alike.len() - 1
+                })
+            })
+            .collect();
+        let together = |a: &Vec<Stages>, b: &Vec<Stages>| match a.len() + b.len() <= most {
+            true => interleaving_efficiency(a, b),
             false => 0.0,
         };
-        let found = heaviest_matching(groups.len(), |a, b| (efficiency(a, b) * 1e9) as i64);
-        for (a, b) in found.into_iter().enumerate() {
+        let gains: Vec<Vec<f64>> = alike
+            .iter()
+            .map(|a| alike.iter().map(|b| together(a, b)).collect())
+            .collect();
+        let efficiency = |a: usize, b: usize| gains[classes[a]][classes[b]];
+        let gainful: Vec<usize> = (0..groups.len())
+            .filter(|a| gains[classes[*a]].iter().any(|gain| *gain > 0.0))
+            .collect();
+        let found = heaviest_matching(gainful.len(), |a, b| {
+            (efficiency(gainful[a], gainful[b]) * 1e9) as i64
+        });
+        let pair = |(a, b): (usize, Option<usize>)| (gainful[a], b.map(|b| gainful[b]));
+        for (a, b) in found.into_iter().enumerate().map(pair) {
             if let Some(b) = b.filter(|b| a < *b) {
                 let unused = (1.0 - efficiency(a, b)) * f64::from(kind.0);
                 pairs.push((unused, kind.clone(), a, b));
