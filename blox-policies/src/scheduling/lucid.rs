@@ -126,14 +126,14 @@ impl Lucid {
 
     /// Returns the time at which the first job must leave the profiler.
     fn next_release(&self, memory: &LucidMemory, view: View<'_>) -> Validity {
-        let profiled = memory.profiled.iter().filter_map(|(id, launch)| {
-            let job = view.job(*id)?;
-            let here = job.phase() == Phase::Running && job.attempt() == *launch;
-            here.then(|| view.now() + (self.limit() - job.attained_time()))
-        });
-        profiled.fold(Validity::UntilEvent, |first, at| {
-            first.and(Validity::Until(at))
-        })
+        let profiled = memory.profiled.keys().filter_map(|id| view.job(*id));
+        let end = |job: JobRef<'_>| match job.phase() {
+            Phase::Running => Validity::Until(view.now() + (self.limit() - job.attained_time())),
+            // A start is no event that asks for a decision.
+            _ => Validity::NextRound,
+        };
+        let here = profiled.filter(|job| self.is_new(job));
+        here.map(end).fold(Validity::UntilEvent, Validity::and)
     }
 
     /// Places jobs that must be profiled. Returns whether it changed anything.
