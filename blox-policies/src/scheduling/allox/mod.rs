@@ -3,9 +3,10 @@
 mod positions;
 
 use super::gavel::rate_on;
+use super::listed::on_known_types;
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, Phase, Policy, Request,
-    SchedulingPolicy, SortedMap, Validity, View, sort,
+    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, Phase, Policy, Reason,
+    Request, SchedulingPolicy, Shapes, SortedMap, Validity, View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -315,6 +316,10 @@ impl SchedulingPolicy for AlloX {
         }
         // Delays shrink while jobs run, and grow if they are late.
         Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        on_known_types(view, job)
     }
 }
 
