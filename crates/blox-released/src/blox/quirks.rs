@@ -51,7 +51,8 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
 ///
 /// A job that does not fit stops later jobs, last first, until it fits. If it never fits, the
 /// stopped jobs stay stopped, their GPUs stay idle, and no later job is tried. The program does not
-/// know GPU types: a job that does not run on all of them is rejected.
+/// know GPU types: a job that does not run on all of them is rejected. So is a job whose number of GPUs
+/// the empty nodes never add up to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scattered;
 
@@ -115,19 +116,54 @@ impl PlacementPolicy for Scattered {
     ) -> Result<(), Reason> {
         room.anywhere(job, shape)?;
         let view = room.view();
-        let mut there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        match there.all(|n| suits(n, job, &Shape::default(), view)) {
-            true => Ok(()),
-            false => Err(Reason::other(
+        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        if !there().all(|n| suits(n, job, &Shape::default(), view)) {
+            return Err(Reason::other(
                 "names types of GPU, which this placement does not know",
-            )),
+            ));
+        }
+        // Nodes that could join come after those in view.
+        let (mut known, mut more) = (there().count() as u32, Vec::new());
+        for offer in room.offers() {
+            let joins = offer.nodes.saturating_sub(known);
+            known -= known.min(offer.nodes);
+            more.extend(std::iter::repeat_n(offer.gpus, joins as usize));
+        }
+        let sizes = there().map(|node| node.gpu_count()).chain(more);
+        match add_up(sizes, shape.gpus.get()) {
+            true => Ok(()),
+            false => Err(Reason::other(format!(
+                "requests {} GPUs, which the nodes in order never add up to exactly",
+                shape.gpus
+            ))),
         }
     }
+}
+
+/// Returns whether empty nodes of these sizes, in order, give exactly `needed` GPUs by the rule of
+/// [`Scattered`].
+fn add_up(sizes: impl Iterator<Item = u32>, needed: u32) -> bool {
+    let mut sum = 0;
+    for size in sizes {
+        sum += size.min(needed);
+        if sum >= needed {
+            break;
+        }
+    }
+    sum == needed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_gpus_that_nodes_never_add_up_to_do_not_fit() {
+        let fits = |needed| add_up([4, 8, 4].into_iter(), needed);
+        let possible: Vec<u32> = (1..=17).filter(|n| fits(*n)).collect();
+        // Eight GPUs would be four and another eight.
+        assert_eq!(possible, [1, 2, 3, 4, 12, 16]);
+    }
 
     #[test]
     fn the_factor_is_known_for_the_published_loads_only() {
