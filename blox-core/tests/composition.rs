@@ -602,6 +602,20 @@ fn check_too_large_job_is_refused_unless_it_grows() {
 }
 
 #[test]
+fn rounds_without_a_length_are_refused_by_name() {
+    for period in [0.0, -1.0] {
+        let composition = Composition::new("fifo").in_rounds(Seconds::new(period));
+        let built = composition
+            .scheduling(by_submission())
+            .placement(FirstFit)
+            .build();
+        let error = built.err().unwrap().to_string();
+        let sentence = format!("scheduler `fifo`: a round takes {period} s, expected more than 0");
+        assert_eq!(error, sentence);
+    }
+}
+
+#[test]
 fn job_without_needed_data_is_an_error_by_name() {
     let by_user = || {
         by_key(|_| SortKey::by(0.0)).checking(|job| match job.user {

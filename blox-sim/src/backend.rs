@@ -547,6 +547,7 @@ impl<'w> Simulator<'w> {
 
     fn submit(&mut self, spec: Arc<JobSpec>) -> Result<Event, SimError> {
         let job = JobId(self.next_id);
+        spec.check().map_err(|error| SimError::Job { job, error })?;
         self.next_id += 1;
         self.watch
             .submitted

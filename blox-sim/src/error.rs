@@ -1,7 +1,7 @@
 //! Errors that end a simulation.
 
 use crate::workload::WorkloadError;
-use blox_core::{DecisionError, EventError, JobId, Time};
+use blox_core::{DecisionError, EventError, JobId, SpecError, Time};
 
 /// An error that ends a simulation.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,14 @@ pub enum SimError {
         at: Time,
         /// The cause.
         error: EventError,
+    },
+    /// A job of the workload has an invalid field.
+    #[error("job {job} of the workload: {error}")]
+    Job {
+        /// The job.
+        job: JobId,
+        /// The field.
+        error: SpecError,
     },
     /// The workload is not in order of submission.
     #[error("job {job} is submitted at {found} s, before the job ahead of it at {last} s")]

@@ -1,14 +1,16 @@
 //! Every scheduler and placement runs each job that it accepts, and rejects the others by name.
 
-use crate::cases::{composed, job, with};
+use crate::cases::{composed, job, run, scheduler, with};
 use blox::core::registry::ComponentSpec;
 use blox::core::runtime::Runtime;
-use blox::core::{Adapts, Scheduler, TrainingSpec};
+use blox::core::{Adapts, Deadline, GpuCount, Outcome, Scheduler, TrainingSpec};
 use blox::core::{
     ClusterSpec, Event, JobId, JobSpec, NodeSpec, Phase, Pipeline, Reason, Seconds, State, Time,
     TypeLimits,
 };
 use blox::policies::scheduling::Fifo;
+use blox::sim::Simulation;
+use blox::sim::workload::Jobs;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
@@ -120,6 +122,53 @@ fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String
     let [runs, rejected] = counts;
     let few = runs.min(rejected) < cases / 10;
     few.then(|| format!("{name}: {runs} run, {rejected} rejected"))
+}
+
+#[test]
+fn job_without_work_ends_under_every_scheduler() {
+    let registry = blox::registry();
+    let mut found = Vec::new();
+    for (name, _) in registry.schedulers.iter() {
+        for deadline in [None, Some(90_000.0)] {
+            let jobs = [with(job(0.0, 1, 0.0), |extras| {
+                let at = deadline.map(Time::new);
+                extras.deadlines = at
+                    .map(|at| Deadline { at, value: 1.0 })
+                    .into_iter()
+                    .collect();
+            })];
+            let report = run(
+                &Simulation::new(ClusterSpec::uniform(1, 2)),
+                scheduler(name),
+                &jobs,
+            );
+            if report.jobs[0].outcome != Some(Outcome::Completed) {
+                found.push(format!("{name}, {deadline:?}: {:?}", report.jobs[0]));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn invalid_job_is_blamed_on_the_workload() {
+    let refused = |change: fn(&mut JobSpec)| {
+        let mut spec = job(0.0, 1, 60.0);
+        change(&mut spec);
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 2));
+        let result = simulation.run(scheduler("fifo"), &mut Jobs::new(vec![spec]));
+        result
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    };
+    let expected = "job 0 of the workload: gpus is 0, expected at least 1";
+    assert_eq!(refused(|spec| spec.gpus = GpuCount(0)), expected);
+    let expected = "job 0 of the workload: work.rate is 0, expected a finite number above 0";
+    assert_eq!(refused(|spec| spec.work.rate = 0.0), expected);
+    let expected = "job 0 of the workload: work.iterations is -5, \
+                    expected a finite number that is not negative";
+    assert_eq!(refused(|spec| spec.work.iterations = -5.0), expected);
 }
 
 /// Returns whether a component is not the placement of Blox's released program. That program finds

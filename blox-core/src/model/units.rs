@@ -34,9 +34,12 @@ macro_rules! finite_seconds {
                 seconds.is_finite().then_some(Self(seconds + 0.0))
             }
 
-            /// Creates a value from seconds. Infinities are clamped to the largest finite values;
-            /// NaN becomes 0.
+            /// Creates a value from seconds. Infinities are clamped to the largest finite values.
+            ///
+            /// # Panics
+            /// The number is NaN. [`try_new`](Self::try_new) returns `None` for it.
             #[inline]
+            #[track_caller]
             pub const fn new(seconds: f64) -> Self {
                 if seconds.is_finite() {
                     Self(seconds + 0.0)
@@ -46,10 +49,12 @@ macro_rules! finite_seconds {
             }
 
             #[cold]
+            #[track_caller]
             const fn cut(seconds: f64) -> Self {
-                if seconds.is_nan() {
-                    return Self(0.0);
-                }
+                assert!(
+                    !seconds.is_nan(),
+                    concat!("`", stringify!($name), "::new` was given NaN, expected a number of seconds")
+                );
                 Self(seconds.clamp(f64::MIN, f64::MAX))
             }
 
@@ -258,6 +263,12 @@ mod tests {
         assert!(Seconds::try_new(f64::INFINITY).is_none());
         assert!(Time::new(-1.0) < Time::ZERO && Time::ZERO < Time::new(1e-9));
         assert_eq!(Time::new(-0.0).secs().to_bits(), 0.0f64.to_bits());
+    }
+
+    #[test]
+    #[should_panic(expected = "`Time::new` was given NaN")]
+    fn time_of_no_number_is_refused() {
+        let _ = Time::new(f64::NAN);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::queue::{JobQueue, Request};
 use crate::reason::Reason;
 use crate::room::Room;
 use crate::runtime::fitting;
-use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
+use crate::trigger::{DecisionTrigger, Rounds};
 use crate::units::Seconds;
 use crate::view::View;
 use dyn_clone::DynClone;
@@ -192,6 +192,14 @@ pub enum ComposeError {
         /// The scheduler.
         name: Name,
     },
+    /// The rounds have no length.
+    #[error("scheduler `{name}`: a round takes {period} s, expected more than 0")]
+    Period {
+        /// The scheduler.
+        name: Name,
+        /// The length of a round.
+        period: Seconds,
+    },
     /// A role cannot be given to another policy, because its policy takes other roles, too.
     #[error(
         "scheduler `{name}`: one component has the roles {roles}, so no other component can have `{role}`"
@@ -246,6 +254,8 @@ pub struct Composition {
     /// The first role that two policies take.
     twice: Option<Role>,
     trigger: Option<Box<dyn DecisionTrigger>>,
+    /// The first period of rounds that is not above 0.
+    empty_period: Option<Seconds>,
     seed: u64,
 }
 
@@ -262,6 +272,7 @@ impl Composition {
             placement: None,
             twice: None,
             trigger: None,
+            empty_period: None,
             seed: 0,
         }
     }
@@ -320,13 +331,16 @@ impl Composition {
         self
     }
 
-    /// Sets a decision moment at every multiple of `period`. If `period` is not above 0, a decision
-    /// is made at every event.
+    /// Sets a decision moment at every multiple of `period`. [`Composition::build`] refuses a period
+    /// that is not above 0; for a decision at every event, set the trigger [`OnEvent`](crate::OnEvent).
     #[must_use]
-    pub fn in_rounds(self, period: Seconds) -> Self {
+    pub fn in_rounds(mut self, period: Seconds) -> Self {
         match Rounds::every(period) {
             Some(rounds) => self.trigger(rounds),
-            None => self.trigger(OnEvent::default()),
+            None => {
+                self.empty_period.get_or_insert(period);
+                self
+            }
         }
     }
 
@@ -340,8 +354,8 @@ impl Composition {
     /// Builds the scheduler.
     ///
     /// # Errors
-    /// Two policies take the same role, a policy takes no role, or scheduling or placement is
-    /// missing.
+    /// Two policies take the same role, a policy takes no role, scheduling or placement is missing,
+    /// or rounds have no length.
     pub fn build(mut self) -> Result<Pipeline, ComposeError> {
         if self.cluster.is_none() {
             self = self.cluster(StaticCluster);
@@ -350,6 +364,9 @@ impl Composition {
             self = self.admission(AcceptAll);
         }
         let name = self.name;
+        if let Some(period) = self.empty_period {
+            return Err(ComposeError::Period { name, period });
+        }
         if let Some(role) = self.twice {
             return Err(ComposeError::Twice { name, role });
         }

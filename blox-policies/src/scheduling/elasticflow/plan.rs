@@ -55,11 +55,12 @@ pub(super) struct Task {
 
 impl Task {
     pub fn of(job: &JobRef<'_>, levels: Arc<[(u32, f64)]>, due: Option<f64>) -> Self {
-        Task {
-            left: job.work_left(),
-            due,
-            levels,
-        }
+        // A job without work gets a slot, too, so that it starts and ends.
+        let left = match job.spec().work.iterations == 0.0 {
+            true => f64::MIN_POSITIVE,
+            false => job.work_left(),
+        };
+        Task { left, due, levels }
     }
 
     /// Returns the largest level within `free` GPUs and `share`.
