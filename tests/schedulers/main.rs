@@ -22,6 +22,7 @@ mod moving;
 mod outside;
 mod placement;
 mod plain;
+mod promises;
 #[cfg(feature = "testing")]
 mod random;
 mod sharing;
