@@ -52,7 +52,7 @@ impl Leased {
     fn free_by(&self, last: Time, free: u32, needed: u32) -> Time {
         let leases = self.jobs.values().flat_map(|holder| &holder.leases);
         let mut ends: Vec<(Time, u32)> = leases.map(|(gpus, end)| (*end, *gpus)).collect();
-        ends.sort_by(|a, b| a.0.cmp(&b.0));
+        ends.sort_by_key(|end| end.0);
         let mut sum = free;
         let enough = ends.iter().find(|(_, gpus)| {
             sum += gpus;

@@ -105,7 +105,7 @@ impl Coverage {
     }
 
     pub(crate) fn manages(&mut self, actions: &NodeActions) {
-        self.node_actions += actions.iter().count() as u64;
+        self.node_actions += actions.len() as u64;
     }
 
     /// Counts the answers of an admission policy. The core's own rejections come first.
