@@ -170,6 +170,7 @@ impl<'r> Plan<'r> {
     /// for each run, which can stop it. `ended` counts the finished runs.
     ///
     /// A failed run does not end the others: its claims do not hold.
+    #[allow(clippy::disallowed_methods, reason = "times runs, decides nothing")]
     pub fn check(&self, watches: &[Arc<Watch>], ended: &AtomicU64) -> Vec<Checked> {
         let one = |(i, run): (usize, &Run)| {
             let watch = watches.get(i).cloned().unwrap_or_default();

@@ -173,9 +173,7 @@ struct Jobs<'a> {
 impl Jobs<'_> {
     fn measured(&self) -> impl Iterator<Item = &JobResult> {
         let jobs = self.report.jobs.iter();
-        jobs.filter(|job| {
-            job.measured && job.jct().is_some() || job.measured && job.outcome.is_none()
-        })
+        jobs.filter(|job| job.measured && (job.jct().is_some() || job.outcome.is_none()))
     }
 
     fn spec(&self, job: JobId) -> Option<&JobSpec> {

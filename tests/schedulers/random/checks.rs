@@ -363,7 +363,7 @@ fn on_own_gpus(case: &Case, rows: &[AssignmentRow]) -> Result<(), Broken> {
     }
     for (gpu, uses) in uses.iter_mut().enumerate() {
         let most = nodes[node_of[gpu]].jobs_per_gpu as usize;
-        uses.sort_by(|a, b| a.0.cmp(&b.0));
+        uses.sort_by_key(|used| used.0);
         for (i, (start, _, job)) in uses.iter().enumerate() {
             let before = uses[..i].iter().filter(|(_, stop, _)| stop > start);
             if before.count() >= most {

@@ -24,7 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_JOBS: usize = 1;
 
 #[test]
-#[ignore = "several schedulers still fail"]
 fn random_compositions_end_or_state_why_not() {
     let (seed, cases) = (seed(), number("BLOX_RANDOM_CASES").unwrap_or(CASES));
     // Past the capture of the test harness.
