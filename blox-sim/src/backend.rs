@@ -610,8 +610,8 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Looks at the progress of jobs by `now`, if a look is due. Returns how the simulation ends if it
-    /// gets no further.
+    /// Checks the progress of jobs by `now`, if a check is due. Returns how the simulation ends if
+    /// it gets no further.
     #[inline]
     fn look(&mut self, view: View<'_>, now: Time) -> Option<Ended> {
         if !self.stall.looks(now, self.decisions) {

@@ -41,7 +41,7 @@ pub enum SimError {
         model: String,
         /// The job.
         job: JobId,
-        /// What the model gave, and where the job is.
+        /// Result of the model, and where the job is.
         given: String,
     },
     /// An [injected event](crate::Simulation::happening) is impossible.

@@ -22,7 +22,7 @@ const ENOUGH: f64 = 0.1;
 /// end.
 const IN_VAIN: u32 = 1_000_000;
 
-/// Looks at the progress of jobs at intervals of time, and counts crashes and failed launches.
+/// Checks the progress of jobs at intervals of time, and counts crashes and failed launches.
 #[derive(Debug)]
 pub(crate) struct Stall {
     /// Time from which the next look is due.
@@ -77,7 +77,7 @@ impl Stall {
         now >= self.due || turns >= self.turns
     }
 
-    /// Looks at the progress of all jobs at a time, which may be later than the view, and at a number
+    /// Checks the progress of all jobs at a time, which may be later than the view, and at a number
     /// of decisions. Returns how the simulation ends if it gets no further. `measured` are the
     /// measured jobs, if they may starve; some may have ended.
     #[cold]

@@ -18,7 +18,7 @@ fn build(registry: &Registry, name: &str, seed: u64) -> Pipeline {
         .expect("it is registered")
 }
 
-/// What the page of a scheduler promises, and the counter of it.
+/// A promise on the page of a scheduler, and its counter.
 type Promise = (&'static str, fn(&Coverage) -> u64);
 
 const SHARES: Promise = ("shared GPUs", |c| c.shared);

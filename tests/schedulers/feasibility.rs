@@ -171,8 +171,9 @@ fn invalid_job_is_blamed_on_the_workload() {
     assert_eq!(refused(|spec| spec.work.iterations = -5.0), expected);
 }
 
-/// Returns whether a component is not the placement of Blox's released program. That program finds
-/// GPUs only if the free GPUs of the first nodes add up to exactly the requested number.
+/// Returns whether a component is not the placement of Blox's released program. The released
+/// program finds GPUs only if the free GPUs of the first nodes add up to exactly the requested
+/// number.
 fn is_plain(name: &str) -> bool {
     !name.starts_with("blox-")
 }

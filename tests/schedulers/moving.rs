@@ -1,5 +1,6 @@
-//! Jobs that share GPUs move together or not at all, in random cases with overheads: hosts over
-//! several nodes, guests of the same decision, and placements that move, grow and shrink jobs.
+//! Jobs that share GPUs move together or not at all. The random cases have overheads. They cover
+//! hosts over several nodes, guests of the same decision, and placements that move, grow and shrink
+//! jobs.
 
 use crate::cases::{self, composed, with};
 use blox::core::policy::scheduling_fn;
@@ -17,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How often the cases reached what they are about.
+/// Counts how often the cases reached what they are about.
 #[derive(Default)]
 struct Reached {
     /// A job over several nodes got a partner in a decision.

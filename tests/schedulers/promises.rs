@@ -1,4 +1,4 @@
-//! What schedulers promise, on workloads other than those of their figures.
+//! Promises of schedulers, on workloads other than the workloads of their figures.
 
 use crate::cases::{ends, job, run, scheduler, with};
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds};

@@ -1,5 +1,4 @@
-//! Orders that are kept, and walks that skip blocked jobs by what they request, decide like plain
-//! ones.
+//! Kept orders decide like plain ones, and so do walks that skip blocked jobs by what they request.
 
 use crate::cases::{assigned, composed, job, run, with};
 use blox::core::policy::scheduling_fn;

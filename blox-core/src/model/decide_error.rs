@@ -55,7 +55,7 @@ pub enum DecisionError {
         job: JobId,
         /// The shapes of the request.
         asked: String,
-        /// What the plan assigns.
+        /// The assignment of the plan.
         assigned: String,
     },
     /// A submitted job lacks data that the policy needs.
@@ -85,7 +85,7 @@ pub enum DecisionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("lacks {0}")]
 pub struct MissingData(
-    /// What is missing, such as "the attribute `group`".
+    /// The missing data, such as "the attribute `group`".
     pub Name,
 );
 

@@ -67,7 +67,7 @@ pub enum Reason {
     Other(Name),
 }
 
-/// What a job requests, and the most of it that the job could ever get.
+/// Amount that a job requests, and the most of it that the job could ever get.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shortfall {
     /// The resource.
@@ -108,7 +108,7 @@ pub enum Within {
     Cluster,
     /// All nodes of one GPU type.
     OneType,
-    /// One node. The possible amount is that of the largest node.
+    /// One node. The possible amount is the amount of the largest node.
     OneNode,
     /// A quota or limit, by its name in messages, such as `queue a`.
     Limit(Name),

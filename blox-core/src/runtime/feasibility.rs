@@ -56,8 +56,8 @@ impl Feasibility {
     }
 }
 
-/// Checks whether a room could hold one of the shapes in which a job could be requested. The reason
-/// is that of the first shape.
+/// Checks whether a room could hold one of the shapes in which a job could be requested. The
+/// returned reason is about the first shape.
 pub(super) fn has_room(
     scheduling: &dyn AnyScheduling,
     placement: &dyn AnyPlacement,

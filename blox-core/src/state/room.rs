@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 /// The nodes that a cluster could ever offer a job, all of them empty and up.
 ///
-/// These are the nodes in view that have not left, requested nodes that have not joined, and the
-/// nodes that a cluster manager [could still add](crate::ClusterManager::could_add). Broken GPUs
-/// count, since they may be repaired.
+/// These are the nodes in view that have not left, and requested nodes that have not joined. Nodes
+/// that a cluster manager [could still add](crate::ClusterManager::could_add) belong to them, too.
+/// Broken GPUs count, since they may be repaired.
 ///
 /// A placement checks with it whether it could ever place a job
 /// ([`PlacementPolicy::can_ever_place`](crate::PlacementPolicy::can_ever_place)). Each check takes a
@@ -185,7 +185,7 @@ impl<'a> Room<'a> {
     /// and memory for.
     ///
     /// # Errors
-    /// What is missing.
+    /// Returns what is missing.
     pub fn anywhere(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         let plain = shape.gpu_type.is_none() && !shape.has_resources() && !job.has_extras();
         let all = self.only.is_none() && self.aside.is_empty();
@@ -203,7 +203,7 @@ impl<'a> Room<'a> {
     /// Checks whether one node could hold a whole job.
     ///
     /// # Errors
-    /// What is missing.
+    /// Returns what is missing.
     pub fn on_one_node(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.holds(job, shape, Within::OneNode, |fits, needed| {
             fits.iter().any(|fit| fit.most >= needed)
@@ -214,7 +214,7 @@ impl<'a> Room<'a> {
     /// all GPUs of each of its nodes but the last.
     ///
     /// # Errors
-    /// What is missing.
+    /// Returns what is missing.
     pub fn on_whole_nodes(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.holds(job, shape, Within::Cluster, hold_as_whole_nodes)
     }
@@ -223,7 +223,7 @@ impl<'a> Room<'a> {
     /// only these nodes.
     ///
     /// # Errors
-    /// What is missing: the reason of the type that comes closest.
+    /// Returns what is missing: the reason of the type that comes closest.
     pub fn of_one_type(
         &self,
         job: &JobRef<'_>,
@@ -262,7 +262,7 @@ impl<'a> Room<'a> {
     /// the job runs, and the number of GPUs. `within` says what the rule restricts a job to.
     ///
     /// # Errors
-    /// What is missing: GPUs if the rule refuses the job even without its CPUs and memory.
+    /// Returns what is missing: GPUs if the rule refuses the job even without its CPUs and memory.
     pub fn holds(
         &self,
         job: &JobRef<'_>,
@@ -407,8 +407,8 @@ fn is_closer(why: &Reason, other: &Reason) -> bool {
 
 /// Returns the largest number of GPUs of a shape that an empty node in view could hold.
 ///
-/// A placement that keeps a job on one node where that is possible asks for it at each decision,
-/// so it reads the kinds of nodes that the cluster keeps.
+/// A placement that keeps jobs on one node if possible needs the number at each decision. The
+/// function therefore reads the kinds of nodes that the cluster keeps.
 #[inline]
 pub(crate) fn largest_part(view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> GpuCount {
     let kinds = view.cluster().kinds();

@@ -38,8 +38,8 @@ impl PackingLimits {
 /// longer. Among several such jobs, the one that started first is chosen. At most two jobs share a
 /// GPU.
 ///
-/// Scores are those of [`sharing_score`]: an attribute, or by the profile of the job. GPU memory is
-/// the attribute `gmem` (MiB). A job without them does not share GPUs.
+/// Scores come from [`sharing_score`]: from an attribute, or from the profile of the job. GPU
+/// memory is the attribute `gmem` (MiB). A job without them does not share GPUs.
 ///
 /// ```
 /// use blox_core::Composition;
@@ -163,7 +163,7 @@ impl<S: NodeSelector> Packing<S> {
 #[derive(Default)]
 pub(crate) struct Hosts(Vec<(Profile, NodeId)>);
 
-/// What decides whether a job may share GPUs.
+/// Data that decide whether a job may share GPUs.
 struct Profile {
     job: JobId,
     gpus: GpuCount,

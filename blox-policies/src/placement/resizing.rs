@@ -72,7 +72,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
     }
 }
 
-/// Returns the requests of a kept order, or else those of the list.
+/// Returns the requests of a kept order, or else the requests of the list.
 fn listed<'q>(
     requests: &'q mut JobQueue,
     kept: &'q Option<Vec<Request>>,

@@ -72,8 +72,8 @@ pub trait NodeSelector {
         false
     }
 
-    /// Returns whether the rule treats all jobs that request the same alike: if it finds no GPUs for
-    /// one, it finds none for the others in the same draft.
+    /// Returns whether the rule treats all jobs that request the same alike. If it finds no GPUs
+    /// for one of them, it finds none for the others in the same draft.
     ///
     /// Jobs request the same as [`Draft::candidate_blocked_alike`] states. If so, a walk that skips
     /// blocked jobs tries one of them instead of each.

@@ -27,7 +27,7 @@ pub enum LeaseChoice {
 /// Time is divided into leases; decisions should fall on their multiples. A job is accepted if
 /// enough leases before one of its deadlines are free for all its work. They are then reserved, and
 /// the job is promised that deadline. Otherwise it runs as best-effort. A reservation rounds the
-/// GPUs of a job up to a power of two, or to all GPUs, so that few nodes suffice for each job of a
+/// GPUs of a job up to a power of two, or to all GPUs. So few nodes suffice for each job of a
 /// lease.
 ///
 /// A job with a reservation keeps its GPUs for the whole lease. In each decision, all other GPUs go
@@ -212,8 +212,8 @@ impl Chronus {
         Some(plans)
     }
 
-    /// Returns the new plans of greatest total value: those of the program if it serves more than
-    /// `Greedy`.
+    /// Returns the new plans of greatest total value: the plans of the program if it serves more
+    /// than `Greedy`.
     fn choose_best(wishes: &mut [Wish], first: u64, left: Vec<i64>, solver: &dyn Solver) -> Plans {
         let value = |plans: &Plans| plans.iter().map(|(w, _)| w.deadline.value).sum::<f64>();
         let greedy = Self::choose_greedily(wishes, first, left.clone());

@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 
 /// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 4).
 ///
-/// Jobs take turns ([`TimeSlicing`]) on the GPUs that they had last, or, for a new job, on those of
-/// the node with the least load. Only a job that is some slices behind another takes free GPUs
-/// elsewhere. If not all jobs fit, a job without a turn may share the GPUs
-/// of a job with a turn. Both must have run alone for a slice, in which they are profiled. They must
-/// request the same number of GPUs, their memory must fit a GPU, and their GPU utilisation must add
-/// up to at most 1 ([`gpu_utilisation`]). The job with the lowest utilisation goes beside the job
-/// with the lowest one. A pair that does less work than one of its jobs alone is separated, and not
-/// paired again. This corrects wrong pairings from observations.
+/// Jobs take turns ([`TimeSlicing`]) on the GPUs that they had last, or, for a new job, on the GPUs
+/// of the node with the least load. Only a job that is some slices behind another takes free GPUs
+/// elsewhere. If not all jobs fit, a job without a turn may share the GPUs of a job with a turn.
+/// Both must have run alone for a slice, in which they are profiled. They must request the same
+/// number of GPUs, their memory must fit a GPU, and their GPU utilisation must add up to at most 1
+/// ([`gpu_utilisation`]). The job with the lowest utilisation goes beside the job with the lowest
+/// one. A pair that does less work than one of its jobs alone is separated, and not paired again.
+/// This corrects wrong pairings from observations.
 ///
 /// If all jobs fit and GPUs remain, running jobs with levels grow by one level in each slice, up to
 /// one node. When other jobs need the GPUs, they shrink to their request.

@@ -38,9 +38,10 @@ impl Homes {
 
     /// Chooses a home for a job that has none (Gandiva, OSDI 2018, algorithm 1).
     ///
-    /// The order of preference is: a node with room that is the home of jobs of this size only, an
-    /// empty node, any other node with room, a node of jobs of this size without room, any node. Ties
-    /// go to the node with the least load. A job larger than each node gets nodes of least load.
+    /// The first preference is a node with room that is the home of jobs of this size only. The
+    /// next ones are an empty node, any other node with room, a node of jobs of this size without
+    /// room, and any node. Ties go to the node with the least load. A job larger than each node
+    /// gets nodes of least load.
     pub fn choose(&mut self, view: View<'_>, job: &JobRef<'_>) {
         let wanted = job.gpus().get();
         let shape = Shape::gpus(job.gpus());
@@ -125,7 +126,7 @@ impl Untaken {
     }
 }
 
-/// Returns one more than the highest number of a GPU.
+/// Returns the highest number of a GPU plus one.
 fn gpu_numbers(view: View<'_>) -> usize {
     let nodes = view.cluster().nodes().iter();
     nodes.map(|node| node.gpu_count() as usize).sum()

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 ///
 /// An auction offers the GPUs that have no lease. The jobs with the worst ρ bid, a fraction
 /// `1 - fairness` of all jobs (section 3.3). A job without GPUs counts as one that runs from the
-/// next lease on. Each bidder states `1/ρ` for every number of GPUs that it can use, and for none:
-/// then it waits as long again as it has waited, at least for one lease, and runs on the fewest GPUs
-/// that it can use. [`partial_allocation`] decides and takes its payment. The worst-off bidder never
-/// gets none if any of its numbers is free. The remaining GPUs go to the other jobs, worst ρ first.
-/// GPUs that these jobs cannot use go to bidders that won nothing, and then back to the winners. So
-/// no GPU idles that some job could use.
+/// next lease on. Each bidder states `1/ρ` for every number of GPUs that it can use, and for none.
+/// With none, it waits as long again as it has waited, at least for one lease, and then runs on the
+/// fewest GPUs that it can use. [`partial_allocation`] decides and takes its payment. The worst-off
+/// bidder never gets none if any of its numbers is free. The remaining GPUs go to the other jobs,
+/// worst ρ first. GPUs that these jobs cannot use go to bidders that won nothing, and then back to
+/// the winners. So no GPU idles that some job could use.
 ///
 /// A job keeps what it gets for one lease. While the worst-off job needs more GPUs than are free, new
 /// leases end when enough others end. If all jobs fit, each has its requested GPUs and renews its
@@ -299,7 +299,7 @@ impl Themis {
 struct Claim {
     job: JobId,
     rho: f64,
-    /// GPUs whose lease goes on.
+    /// GPUs whose lease continues.
     has: u32,
 }
 

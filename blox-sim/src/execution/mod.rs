@@ -96,7 +96,7 @@ pub trait ExecutionModel: Policy {
         assignment: &Assignment,
     ) -> f64;
 
-    /// Returns the name of the model in error messages: by default, that of its type.
+    /// Returns the name of the model in error messages: by default, the name of its type.
     fn name(&self) -> String {
         let path = std::any::type_name::<Self>();
         let path = path.split('<').next().unwrap_or(path);

@@ -8,9 +8,9 @@ use blox_core::{Assignment, JobRef, Stateless, View};
 ///
 /// A job with [speeds by GPU type](blox_core::Extras::speeds) runs at its speed on that type, alone
 /// or beside another job on the same GPUs. With several other jobs, the parts of its speed alone
-/// that it keeps beside each of them are multiplied. Beside a job for which no speed was measured, its
-/// speed alone is reduced as in [`Shared`](super::Shared). Its slowest GPU counts. It does not run on
-/// a type that was not measured.
+/// that it keeps beside each of them are multiplied. If no speed was measured beside another job,
+/// the speed of the job alone is reduced as in [`Shared`](super::Shared). Its slowest GPU counts.
+/// It does not run on a type that was not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profiled;
 

@@ -8,7 +8,7 @@ use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 /// their utilisations ([`gpu_utilisation`]) on each GPU is at most one. Otherwise their rates are
 /// divided by that sum. The slowest GPU of a job counts. Jobs that all have [stages] alternate, so
 /// all do one iteration in the same [time](interleaved). A job with [speeds by GPU
-/// type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is the one of the
+/// type](blox_core::Extras::speeds) also has speeds beside other jobs. Its rate is the one of the
 /// inner model ([`Profiled`](super::Profiled)), which falls back on the same rules.
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {

@@ -22,8 +22,8 @@ pub(crate) struct Encoding {
 impl Encoding {
     /// Returns the encoding by all rows, and the encoded value of each row by the other folds.
     ///
-    /// With its own target in it, the value of a row would reveal the target, and a model would
-    /// trust rare categories too much.
+    /// If the value of a row contained its own target, it would reveal the target, and a model
+    /// would trust rare categories too much.
     pub fn fit(values: &[String], target: &[f64]) -> (Self, Vec<f64>) {
         let mut order: Vec<usize> = (0..values.len()).collect();
         Random::new(0).shuffle(&mut order);

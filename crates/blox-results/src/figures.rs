@@ -117,7 +117,8 @@ pub(crate) fn is_over_completed(column: &str) -> bool {
     OVER_COMPLETED.contains(&column)
 }
 
-/// Returns the columns of figures: those of a summary, and `complete` beside the counts of jobs.
+/// Returns the columns of figures: the columns of a summary, and `complete` beside the counts of
+/// jobs.
 pub fn figure_columns() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().flat_map(|c| {
         let counts = c.name == "completed";

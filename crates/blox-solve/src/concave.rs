@@ -11,7 +11,7 @@ use crate::SolveError;
 /// amount, users with fewer units come first, then users with a lower index.
 ///
 /// A program can be solved for many [minimum numbers](Concave::solve) of units. The order of the
-/// units is computed once, and only as far as it is needed.
+/// units is computed once, and only as much of it as is needed.
 ///
 /// ```
 /// use blox_solve::Concave;

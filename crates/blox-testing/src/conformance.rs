@@ -119,7 +119,7 @@ pub struct Report {
     pub late_ends: u64,
     /// Clones and restored instances that were compared with their originals.
     pub shadows: u64,
-    /// What the scheduler did in these cases.
+    /// Counts of what the scheduler did in these cases.
     pub coverage: Coverage,
 }
 

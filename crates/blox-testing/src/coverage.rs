@@ -1,4 +1,4 @@
-//! What the cases of a suite reached: roles, hints of requests, sharing, growth and moves.
+//! Records what the cases of a suite reached: roles, hints of requests, sharing, growth and moves.
 
 use blox_core::Request;
 use blox_core::decision::{Action, AdmissionDecision, AdmissionDecisions, NodeActions, Plan};
@@ -6,7 +6,7 @@ use blox_core::shape::Place;
 use blox_core::view::View;
 use std::fmt;
 
-/// How often a scheduler took part of a role, gave a hint, or shared, changed or moved jobs.
+/// Counts how often a scheduler took part of a role, gave a hint, or shared, changed or moved jobs.
 ///
 /// A zero is no error: a first-in-first-out scheduler never grows a job. But a suite proves nothing
 /// about what its cases did not reach, so read the zeros beside the promises of the scheduler.

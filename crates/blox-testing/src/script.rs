@@ -448,8 +448,8 @@ impl Script {
         reached.filter(|n| nodes(n)).map(|n| n.gpus).sum()
     }
 
-    /// Lets jobs that would not fit on the GPU types on which they run, by their speeds or their
-    /// training, run on all types that they accept.
+    /// Lets jobs run on all types that they accept, if they would not fit on the GPU types given by
+    /// their speeds or their training.
     fn measure_enough(&mut self) {
         let name = |n: &NodeSpec| n.gpu_type.clone().unwrap_or_else(|| "".into());
         let types: BTreeSet<Name> = self.cluster.nodes.iter().map(name).collect();

@@ -46,10 +46,10 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// profiler, no job is stopped. See [`Lucid`] for all rules.
 ///
 /// A score is the job attribute `sharing_score`, or follows from the profile of the job by the
-/// paper's decision tree: the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`, as in Lucid's log
-/// in the format of Helios ([`blox::perf::sharing_score`]). Memory is `gmem`. A job without a score
-/// or without `gmem` is never packed. In a simulation, [`blox::sim::execution::Shared`] slows packed jobs
-/// down.
+/// paper's decision tree. The profile has the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`,
+/// as in Lucid's log in the format of Helios ([`blox::perf::sharing_score`]). Memory is `gmem`. A
+/// job without a score or without `gmem` is never packed. In a simulation,
+/// [`blox::sim::execution::Shared`] slows packed jobs down.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]),
 /// `profiler_nodes`, `limit_s`, `profiled_gpus`, `scores` (-1 disables packing), `memory_mib` of a

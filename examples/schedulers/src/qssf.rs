@@ -21,7 +21,7 @@ use blox::schedulers::parameters::*;
 /// - `learned` (with `model` and `origin`): a trained model. A job that lacks a feature of the model
 ///   is refused.
 ///
-/// With `user` and `brought`, jobs without an estimate come last, in order of submission. If no job
+/// For `user` and `brought`, jobs without an estimate come last, in order of submission. If no job
 /// has an estimate, the result is [`fifo`](blox::schedulers::fifo).
 ///
 /// **Verified.** Helios' rule as implemented in Lucid's released simulator is

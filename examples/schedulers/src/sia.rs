@@ -27,9 +27,9 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
 /// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
 /// if the job would have to restart. An integer program chooses the configurations with the best
-/// sum of values to a power. Among equally good choices, jobs keep their configurations. A job
-/// starts on one GPU, and at most doubles its GPUs from round to round. A job within a node is never
-/// split. Jobs tune their batch sizes themselves. See
+/// sum of values to a power. If choices are equally good, jobs keep their configurations. A job
+/// starts on one GPU, and at most doubles its GPUs from round to round. A job within a node is
+/// never split. Jobs tune their batch sizes themselves. See
 /// [`Sia`](blox::policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
 /// **Parameters** (command line): `power`, `lambda`, `restart_s`, `round_s`.

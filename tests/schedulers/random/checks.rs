@@ -27,7 +27,7 @@ fn broken<T>(rule: &'static str, found: impl Into<String>) -> Result<T, Broken> 
     Err(Broken { rule, found })
 }
 
-/// What a case reached.
+/// Counts of what a case reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reached {
     pub completed: u64,

@@ -147,7 +147,7 @@ impl Draw {
 #[derive(Clone, Debug)]
 pub struct Parts {
     pub scheduler: String,
-    /// True if the name is that of a scheduling policy.
+    /// True if the name belongs to a scheduling policy.
     pub order: bool,
     pub placement: Option<String>,
     pub admission: Option<String>,

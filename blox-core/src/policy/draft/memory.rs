@@ -45,7 +45,7 @@ pub(super) struct Walk {
     pub candidate: Option<Queued>,
     /// Blocked candidates, ascending. They return to the queue at the end.
     pub passed: Vec<Queued>,
-    /// Blocked candidates before those of `passed`, ascending.
+    /// Blocked candidates before the ones in `passed`, ascending.
     pub passed_pieces: Vec<Piece>,
     /// Kinds of jobs that are blocked until a candidate is placed.
     pub blocked: BlockedKinds,

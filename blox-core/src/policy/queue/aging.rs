@@ -5,15 +5,16 @@ use crate::job::JobRef;
 use crate::order::{Entry, RateFn};
 use crate::units::Time;
 
-/// Relative error of keys that is allowed for: a few hundred times that of a sum and a quotient.
+/// Allowed relative error of keys: a few hundred times the error of a sum and a quotient.
 const ERROR: f64 = 1e-13;
 
 /// A tournament of waiting jobs. The winner of a match is the job with the smaller key, and stays
-/// the winner until a time that the rates of both keys determine. So a decision plays again only the
-/// matches whose time is over, and those of changed jobs.
+/// the winner until a time that the rates of both keys determine. So a decision plays again only
+/// the matches whose time is over, and the matches of changed jobs.
 ///
-/// Keys are extrapolated. Where these are too near to each other, the present keys are compared. The
-/// order therefore equals a sorted list at each time, and does not depend on earlier decisions.
+/// Keys are extrapolated. If extrapolated keys are too near to each other, the present keys are
+/// compared. The order therefore equals a sorted list at each time, and does not depend on earlier
+/// decisions.
 #[derive(Clone, Default)]
 pub(super) struct Aging {
     /// Jobs by place. The number of places is a power of two.

@@ -64,8 +64,8 @@ const ROUNDING: f64 = 1e-12;
 /// no type.
 ///
 /// A position has a number k of jobs behind it, on a GPU that is free after a delay. A job of one
-/// GPU there costs its delay and k + 1 times its seconds: its own time, and the time that the jobs
-/// behind it wait for it. They wait for the GPU time of a job of several GPUs.
+/// GPU there costs its delay and k + 1 times its seconds: its own time, and the wait of the jobs
+/// behind it. They wait for the GPU time of a job of several GPUs.
 ///
 /// Each step of successive shortest paths adds a job, in descending order of least GPU time.
 /// Positions of a type with the same number of jobs behind them differ by their delays only, so they

@@ -23,7 +23,8 @@ impl Autoscale {
         sound.then_some(Autoscale { low, high, nodes })
     }
 
-    /// Returns the specification of the nodes that it requests: that of the last usable node.
+    /// Returns the specification of the nodes that it requests: the specification of the last
+    /// usable node.
     fn spec(view: View<'_>) -> Option<NodeSpec> {
         let last = view.nodes().filter(|n| n.is_usable()).last()?;
         // The provider names the new node.

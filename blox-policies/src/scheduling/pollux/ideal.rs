@@ -94,8 +94,8 @@ impl Ideal {
         fitness >= self.fitness * (1.0 - 1e-9)
     }
 
-    /// Returns an allocation to nodes with these numbers, as far as they fit. Jobs keep their nodes
-    /// if they keep their numbers.
+    /// Returns an allocation to nodes with these numbers, to the extent that they fit. Jobs keep
+    /// their nodes if they keep their numbers.
     pub fn on_nodes(&self, problem: &Problem) -> Option<Matrix> {
         let mut matrix = vec![0; problem.current.len()];
         let mut free: Vec<u8> = problem.workers.iter().map(|w| w.2).collect();

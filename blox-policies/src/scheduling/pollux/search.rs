@@ -299,8 +299,8 @@ impl Population {
         }
     }
 
-    /// Returns the best allocation found; `fitness` is that of the current one. The search ends if
-    /// no allocation can be better.
+    /// Returns the best allocation found; `fitness` is the fitness of the current one. The search
+    /// ends if no allocation can be better.
     pub fn search(&mut self, problem: &mut Problem, fitness: f64) -> Matrix {
         let ideal = Ideal::of(problem, true);
         if ideal.is_reached_by(fitness) {

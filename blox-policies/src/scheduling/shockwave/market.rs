@@ -289,7 +289,7 @@ struct Rests<'a, V> {
     after: Vec<Vec<f64>>,
     /// All possible longest remaining times, ascending.
     candidates: Vec<f64>,
-    /// Solutions for these times, as far as they are known.
+    /// Solutions for these times, if known.
     known: Vec<Option<Option<Solved>>>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub costs: Vec<Option<f64>>,
     /// Costs at the highest age, if costs fall until then.
     pub late: Vec<Option<f64>>,
-    /// Whether the costs have reached those at the highest age.
+    /// True if the costs have reached the costs at the highest age.
     pub lasting: bool,
 }
 
@@ -51,7 +51,7 @@ impl Row {
         }
     }
 
-    /// Returns whether the row is that of a job as it is now.
+    /// Returns whether the row belongs to the present state of a job.
     pub fn suits(&self, job: &JobRef<'_>, known: &Known) -> bool {
         !self.values.is_empty()
             && self.previous == known.last

@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// that needs a restart is multiplied by a factor below 1. On a type on which a job has not run on
 /// several GPUs, its speed is derived from other types. The objective sums the values to the power
 /// `p`. An integer program chooses at most one configuration for each job, within the GPUs of each
-/// type (equation 1). Among equally good choices, jobs keep their configurations, and earlier jobs
+/// type (equation 1). If choices are equally good, jobs keep their configurations, and earlier jobs
 /// come first.
 ///
 /// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps

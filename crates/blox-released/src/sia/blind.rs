@@ -10,9 +10,10 @@
 //! - Every restart counts as 30 s.
 //!
 //! **Verified.** By tests of these rules. The genetic search of the program (NSGA-II with two
-//! objectives, of Python's `pymoo`) is not repeated: this one has the same sizes and steps, the first
-//! objective only, and ends when it no longer improves. [`Profiles::OfAll`](blox_sim::execution::training::Profiles) is the
-//! matching world; it is registered as the execution model `sia-unaware`.
+//! objectives, of Python's `pymoo`) is not repeated. The search here has the same sizes and steps,
+//! the first objective only, and ends when it no longer improves.
+//! [`Profiles::OfAll`](blox_sim::execution::training::Profiles) is the matching world; it is
+//! registered as the execution model `sia-unaware`.
 
 use super::in_rounds;
 use blox_core::{

@@ -3,7 +3,7 @@
 use super::{Alternative, OpenGroup};
 use std::cmp::Ordering;
 
-/// What the choice of an open group's item means.
+/// Meaning of the choice of an open group's item.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Member {
     /// The group with this index takes the item.
@@ -25,7 +25,7 @@ impl Alike {
 }
 
 /// Replaces each set of equal groups by bundles of 1, 2, 4 and so on of them. Each number of chosen
-/// groups is a sum of bundles, so a choice of bundles is as good as one of groups.
+/// groups is a sum of bundles, so a choice of bundles is equivalent to a choice of groups.
 pub(super) fn bundled(groups: Vec<OpenGroup>, left: &[u32]) -> (Vec<OpenGroup>, Vec<Alike>) {
     let (mut single, mut open): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|g| g.items.len() == 1);

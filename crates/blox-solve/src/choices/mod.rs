@@ -113,8 +113,8 @@ impl Choices {
         self.groups[group].required = Some(alternative);
     }
 
-    /// Suggests an alternative of the group, such as that of an earlier choice. If the suggestions
-    /// of all groups are a best choice, they are the result.
+    /// Suggests an alternative of the group, for example the alternative of an earlier choice. If
+    /// the suggestions of all groups are a best choice, they are the result.
     pub fn suggest(&mut self, group: usize, alternative: usize) {
         self.groups[group].suggested = Some(alternative);
     }
@@ -161,7 +161,7 @@ impl Choices {
 
 /// A group with those alternatives that can be in a best choice.
 struct OpenGroup {
-    /// What the choice of an item means.
+    /// Meaning of the choice of an item.
     member: Member,
     /// Alternatives with their indices in the group.
     items: Vec<(usize, Alternative)>,

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 /// Estimator that uses a trained model. The estimate of a job is above 0 and never changes.
 ///
-/// Features come from the job. They have the column names of a log of Helios or Philly (`user`,
-/// `vc`, `cluster`, `gpu_num`, `num_gpus`, `cpu_num`, `model`, `batchsize`) or of a CSV trace
-/// (`virtual_cluster`, `group`, `gpus`, `cpus`, `memory_gib`, `batch_size`, `priority`, `submit_s`,
-/// `user_estimate_s`, `attributes.NAME`). `month`, `day`, `hour` and `dayofweek` come from the
-/// submission time. Any other feature is the job's attribute of that name.
+/// Features come from the job. They have the column names of a log of Helios or Philly, or of a CSV
+/// trace. The names of the logs are `user`, `vc`, `cluster`, `gpu_num`, `num_gpus`, `cpu_num`,
+/// `model` and `batchsize`. The names of a CSV trace are `virtual_cluster`, `group`, `gpus`,
+/// `cpus`, `memory_gib`, `batch_size`, `priority`, `submit_s`, `user_estimate_s` and
+/// `attributes.NAME`. `month`, `day`, `hour` and `dayofweek` come from the submission time. Any
+/// other feature is the job's attribute of that name.
 ///
 /// Each feature is a number or a category, as in the training. A job that lacks a feature is refused
 /// by name ([`Estimator::check_job`]), unless rows of the training lacked the feature, too.

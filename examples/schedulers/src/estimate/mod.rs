@@ -106,8 +106,9 @@ impl Saved {
     /// logarithms ([`Scale::Log`]); a tree of classes does not.
     ///
     /// # Errors
-    /// A column is missing, there are too few rows, a target is negative on the scale of logarithms,
-    /// or a feature gives the target away: a copy of it, the end of the job or its GPU time.
+    /// Fails if a column is missing, if there are too few rows, or if a target is negative on the
+    /// scale of logarithms. Also fails if a feature gives the target away: a copy of it, the end of
+    /// the job or its GPU time.
     pub fn train(
         log: &Log,
         target: &str,
@@ -175,9 +176,9 @@ impl Saved {
         Ok(Errors::of(&said, &truth, self.is_of_classes()))
     }
 
-    /// Returns the best prediction of the rows `kept` by the mean of one key: among the mean of all
-    /// rows `learnt`, and the means of those with the same value of a feature. The mean is of the
-    /// model's scale, or the most frequent class.
+    /// Returns the best prediction of the rows `kept` by the mean of one key. The candidates are
+    /// the mean of all rows `learnt`, and the means of the rows with the same value of a feature.
+    /// The mean is of the model's scale, or the most frequent class.
     ///
     /// # Errors
     /// The log lacks a column.

@@ -4,9 +4,9 @@
 ///
 /// The matrix must have at least as many columns as rows, and all costs must be finite.
 ///
-/// It uses shortest augmenting paths (Jonker and Volgenant; Crouse 2016), one row at a time. Among
-/// equally cheap columns, the path takes an unassigned one, otherwise the first in scan order, from
-/// the last column to the first. The result therefore depends only on the matrix.
+/// It uses shortest augmenting paths (Jonker and Volgenant; Crouse 2016), one row at a time. If
+/// columns are equally cheap, the path takes an unassigned one, otherwise the first in scan order,
+/// from the last column to the first. The result therefore depends only on the matrix.
 pub(super) fn cheapest(
     rows: usize,
     columns: usize,
