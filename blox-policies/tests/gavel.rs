@@ -341,7 +341,7 @@ fn finish_time_fairness_reaches_its_least_rho() {
 /// On one type, no program is solved. The largest rho is the same, and all jobs that could have more
 /// of their time have an equal rho.
 #[test]
-fn finish_time_fairness_on_one_type_equals_its_programs() {
+fn fairness_on_one_type_equals_its_programs() {
     for seed in 0..60 {
         let mut instance = instance(seed, 4, false);
         instance.types.truncate(1);

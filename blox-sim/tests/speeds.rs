@@ -88,7 +88,7 @@ fn pair(simulation: &Simulation, jobs: [Extras; 2]) -> Result<Report, SimError> 
 }
 
 #[test]
-fn pair_without_measured_speeds_shares_by_its_stages_or_utilisations() {
+fn unmeasured_pair_shares_by_stages_or_utilisation() {
     let staged = |stages: [f64; 4]| Extras {
         attributes: [("stages".into(), serde_json::json!(stages))].into(),
         ..measured("a", &[("v100", 1.0)])
@@ -189,7 +189,7 @@ impl ExecutionModel for Mine {
 }
 
 #[test]
-fn invalid_rates_are_blamed_on_the_model_that_gave_them() {
+fn invalid_rates_are_blamed_on_their_model() {
     let error = |first, second| {
         let simulation = on("1x1").execution(Mine(first, second));
         let jobs = vec![job(Extras::default())];
@@ -215,7 +215,7 @@ fn invalid_rates_are_blamed_on_the_model_that_gave_them() {
 }
 
 #[test]
-fn utilisation_counts_a_shared_gpu_once_and_nodes_while_they_are_there() {
+fn utilisation_counts_shared_gpus_once() {
     let alone = |model| measured(model, &[("v100", 1.0)]);
     // Both jobs use the whole GPU, so each takes 1,800 s.
     let report = pair(&on("1x1:v100"), [alone("a"), alone("b")]).unwrap();

@@ -127,7 +127,7 @@ impl ExecutionModel for Spins {
 }
 
 #[test]
-fn job_that_holds_gpus_without_progress_is_at_a_standstill() {
+fn job_without_progress_on_gpus_stands_still() {
     let first = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         view.active().for_each(|job| out.push(Request::gang(&job)));
         Validity::NextRound

@@ -111,7 +111,7 @@ fn models_are_trained_evaluated_drawn_and_used() {
 }
 
 #[test]
-fn many_categories_are_predicted_as_well_as_by_scikit_learn() {
+fn many_categories_are_predicted_like_scikit_learn() {
     let dir = tempfile::tempdir().unwrap();
     write_trace(&dir.path().join("jobs.csv"), 6000, 400);
     let train =

@@ -107,7 +107,7 @@ fn sia_preempts_no_equal_rigid_jobs() {
 }
 
 #[test]
-fn skipped_and_visited_rounds_of_sia_and_pollux_are_equal() {
+fn skipped_rounds_of_sia_and_pollux_are_equal() {
     for name in ["sia", "pollux{population=10}"] {
         let jobs: Vec<JobSpec> = jobs(5, (1800.0, 14_400.0), 300.0, 0);
         let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
@@ -137,7 +137,7 @@ fn met(name: &str, nodes: usize, jobs: &[JobSpec]) -> u64 {
 
 #[cfg(feature = "microlp")]
 #[test]
-fn optimal_leases_of_chronus_meet_no_fewer_deadlines_than_greedy() {
+fn optimal_chronus_meets_no_fewer_deadlines() {
     let mut more = 0;
     for seed in 1..4 {
         for (nodes, together, slack) in [(4, 1, 3.0), (4, 6, 3.0), (3, 4, 5.0), (8, 8, 2.0)] {

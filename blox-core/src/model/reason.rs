@@ -5,6 +5,7 @@ use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 /// Reason for the state of a job. Stable: tables, `--explain` and journals contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub enum Reason {
     /// Admission cannot meet the job's deadline besides the deadlines already guaranteed.
     DeadlineUnreachable,
     /// The job requests more than the cluster could ever provide.
-    NeverFits(Box<Shortfall>),
+    NeverFits(Arc<Shortfall>),
     /// A user holds the job back.
     HeldByUser,
     /// Too few GPUs are free.
@@ -194,7 +195,7 @@ impl Reason {
     /// assert_eq!(why.to_string(), "asks for 9 GPUs, at most 8 are possible");
     /// ```
     pub fn never_fits(asked: GpuCount, possible: GpuCount) -> Self {
-        Reason::NeverFits(Box::new(Shortfall {
+        Reason::NeverFits(Arc::new(Shortfall {
             resource: Resource::Gpus,
             asked: asked.into(),
             possible: possible.into(),
@@ -212,7 +213,7 @@ impl Reason {
     /// assert_eq!(why.to_string(), "asks for 9 GPUs, queue a allows at most 8");
     /// ```
     pub fn above_limit(asked: GpuCount, limit: GpuCount, name: impl Into<Name>) -> Self {
-        Reason::NeverFits(Box::new(Shortfall {
+        Reason::NeverFits(Arc::new(Shortfall {
             resource: Resource::Gpus,
             asked: asked.into(),
             possible: limit.into(),

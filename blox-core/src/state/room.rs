@@ -9,6 +9,7 @@ use crate::shape::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The nodes that a cluster could ever offer a job, all of them empty and up.
 ///
@@ -249,6 +250,7 @@ impl<'a> Room<'a> {
             None => self.shortfall(job, shape, Within::Cluster, |_, _| false),
             Some(Reason::NeverFits(mut shortfall)) if types.len() > 1 => {
                 if (shortfall.resource, &shortfall.within) == (Resource::Gpus, &Within::Cluster) {
+                    let shortfall = Arc::make_mut(&mut shortfall);
                     shortfall.within = Within::OneType;
                     shortfall.gpu_types = self.types_of(job, shape);
                 }
@@ -316,7 +318,7 @@ impl<'a> Room<'a> {
             let (asked, largest) = (Amount(shape.memory_gib), largest(|offer| offer.memory_gib));
             (Resource::Memory, asked, largest, Within::OneNode)
         };
-        Reason::NeverFits(Box::new(Shortfall {
+        Reason::NeverFits(Arc::new(Shortfall {
             resource,
             asked,
             possible,

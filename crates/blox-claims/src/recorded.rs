@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_written_as_they_are_read() {
+    fn records_are_written_as_read() {
         let again: Records = toml::from_str(&records().updated(&[]).file()).unwrap();
         assert_eq!(&again, records());
     }

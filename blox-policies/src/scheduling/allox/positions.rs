@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn cheapest_types_of_more_jobs_than_are_matched_are_all_known() {
+    fn types_beyond_the_matched_jobs_are_known() {
         let all: Vec<Waiting> = (0..2 * MATCHED)
             .map(|i| one(&[1.0 + i as f64, 3.0]))
             .collect();

@@ -1,6 +1,6 @@
 //! The best numbers of GPUs if any GPUs could be combined.
 
-use super::search::{Matrix, Problem};
+use super::problem::{Matrix, Problem};
 use blox_solve::{Alternative, Choices};
 use std::cmp::Reverse;
 

@@ -2,6 +2,7 @@
 
 mod autoscale;
 mod ideal;
+mod problem;
 mod search;
 mod speedup;
 
@@ -15,7 +16,8 @@ use blox_core::{
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
 use ideal::Ideal;
-use search::{Population, Problem};
+use problem::Problem;
+use search::Population;
 use serde::{Deserialize, Serialize};
 use speedup::{Speedups, Worker};
 

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_gpus_that_nodes_never_add_up_to_do_not_fit() {
+    fn sums_that_nodes_never_reach_do_not_fit() {
         let fits = |needed| add_up([4, 8, 4].into_iter(), needed);
         let possible: Vec<u32> = (1..=17).filter(|n| fits(*n)).collect();
         // Eight GPUs would be four and another eight.

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_categories_and_unspecified_amounts_missing() {
+    fn names_are_categories_and_zero_amounts_missing() {
         let log = log("user,cpus\n007,0\n7.0,4\n");
         let users = Column::Categories(vec!["7".into(), "7".into()]);
         assert_eq!(log.feature("user", false).unwrap(), users);

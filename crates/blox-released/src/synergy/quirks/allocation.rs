@@ -4,8 +4,8 @@ use super::Mode;
 use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use blox_core::{
-    Draft, DraftError, GpuCount, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
-    sort,
+    Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, PlacementPolicy, Reason, Room, Shape,
+    Stateless, Validity, sort,
 };
 use blox_policies::placement::{release_all, settle};
 
@@ -95,5 +95,16 @@ impl PlacementPolicy for Allocate {
         }
         // The first job gets its demand, and running jobs move.
         Ok(Validity::NextRound)
+    }
+
+    /// The program checks the number of GPUs only: a job with large demands gets its fair share of
+    /// CPUs and memory.
+    fn can_ever_place(
+        &self,
+        room: &Room<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> Result<(), Reason> {
+        room.anywhere(job, &Shape::gpus(shape.gpus))
     }
 }
