@@ -1,7 +1,7 @@
 //! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, JobSpec, LOSS, MissingData, Plan, Policy, Reason,
+    Event, JobId, JobQueue, JobRef, JobSpec, LOSS, MissingData, Phase, Plan, Policy, Reason,
     SchedulingPolicy, Shapes, Validity, View, With,
 };
 use blox_perf::converged;
@@ -80,7 +80,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
         *decision = Some(view.decision());
         found.clear();
         if next {
-            found.extend(view.touched().filter(|j| self.is_done(j)).map(|j| j.id()));
+            // A job that is held back is touched again at its release.
+            let active = |j: &JobRef<'_>| !matches!(j.phase(), Phase::Submitted | Phase::Deferred);
+            let touched = view.touched().filter(active);
+            found.extend(touched.filter(|j| self.is_done(j)).map(|j| j.id()));
             found.sort_unstable();
         } else {
             found.extend(view.active().filter(|j| self.is_done(j)).map(|j| j.id()));

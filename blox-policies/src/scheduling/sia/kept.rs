@@ -76,8 +76,8 @@ pub(super) struct Solved {
 }
 
 impl Solved {
-    /// Returns the result of a program, and whether it is the last one.
-    pub fn of(program: Choices, last: &mut Option<Solved>) -> (&Solved, bool) {
+    /// Returns the result of a program. The last one is not solved again.
+    pub fn of(program: Choices, last: &mut Option<Solved>) -> &Solved {
         let same = last.as_ref().is_some_and(|last| last.program == program);
         if !same {
             *last = None;
@@ -92,6 +92,6 @@ impl Solved {
                 proven,
             }
         };
-        (last.get_or_insert_with(solve), same)
+        last.get_or_insert_with(solve)
     }
 }

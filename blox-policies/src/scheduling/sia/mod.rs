@@ -115,16 +115,16 @@ impl Sia {
         self
     }
 
-    /// Records the current assignment of a job. Returns its updated state, and whether it changed.
+    /// Records the current assignment of a job. Returns its updated state.
     fn note<'m>(
         &self,
         known: &'m mut SortedMap<JobId, Known>,
         view: View<'_>,
         job: &JobRef<'_>,
-    ) -> (&'m Known, bool) {
+    ) -> &'m Known {
         let known = known.entry(job.id()).or_default();
         if job.assignment().is_none() && known.last.is_none() {
-            return (known, false);
+            return known;
         }
         let has = job.assignment().and_then(|a| {
             let node = view.cluster().node_of(*a.gpus.first()?)?;
@@ -145,7 +145,7 @@ impl Sia {
         }
         known.last = has;
         known.lies = lies;
-        (known, changed)
+        known
     }
 
     /// Returns the row of a job, from the cache if still valid, with its present costs.
@@ -262,11 +262,12 @@ impl SchedulingPolicy for Sia {
         }
         let mut left: Vec<u32> = kinds.capacities.clone();
         let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
-        let mut same = true;
+        // A start is no event that asks for a decision.
+        let mut settled = true;
         for (i, job) in jobs.iter().enumerate() {
-            let (known, changed) = self.note(&mut memory.known, view, job);
-            same &= !changed;
+            let known = self.note(&mut memory.known, view, job);
             let restarting = matches!(job.phase(), Phase::Starting | Phase::Stopping);
+            settled &= !restarting;
             if let Some(has) = known.last.filter(|_| restarting) {
                 // Its checkpoint is not written yet.
                 chosen[i] = Some(has);
@@ -303,8 +304,8 @@ impl SchedulingPolicy for Sia {
             }
             open.push((i, current));
         }
-        let (best, again) = Solved::of(program, &mut kept.now);
-        let mut stays = true;
+        let best = Solved::of(program, &mut kept.now);
+        let mut stays = settled;
         for ((i, current), pick) in open.iter().zip(&best.picks) {
             stays &= pick == current;
             let row = kept.rows.get(&jobs[*i].id());
@@ -321,14 +322,14 @@ impl SchedulingPolicy for Sia {
         // The choice remains until an event if nothing changes it: if costs do not change, or if it
         // is the best choice at the lowest costs of all other configurations too.
         let holds = match late.is_empty() {
-            true => stays || (again && same),
+            true => stays,
             false if !stays || !best.proven || !self.scores.falls_with_age() => false,
             false => {
                 let mut program = best.program.clone();
                 for (group, alternatives) in late {
                     program.change(group, alternatives);
                 }
-                let (later, _) = Solved::of(program, &mut kept.late);
+                let later = Solved::of(program, &mut kept.late);
                 later.proven && later.picks == best.picks
             }
         };
