@@ -36,7 +36,7 @@ const PROMISES: &[(&str, &[Promise])] = &[
     ("ef", &[GROWS, SHRINKS]),
     ("elasticflow", &[GROWS, SHRINKS, REJECTS]),
     ("edf-admission", &[REJECTS]),
-    ("gandiva", &[SHARES, GROWS, SHRINKS, MOVES]),
+    ("gandiva", &[SHARES, MOVES]),
     ("gavel", &[MOVES]),
     ("helios-ces", &[MANAGES]),
     ("las", &[PROMOTES]),

@@ -225,6 +225,8 @@ impl<R: NodeSelector> Pass<'_, R> {
         };
         assignment.cpus = share.cpus;
         assignment.memory_gib = share.memory_gib;
+        // The jobs that give up CPUs and memory may have GPUs of types that this job does not accept.
+        draft.widen();
         let start = draft.savepoint();
         for node in nodes_of(draft, &assignment) {
             if !self.make_room(draft, node, &assignment)? {

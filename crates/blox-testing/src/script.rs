@@ -609,6 +609,7 @@ impl Script {
     }
 
     fn job_details(&mut self, attributes: &[(Name, Vec<Value>)]) {
+        let any_type = !self.troubles.has(Fault::GpuTypes);
         let total = self.cluster.total_gpus() as u32;
         let types = self.cluster.nodes.iter().filter_map(|n| n.gpu_type.clone());
         let types: BTreeSet<Name> = types.collect();
@@ -679,7 +680,9 @@ impl Script {
                     let mut speeds = TypeSpeeds::default();
                     for name in &types {
                         match r.below(10) {
-                            0..7 => speeds.set(name.clone(), spec.work.rate * r.between(0.5, 2.0)),
+                            n if n < 7 || any_type => {
+                                speeds.set(name.clone(), spec.work.rate * r.between(0.5, 2.0));
+                            }
                             7 => speeds.set(name.clone(), 0.0),
                             _ => {}
                         }
