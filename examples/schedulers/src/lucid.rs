@@ -47,7 +47,7 @@ const PARAMETERS: [ParamDoc; 9] = [
 ///
 /// A score is the job attribute `sharing_score`, or follows from the profile of the job by the
 /// paper's decision tree. The profile has the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`,
-/// as in Lucid's log in the format of Helios ([`blox::perf::sharing_score`]). Memory is `gmem`. A
+/// as in Lucid's log in the format of Helios (`blox::perf::sharing_score`). Memory is `gmem`. A
 /// job without a score or without `gmem` is never packed. In a simulation,
 /// [`blox::sim::execution::Shared`] slows packed jobs down.
 ///
