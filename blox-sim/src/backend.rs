@@ -547,7 +547,6 @@ impl<'w> Simulator<'w> {
 
     fn submit(&mut self, spec: Arc<JobSpec>) -> Result<Event, SimError> {
         let job = JobId(self.next_id);
-        spec.check().map_err(|error| SimError::Job { job, error })?;
         self.next_id += 1;
         self.watch
             .submitted
@@ -1018,7 +1017,12 @@ impl Backend for Simulator<'_> {
         }
     }
 
-    fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
+    fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
+        if let Event::Submitted { job, spec } = event
+            && let Err(error) = spec.check()
+        {
+            return Err(SimError::Job { job: *job, error });
+        }
         Err(match self.scripted {
             true => SimError::Impossible { at, error },
             false => SimError::Event { at, error },

@@ -59,6 +59,8 @@ pub(crate) struct Timers {
     settled: usize,
     /// The first of the recent timers.
     first_recent: Option<Timer>,
+    /// The first of the recent timers that were added since the last plan.
+    first_new: Option<Timer>,
     /// Number of timers in the heap after the last removal of void timers.
     left: usize,
 }
@@ -68,8 +70,11 @@ impl Timers {
     pub fn add(&mut self, at: Time, kind: Kind, who: u32, nth: u32) {
         let timer = Timer { at, kind, who, nth };
         self.recent.push(timer);
-        if self.first_recent.is_none_or(|first| timer < first) {
-            self.first_recent = Some(timer);
+        if self.first_new.is_none_or(|first| timer < first) {
+            self.first_new = Some(timer);
+            if self.first_recent.is_none_or(|first| timer < first) {
+                self.first_recent = Some(timer);
+            }
         }
     }
 
@@ -98,6 +103,7 @@ impl Timers {
             self.settled -= usize::from(at < self.settled);
         }
         self.first_recent = self.recent.iter().min().copied();
+        self.first_new = self.recent[self.settled..].iter().min().copied();
     }
 
     /// Called after a plan is applied. Sorts in the timers from before the last plan that are still
@@ -109,7 +115,7 @@ impl Timers {
             }
         }
         self.settled = self.recent.len();
-        self.first_recent = self.recent.iter().min().copied();
+        self.first_recent = self.first_new.take();
         // This way, each timer is checked once or twice on average, however many remain.
         if self.sorted.len() >= CROWD + 2 * self.left {
             self.sorted.retain(|Reverse(t)| t.may_fire(view));

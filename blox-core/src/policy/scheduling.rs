@@ -57,6 +57,6 @@ pub trait SchedulingPolicy: Policy {
     /// The reason why the policy could never request the job, for instance a limit below it.
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         let _ = view;
-        Ok(Shapes::from_elem(Shape::gang(job), 1))
+        Ok(Shapes::from_buf([Shape::gang(job)]))
     }
 }

@@ -435,6 +435,14 @@ fn judge_all(
     Ok(())
 }
 
+/// Copies a list, which is usually empty, into the memory of another.
+#[inline]
+fn keep<T: Clone>(into: &mut Vec<T>, list: &Vec<T>) {
+    if !(into.is_empty() && list.is_empty()) {
+        into.clone_from(list);
+    }
+}
+
 fn judge(
     scheduler: &mut dyn Scheduler,
     state: &State,
@@ -564,9 +572,8 @@ impl Core {
         // Jobs that the plan changes are then marked as touched for the next decision.
         self.saved.state.close_decision(seen, quiet);
         self.saved.state.next_moment = self.moment_from(now);
-        self.saved.waits.clone_from(&decision.plan.waits);
-        let by_gpus = &mut self.saved.waits_by_gpus;
-        by_gpus.clone_from(&decision.plan.waits_by_gpus);
+        keep(&mut self.saved.waits, &decision.plan.waits);
+        keep(&mut self.saved.waits_by_gpus, &decision.plan.waits_by_gpus);
         self.saved.otherwise.clone_from(&decision.plan.otherwise);
         let instant = instant && quiet && !self.saved.state.has_commands();
         self.instant = false;

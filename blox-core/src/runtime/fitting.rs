@@ -35,11 +35,16 @@ impl Misfit {
 /// of GPUs, and the batch. A partner must get its requested number of GPUs. A job that keeps its
 /// number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
-pub(super) fn check(steps: &[Action], queue: &JobQueue, view: View<'_>) -> Result<(), Misfit> {
+pub(super) fn check(
+    steps: &[Action],
+    queue: &JobQueue,
+    view: View<'_>,
+    buffer: &mut Vec<Open>,
+) -> Result<(), Misfit> {
     match queue.keeps() {
         true => steps.iter().try_for_each(|step| check_gang(step, view)),
         false if steps.is_empty() => Ok(()),
-        false => check_listed(steps, queue, view),
+        false => check_listed(steps, queue, view, buffer),
     }
 }
 
@@ -58,42 +63,78 @@ fn check_gang(step: &Action, view: View<'_>) -> Result<(), Misfit> {
     }
 }
 
-fn check_listed(steps: &[Action], queue: &JobQueue, view: View<'_>) -> Result<(), Misfit> {
-    let placed = steps.iter().filter_map(|step| match step {
-        Action::Place { job, assignment } => Some((*job, assignment)),
+/// A job that a plan places, whose requests are looked for.
+#[derive(Clone)]
+pub(super) struct Open {
+    job: JobId,
+    /// Index of its step.
+    step: usize,
+    /// The first request that names it.
+    asked: Option<Asked>,
+    /// True if a request is met.
+    met: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Asked {
+    /// The request with this index.
+    For(usize),
+    /// The job is a partner, and gets as many GPUs as it asks for.
+    Beside,
+}
+
+fn check_listed(
+    steps: &[Action],
+    queue: &JobQueue,
+    view: View<'_>,
+    placed: &mut Vec<Open>,
+) -> Result<(), Misfit> {
+    placed.clear();
+    let place = |(step, action): (usize, &Action)| match action {
+        Action::Place { job, .. } => Some(Open {
+            job: *job,
+            step,
+            asked: None,
+            met: false,
+        }),
         _ => None,
-    });
-    // Jobs whose request was not found yet.
-    let mut open: Vec<(JobId, &Assignment, Option<&[Shape]>)> =
-        placed.map(|(job, given)| (job, given, None)).collect();
-    open.sort_unstable_by_key(|(job, ..)| *job);
-    let mut met = vec![false; open.len()];
-    for request in queue.list() {
-        if let Ok(at) = open.binary_search_by_key(&request.job, |(job, ..)| *job) {
-            let shapes = &request.shapes[..];
-            let (_, given, asked) = &mut open[at];
-            met[at] |= shapes.iter().any(|s| meets(view.cluster(), given, s));
-            asked.get_or_insert(shapes);
+    };
+    placed.extend(steps.iter().enumerate().filter_map(place));
+    placed.sort_unstable_by_key(|open| open.job);
+    let given = |open: &Open| match &steps[open.step] {
+        Action::Place { assignment, .. } => Some(assignment),
+        _ => None,
+    };
+    for (i, request) in queue.list().iter().enumerate() {
+        if let Ok(at) = placed.binary_search_by_key(&request.job, |open| open.job) {
+            let open = &mut placed[at];
+            let meets = |a: &Assignment| request.shapes.iter().any(|s| meets(view.cluster(), a, s));
+            open.met |= given(open).is_some_and(meets);
+            open.asked.get_or_insert(Asked::For(i));
         }
         for partner in request.partners.iter() {
-            if let Ok(at) = open.binary_search_by_key(&partner, |(job, ..)| *job) {
-                let its = view.job(partner);
-                let (_, given, asked) = &mut open[at];
-                met[at] |= its.is_some_and(|its| its.gpus() == given.count());
-                asked.get_or_insert(&[]);
+            if let Ok(at) = placed.binary_search_by_key(&partner, |open| open.job) {
+                let (open, its) = (&mut placed[at], view.job(partner));
+                let meets = |a: &Assignment| its.is_some_and(|its| its.gpus() == a.count());
+                open.met |= given(open).is_some_and(meets);
+                open.asked.get_or_insert(Asked::Beside);
             }
         }
     }
-    for ((job, given, asked), met) in open.into_iter().zip(met) {
-        let Some(job) = view.job(job).filter(|_| !met) else {
+    for open in placed.iter().filter(|open| !open.met) {
+        let (Some(job), Some(asked), Some(given)) = (view.job(open.job), open.asked, given(open))
+        else {
             continue;
         };
-        let Some(asked) = asked.filter(|_| !moves(&job, given)) else {
+        if moves(&job, given) {
             continue;
-        };
-        let gang = [Shape::gpus(job.gpus())];
-        let asked = if asked.is_empty() { &gang } else { asked };
-        return Err(misfit(&job, given, asked, view));
+        }
+        return Err(match asked {
+            Asked::For(i) if !queue.list()[i].shapes.is_empty() => {
+                misfit(&job, given, &queue.list()[i].shapes, view)
+            }
+            _ => misfit(&job, given, &[Shape::gpus(job.gpus())], view),
+        });
     }
     Ok(())
 }

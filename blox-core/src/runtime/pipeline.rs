@@ -402,6 +402,7 @@ impl Composition {
             draft: DraftMemory::default(),
             awaits_growth: false,
             askers: Vec::new(),
+            placed: Vec::new(),
         })
     }
 }
@@ -506,6 +507,8 @@ pub struct Pipeline {
     draft: DraftMemory,
     awaits_growth: bool,
     askers: Vec<JobId>,
+    /// Buffer of the check of a plan.
+    placed: Vec<fitting::Open>,
     /// Set by admission, and returned by the plan of the same decision.
     missing: Option<Box<DecisionError>>,
 }
@@ -739,13 +742,10 @@ impl Scheduler for Pipeline {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         let Taken { policy, slot } = &self.cluster;
         let validity = (**policy).any_manage(&mut self.slots[*slot].memory, view, out);
-        // This decision preempts the jobs of a drain whose time has come.
-        let begun = out.iter().filter_map(|action| match action {
-            NodeAction::Drain { by, .. } if *by > view.now() => Some(Validity::Until(*by)),
-            _ => None,
-        });
-        let validity = begun.fold(validity, Validity::and);
-        finish_idle_drains(view, out);
+        let validity = match out.is_empty() {
+            true => validity,
+            false => validity.and(begin_drains(view, out)),
+        };
         match view.cluster().is_draining() {
             true => validity.and(continue_drains(view, out)),
             false => validity,
@@ -767,9 +767,13 @@ impl Scheduler for Pipeline {
             true => None,
             false => self.could_add(view),
         };
+        let room = added.as_ref().map(|added| Room::of(view).with(added));
         for &id in asking {
-            if let Some(job) = view.job(id)
-                && job.phase() == Phase::Submitted
+            let Some(job) = view.job(id) else {
+                self.askers.push(id);
+                continue;
+            };
+            if job.phase() == Phase::Submitted
                 && let Err(error) = self.check_job(job.spec())
             {
                 self.missing.get_or_insert_with(|| {
@@ -780,13 +784,9 @@ impl Scheduler for Pipeline {
                     })
                 });
             }
-            let never = match (view.job(id), &added) {
-                (Some(job), Some(added)) => self.has_room(&Room::of(view).with(added), &job).err(),
-                _ => None,
-            };
-            match never {
-                Some(why) => out.reject(id, why),
-                None => self.askers.push(id),
+            match room.as_ref().map(|room| self.has_room(room, &job)) {
+                Some(Err(why)) => out.reject(id, why),
+                _ => self.askers.push(id),
             }
         }
         let Taken { policy, slot } = &self.admission;
@@ -816,8 +816,16 @@ impl Scheduler for Pipeline {
         let memory = &mut self.slots[*slot].memory;
         let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
         draft.end_walk(&mut self.requests);
-        draft.finish_into(out);
-        let fits = fitting::check(&out.actions[start..], &self.requests, view);
+        let all_gangs = draft.finish_into(out);
+        let fits = match self.requests.keeps() && all_gangs {
+            true => Ok(()),
+            false => fitting::check(
+                &out.actions[start..],
+                &self.requests,
+                view,
+                &mut self.placed,
+            ),
+        };
         match result {
             Ok(placed) => match fits {
                 Ok(()) => Ok(validity.and(placed)),
@@ -891,8 +899,14 @@ impl Scheduler for Pipeline {
     }
 }
 
-/// Adds the next step of each node that is idle when its drain begins.
-fn finish_idle_drains(view: View<'_>, out: &mut NodeActions) {
+/// Adds the next step of each node that is idle when its drain begins. The validity names the next
+/// time at which jobs are to be preempted.
+fn begin_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
+    let begun = out.iter().filter_map(|action| match action {
+        NodeAction::Drain { by, .. } if *by > view.now() => Some(Validity::Until(*by)),
+        _ => None,
+    });
+    let validity = begun.fold(Validity::UntilEvent, Validity::and);
     for at in 0..out.len() {
         let NodeAction::Drain { node: id, then, .. } = &out[at] else {
             continue;
@@ -908,6 +922,7 @@ fn finish_idle_drains(view: View<'_>, out: &mut NodeActions) {
             out.extend(next_step(id, then));
         }
     }
+    validity
 }
 
 /// Returns the action of an idle node after its drain.
@@ -977,8 +992,10 @@ fn place(
     }
     draft.start_walk(requests);
     // The first reason of a job takes precedence.
-    for (job, why) in requests.explained.drain(..) {
-        draft.explain(job, why);
+    if !requests.explained.is_empty() {
+        for (job, why) in requests.explained.drain(..) {
+            draft.explain(job, why);
+        }
     }
     let validity = placement.any_place(memory, requests, draft)?;
     // Placement policies may ignore partners.

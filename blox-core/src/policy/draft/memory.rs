@@ -33,6 +33,8 @@ pub(crate) struct DraftMemory {
     /// True if an assignment of the draft may be dropped: it was withdrawn, or equals the job's
     /// previous one.
     pub(super) moved: bool,
+    /// True if the draft gave a job another number of GPUs than it asks for, even if undone.
+    pub(super) off_gang: bool,
     /// Position of in-order placement in the queue.
     pub(super) walk: Walk,
 }
@@ -221,5 +223,6 @@ impl DraftMemory {
         self.reasons.clear();
         self.log.clear();
         self.moved = false;
+        self.off_gang = false;
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has GPUs already, a GPU is not free, or a partner is on none of the GPUs.
     pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
-        let known = self.without_gpus(job)?;
+        let known = self.without_gpus(job, assignment.count())?;
         self.note_sharing(&assignment);
         let taken = assignment.partners.is_empty() && self.take_free(job, &assignment);
         let cluster = self.view.cluster();
@@ -300,7 +300,7 @@ impl<'a> Draft<'a> {
         nodes: &[(NodeId, u32)],
         shape: &Shape,
     ) -> Result<bool, DraftError> {
-        let known = self.without_gpus(job)?;
+        let known = self.without_gpus(job, shape.gpus)?;
         let count = shape.gpus.get() as usize;
         if count == 0 {
             return Err(DraftError::NoGpu(job));
@@ -339,9 +339,10 @@ impl<'a> Draft<'a> {
         Ok(true)
     }
 
-    /// Returns the job's entry, if it has one. Fails if no GPUs may be assigned to the job.
+    /// Returns the entry of a job that is to get a number of GPUs, if it has an entry. Fails if no
+    /// GPUs may be assigned to the job.
     #[inline(always)]
-    fn without_gpus(&self, job: JobId) -> Result<Option<usize>, DraftError> {
+    fn without_gpus(&mut self, job: JobId, gpus: GpuCount) -> Result<Option<usize>, DraftError> {
         let Some(its) = self.view.job(job).filter(can_be_placed) else {
             return Err(DraftError::NotPlaceable(job));
         };
@@ -352,6 +353,9 @@ impl<'a> Draft<'a> {
         };
         if has_some {
             return Err(DraftError::AlreadyPlaced(job));
+        }
+        if its.gpus() != gpus {
+            self.m.off_gang = true;
         }
         Ok(known)
     }
@@ -488,6 +492,7 @@ impl<'a> Draft<'a> {
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.moved = true;
+        self.m.off_gang = true;
         self.m.given.push(Action::Place { job, assignment });
         let now = self.m.last_given(true);
         let was = std::mem::replace(&mut self.m.entries[e].now, now);
@@ -626,7 +631,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the differences from the current state to the plan.
-    pub(crate) fn finish_into(mut self, plan: &mut Plan) {
+    /// Returns whether each assignment may be assumed to have as many GPUs as its job asks for.
+    pub(crate) fn finish_into(mut self, plan: &mut Plan) -> bool {
         if self.m.ledger.records_jobs() {
             self.settle_groups();
         }
@@ -676,7 +682,9 @@ impl<'a> Draft<'a> {
         plan.waits.append(&mut m.waits);
         plan.waits_by_gpus.append(&mut m.waits_by_gpus);
         plan.otherwise = std::mem::replace(&mut m.otherwise, Reason::NotChosen);
+        let all_gangs = !m.off_gang;
         m.clear();
+        all_gangs
     }
 
     /// Updates the partners of groups: a partner may have moved after the group was made.
