@@ -5,12 +5,14 @@
 //! rewrites the page; with `-- --ignored`, the results of all claims.
 #![cfg(all(feature = "released", feature = "microlp"))]
 
-use blox::claims::{Plan, Records, papers, records, selected};
+use blox::claims::{Paper, Plan, Records, papers, records, selected};
 use std::collections::BTreeSet;
 use std::fs;
 
 const FILE: &str = "crates/blox-claims/claims/recorded.toml";
 const PAGE: &str = "docs/src/reference/claims.md";
+/// Beginning of the line of a scheduler's documentation that counts its claims.
+const CLAIMS: &str = "/// **Claims.** ";
 const INTRODUCTION: &str = "\
 # Claims
 
@@ -44,20 +46,23 @@ fn check(fast: bool) {
             wrong += &format!(" {}\n", claim.note.as_deref().unwrap_or_default());
         }
     }
-    agree(&records().updated(&checked));
-    assert_eq!(
-        wrong, "",
-        "correct the scheduler, or the expected verdict and its reason"
+    wrong += &stale(&records().updated(&checked));
+    assert!(
+        wrong.is_empty(),
+        "correct the scheduler, or the expected verdict and its reason:\n{wrong}"
     );
 }
 
-fn agree(found: &Records) {
+/// Returns how results and page differ from the recorded ones, or rewrites them.
+fn stale(found: &Records) -> String {
     let page = format!("{INTRODUCTION}{}\n", found.page().trim_end());
-    for (path, expected) in [(FILE, found.file()), (PAGE, page)] {
-        let text = fs::read_to_string(path).unwrap_or_default();
+    let mut stale = String::new();
+    let files = [(FILE.into(), found.file()), (PAGE.into(), page)];
+    for (path, expected) in files.into_iter().chain(documents(found)) {
+        let text = fs::read_to_string(&path).unwrap_or_default();
         if std::env::var_os("BLOX_BLESS").is_some() {
             if text != expected {
-                fs::write(path, expected).unwrap();
+                fs::write(&path, expected).unwrap();
             }
             continue;
         }
@@ -69,11 +74,45 @@ fn agree(found: &Records) {
             lines.collect::<Vec<String>>()
         };
         let (text, expected) = (plain(&text), plain(&expected));
-        let differs = text.iter().zip(&expected).find(|(a, b)| a != b);
-        assert!(
-            text == expected,
-            "{path} is not current: run `BLOX_BLESS=1 cargo test --all-features --test claims`; first: {differs:?}"
-        );
+        if text != expected {
+            stale += &format!(
+                "{path} is not current: run `BLOX_BLESS=1 cargo test --all-features --test claims`\n"
+            );
+            let differ = text.iter().zip(&expected).filter(|(a, b)| a != b);
+            differ.for_each(|(a, b)| stale += &format!("  {a}\n  {b}\n"));
+        }
+    }
+    stale
+}
+
+/// Returns the file of each scheduler with claims, with their counts in its documentation.
+fn documents(found: &Records) -> Vec<(String, String)> {
+    let registry = blox::registry();
+    let shipped = |paper: &&Paper| registry.schedulers.get(&paper.name).is_some();
+    let document = |paper: &Paper| {
+        let name = &paper.name;
+        let path = format!("examples/schedulers/src/{}.rs", name.replace('-', "_"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let (before, rest) = text.split_once(CLAIMS).unwrap_or_else(|| panic!("{path}"));
+        let (_, after) = rest.split_once('\n').unwrap();
+        let counts = found.counts(paper);
+        let line = format!("{CLAIMS}{counts}: `blox policies {name}`.\n");
+        (path, format!("{before}{line}{after}"))
+    };
+    papers().iter().filter(shipped).map(document).collect()
+}
+
+#[test]
+fn schedulers_link_to_their_claims() {
+    let page = fs::read_to_string("docs/src/reference/schedulers.md").unwrap();
+    let claims = fs::read_to_string(PAGE).unwrap();
+    for (name, _) in blox::registry().schedulers.iter() {
+        let mut rows = page.lines();
+        let row = rows.find(|line| line.starts_with(&format!("| `{name}` |")));
+        let has = papers().iter().any(|paper| paper.name == name);
+        let link = format!("](claims.md#{name})");
+        assert_eq!(row.is_some_and(|row| row.contains(&link)), has, "{name}");
+        assert_eq!(claims.contains(&format!("\n## {name}\n")), has, "{name}");
     }
 }
 

@@ -340,3 +340,25 @@ fn a_figure_without_runs_can_be_interrupted() {
     assert_eq!(seen.err, "interrupted: nothing came of it yet\n");
     assert_eq!(json(&out.join("manifest.json"))["status"], "interrupted");
 }
+
+#[test]
+fn policies_show_the_recorded_claims_of_a_scheduler() {
+    use blox::claims::{papers, records};
+    for paper in papers() {
+        let text = run(&format!("policies {}", paper.name)).out;
+        let (_, claims) = text.split_once("claims of ").unwrap();
+        for (claim, record) in records().rows(paper) {
+            let row = |line: &&str| {
+                line.contains(&record.here) && line.ends_with(record.verdict.as_str())
+            };
+            assert!(
+                claims.lines().any(|line| row(&line)),
+                "{}: {text}",
+                claim.name
+            );
+            let reason = claim.reason.as_deref().unwrap_or_default();
+            assert!(claims.contains(reason), "{}: {text}", claim.name);
+        }
+    }
+    assert!(!run("policies las").out.contains("claims of "));
+}

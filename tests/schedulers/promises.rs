@@ -160,9 +160,9 @@ fn optimal_chronus_meets_as_many_deadlines() {
             let jobs: Vec<JobSpec> = (0..100).map(one).collect();
             let greedy = met("chronus", nodes, &jobs);
             let optimal = met("chronus{choice=optimal}", nodes, &jobs);
-            // Neither choice sees later arrivals, so the program can lose a deadline by them.
+            // Later jobs may need the GPUs that the program gave to more jobs.
             assert!(
-                optimal + 2 >= greedy,
+                optimal + 1 >= greedy,
                 "{seed} {nodes} {together}: {optimal} {greedy}"
             );
             more += optimal as i64 - greedy as i64;

@@ -526,6 +526,74 @@ mod tests {
         assert_eq!([&plans[0].1, &plans[1].1], [&vec![8], &vec![1]]);
     }
 
+    /// Returns whether the leases from `lease` on have room for the rest of all wishes, by trying.
+    fn fits(wishes: &[Wish], rest: &[u64], lease: u64, left: &[i64]) -> bool {
+        if rest.iter().all(|leases| *leases == 0) {
+            return true;
+        }
+        let Some(free) = left.get(lease as usize) else {
+            return false;
+        };
+        (0..1u32 << wishes.len()).any(|set| {
+            let (mut after, mut used) = (rest.to_vec(), 0);
+            for (i, wish) in wishes.iter().enumerate() {
+                if (set >> i) & 1 == 1 {
+                    if after[i] == 0 || wish.until <= lease {
+                        return false;
+                    }
+                    after[i] -= 1;
+                    used += i64::from(wish.gpus);
+                }
+            }
+            used <= *free && fits(wishes, &after, lease + 1, left)
+        })
+    }
+
+    #[test]
+    fn each_choice_has_the_greatest_value() {
+        let solver = blox_microlp::BranchAndBound { limit: Some(1000) };
+        let value = |plans: &Plans| plans.iter().map(|(w, _)| w.deadline.value).sum::<f64>();
+        let (mut seed, mut more) = (1u64, 0);
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        for _ in 0..100 {
+            let mut drawn = |job| {
+                let needed = 1 + below(3);
+                let mut wish = wish(job, [1, 2, 4][below(3) as usize], needed, needed + below(3));
+                wish.deadline.value = 1.0 + below(3) as f64;
+                wish
+            };
+            let mut wishes: Vec<Wish> = (0..5).map(&mut drawn).collect();
+            let left: Vec<i64> = (0..5).map(|_| 2 + below(3) as i64).collect();
+            let of = |set: u32| {
+                let chosen = (0..).zip(&wishes).filter(|(i, _)| (set >> i) & 1 == 1);
+                chosen.map(|(_, wish)| *wish).collect::<Vec<Wish>>()
+            };
+            let room = |some: &Vec<Wish>| {
+                let rest: Vec<u64> = some.iter().map(|wish| wish.needed).collect();
+                fits(some, &rest, 0, &left)
+            };
+            let sets = (0..1 << wishes.len()).map(of).filter(room);
+            let sum = |some: Vec<Wish>| some.iter().map(|w| w.deadline.value).sum::<f64>();
+            let most = sets.map(sum).fold(0.0, f64::max);
+            let greedy = Chronus::choose_greedily(&mut wishes, 0, left.clone());
+            let best = Chronus::choose_best(&mut wishes, 0, left.clone(), &solver);
+            assert_eq!(value(&best), most, "{wishes:?} {left:?}");
+            more += u32::from(value(&greedy) < most);
+            let mut rest = left;
+            for (wish, leases) in &best {
+                let on: std::collections::BTreeSet<&u64> = leases.iter().collect();
+                assert_eq!(on.len() as u64, wish.needed);
+                assert!(leases.iter().all(|k| *k < wish.until));
+                take(wish, leases, 0, &mut rest);
+            }
+            assert!(rest.iter().all(|left| *left >= 0), "{best:?}");
+        }
+        assert!(more > 10, "{more}");
+    }
+
     #[test]
     fn program_takes_two_narrow_jobs_and_greed_a_wide_one() {
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];

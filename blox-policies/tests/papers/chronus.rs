@@ -53,9 +53,32 @@ fn whole_leases_before_the_deadline_are_needed() {
     }
 }
 
+fn optimal() -> LeaseChoice {
+    LeaseChoice::Optimal(Arc::new(BranchAndBound { limit: Some(1000) }))
+}
+
+#[test]
+fn later_jobs_may_need_the_gpus_of_more_jobs() {
+    // Two jobs of three leases instead of one of one lease. Then jobs of one lease follow.
+    for (choice, accepted) in [
+        (LeaseChoice::Greedy, [true, false, false, true, true]),
+        (optimal(), [false, true, true, false, false]),
+    ] {
+        let mut case = of(1, choice);
+        case.submit(0.0, due(4, LEASE, [(1.0, 1.0)]));
+        case.submit(0.0, due(2, 3.0 * LEASE, [(3.0, 1.0)]));
+        case.submit(0.0, due(2, 3.0 * LEASE, [(3.0, 1.0)]));
+        case.round(0.0);
+        case.submit(LEASE, due(4, LEASE, [(2.0, 1.0)]));
+        case.submit(LEASE, due(4, LEASE, [(3.0, 1.0)]));
+        case.round(LEASE);
+        let expected = accepted.map(|yes| if yes { Guaranteed } else { BestEffort });
+        assert_eq!(classes(&case, [0, 1, 2, 3, 4]), expected);
+    }
+}
+
 #[test]
 fn greatest_value_is_accepted_not_most_jobs() {
-    let optimal = || LeaseChoice::Optimal(Arc::new(BranchAndBound { limit: Some(1000) }));
     // The value of a job of four GPUs beside two of two GPUs with 40 each, and whether it wins.
     for (choice, value, wins) in [
         (optimal(), 100.0, true),

@@ -123,7 +123,37 @@ impl Records {
         text
     }
 
-    fn rows<'a>(&'a self, paper: &'a Paper) -> impl Iterator<Item = (&'a Claim, &'a Recorded)> {
+    /// Counts the verdicts of a paper's claims in a sentence.
+    pub fn counts(&self, paper: &Paper) -> String {
+        let of = |verdict| {
+            let all = self.rows(paper);
+            all.filter(|(_, record)| record.verdict == verdict).count()
+        };
+        let all = self.rows(paper).count();
+        let [hold, weaker, wrong] = [Verdict::Holds, Verdict::Weaker, Verdict::DoesNotHold].map(of);
+        let mut text = match (hold, all) {
+            (1, 1) => return "The claim of the paper holds here".to_owned(),
+            (2, 2) => return "Both claims of the paper hold here".to_owned(),
+            (hold, all) if hold == all => {
+                return format!("All {all} claims of the paper hold here");
+            }
+            (hold, all) => format!("{hold} of {all} claims of the paper hold here"),
+        };
+        for (count, one, many) in [
+            (weaker, "is weaker", "are weaker"),
+            (wrong, "does not hold", "do not hold"),
+        ] {
+            match count {
+                0 => {}
+                1 => text += &format!(", 1 {one}"),
+                n => text += &format!(", {n} {many}"),
+            }
+        }
+        text
+    }
+
+    /// Returns the recorded claims of a paper, in order.
+    pub fn rows<'a>(&'a self, paper: &'a Paper) -> impl Iterator<Item = (&'a Claim, &'a Recorded)> {
         let claims = paper.claims.iter();
         claims.filter_map(|claim| Some((claim, self.of(paper, claim)?)))
     }

@@ -85,6 +85,8 @@ pub enum Arrivals {
     Load(f64),
     /// At random, at the rate at which the jobs demand this fraction of a number of GPUs.
     LoadOf(f64, u32),
+    /// Like `load`, in groups of this number of jobs that arrive together.
+    Groups(f64, u32),
     /// Like `load`, with a rate that varies over each day as a sine. The second number is the ratio of
     /// the largest to the least rate.
     Daily(f64, f64),
@@ -214,6 +216,11 @@ impl Arrivals {
             Arrivals::PerHour(rate) => HOUR / rate,
             Arrivals::Load(load) | Arrivals::Daily(load, _) => demand / (load * gpus),
             Arrivals::LoadOf(load, gpus) => demand / (load * f64::from(gpus)),
+            Arrivals::Groups(load, size) => demand * f64::from(size) / (load * gpus),
+        };
+        let together = match self {
+            Arrivals::Groups(_, size) => size.max(1),
+            _ => 1,
         };
         let swing = match self {
             Arrivals::Daily(_, ratio) => (ratio - 1.0) / (ratio + 1.0),
@@ -228,7 +235,9 @@ impl Arrivals {
                 return now;
             }
         };
-        (0..count).map(|_| next()).collect()
+        let groups = (0..count.div_ceil(together)).map(|_| next());
+        let times = groups.flat_map(|at| std::iter::repeat_n(at, together as usize));
+        times.take(count as usize).collect()
     }
 }
 
@@ -277,6 +286,10 @@ mod tests {
         let times = Arrivals::Load(0.5).times(10_000, 800.0, 8.0, 3);
         let gap = times[9_999] / 10_000.0;
         assert!((gap / 200.0 - 1.0).abs() < 0.03, "{gap}");
+        let groups = Arrivals::Groups(0.5, 4).times(10_000, 800.0, 8.0, 3);
+        assert!(groups.chunks(4).all(|group| group[0] == group[3]));
+        let gap = groups[9_999] / 2500.0;
+        assert!((gap / 800.0 - 1.0).abs() < 0.03, "{gap}");
         let daily = Arrivals::Daily(0.5, 3.0).times(10_000, 800.0, 8.0, 3);
         let within = |from: f64, to: f64| {
             let day = |t: &&f64| (from..to).contains(&(**t % 86_400.0));

@@ -6,7 +6,9 @@ use super::grid::{self, Form, Grid, number_of};
 use super::output::pretty_text;
 use super::progress::{Progress, Shows};
 use super::{Code, DIFFERS, Failure, INTERRUPTED, OK, Terminal};
-use blox_claims::{Checked, ClaimsError, Plan, Verdict, records, selected};
+use blox_claims::{
+    Checked, Claim, ClaimsError, Plan, Recorded, Verdict, papers, records, selected,
+};
 use blox_core::registry::Registry;
 use blox_sim::Watch;
 use serde_json::{Map, Value, json};
@@ -116,6 +118,30 @@ fn list(plan: &Plan<'_>, format: OutputFormat, form: Form) -> Result<String, Fai
             }))
         }
     }
+}
+
+/// Formats the recorded results of the claims of a scheduler, if its paper has any.
+pub(super) fn recorded(name: &str, form: Form) -> Option<String> {
+    let paper = papers().iter().find(|paper| paper.name == name)?;
+    let columns: [grid::Column<'_, (&Claim, &Recorded)>; 5] = [
+        ("claim", &|(claim, _)| claim.text(paper)),
+        ("section", &|(claim, _)| claim.section.clone()),
+        ("paper", &|(claim, _)| claim.paper_text()),
+        ("here (95 %)", &|(_, record)| record.here.clone()),
+        ("verdict", &|(_, record)| record.verdict.to_string()),
+    ];
+    let mut text = format!(
+        "claims of {} (`blox claims {name}` checks them)\n",
+        paper.paper
+    );
+    text += &Grid::of(records().rows(paper), 2, &columns).text(form);
+    for claim in &paper.claims {
+        if let Some(reason) = &claim.reason {
+            let _ = writeln!(text, "{}: {}: {reason}", claim.text(paper), claim.expect);
+        }
+    }
+    text.push('\n');
+    Some(text)
 }
 
 /// Columns of CSV and JSON.

@@ -1,6 +1,6 @@
-//! `blox policies`: lists registered policies by kind.
+//! `blox policies`: lists registered policies by kind, and the claims of a scheduler.
 
-use super::{Failure, OK, Terminal};
+use super::{Failure, OK, Terminal, claims};
 use blox_core::registry::{ComponentRegistry, Registry};
 use blox_core::suggest::did_you_mean;
 use blox_sim::registry::World;
@@ -53,6 +53,9 @@ pub(super) fn run(
             known.join(", ")
         )));
     }
+    text += &name
+        .and_then(|name| claims::recorded(name, terminal.form))
+        .unwrap_or_default();
     if name.is_none() {
         if cfg!(not(feature = "released")) {
             text.push_str(

@@ -25,6 +25,8 @@ const PARAMETERS: [ParamDoc; 1] = [param(
 /// **Verified.** Tests of the paper's rules, and the matching against all assignments of small cases.
 /// The released programs of Gavel and Shockwave have another AlloX,
 /// `blox_released::gavel::ReleasedAllox`, which is verified per job.
+///
+/// **Claims.** All 5 claims of the paper hold here: `blox policies allox`.
 pub fn allox() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

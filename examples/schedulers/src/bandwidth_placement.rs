@@ -15,6 +15,8 @@ use blox::schedulers::parameters::*;
 /// (`communication`). They run slower on slower links.
 ///
 /// **Parameters**: none.
+///
+/// **Claims.** The claim of the paper holds here: `blox policies bandwidth-placement`.
 pub fn bandwidth_placement() -> Pipeline {
     Composition::new("bandwidth-placement")
         .scheduling(Fifo::default())

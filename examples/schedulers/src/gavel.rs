@@ -50,6 +50,8 @@ const PARAMETERS: [ParamDoc; 6] = [
 /// The policies equal it per job if the optimum is unique. Otherwise the objective of every
 /// allocation agrees to one part in a million. `blox_released::gavel` lists the differences of the
 /// released program.
+///
+/// **Claims.** All 6 claims of the paper hold here: `blox policies gavel`.
 pub fn gavel() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

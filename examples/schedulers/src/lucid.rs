@@ -71,6 +71,8 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// - In the simulator, ended jobs are found a second late.
 ///
 /// `blox reproduce lucid-quirks` shows the cost of each difference.
+///
+/// **Claims.** 8 of 9 claims of the paper hold here, 1 is weaker: `blox policies lucid`.
 pub fn lucid() -> Pipeline {
     lucid_with(SETTINGS, Oracle)
 }

@@ -36,6 +36,8 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Verified.** Only by its own tests: no released program has the paper's rule.
 ///
 /// The released program of Blox has another rule under this name: `blox_released::blox::optimus`.
+///
+/// **Claims.** All 4 claims of the paper hold here: `blox policies optimus`.
 pub fn optimus() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

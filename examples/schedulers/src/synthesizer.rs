@@ -36,6 +36,8 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// to 46,076 s. Without Srtf among the candidates, the average JCT is 37,292 s, and the best static
 /// composition has 36,922 s. A look-ahead of four hours on 128 GPUs takes 0.1 to 0.4 ms per
 /// candidate, with up to thousands of waiting jobs.
+///
+/// **Claims.** The claim of the paper holds here: `blox policies synthesizer`.
 pub fn synthesizer() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

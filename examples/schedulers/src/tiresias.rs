@@ -42,6 +42,8 @@ const PARAMETERS: [ParamDoc; 8] = [
 /// its golden runs. On larger jobs, and in 2D-Gittins, the simulator differs from the paper, as
 /// `blox_released::tiresias` states. The simulator has no placement by skew, nor speeds that depend
 /// on it. That part has only its own tests, and the default limits above are this toolkit's choice.
+///
+/// **Claims.** 5 of 6 claims of the paper hold here, 1 does not hold: `blox policies tiresias`.
 pub fn tiresias() -> Pipeline {
     composed(&Params::of(&PARAMETERS), 0).expect("the defaults are valid")
 }

@@ -21,6 +21,8 @@ const PARAMETERS: [ParamDoc; 1] = [param(
 /// communicates, 1 no job).
 ///
 /// **Verified.** Only by its own tests: the paper's profiles are not released.
+///
+/// **Claims.** The claim of the paper holds here: `blox policies tiresias-plus`.
 pub fn tiresias_plus() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
