@@ -1,9 +1,13 @@
 //! Comparison with cases of original programs, in the folder that `BLOX_GOLDEN` names.
 #![cfg(feature = "released")]
 
+use blox::core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::released::elasticflow::files::{Recipe, read_trace};
+use blox::released::sia;
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
-use blox::sim::workload::Workload;
+use blox::sim::Simulation;
+use blox::sim::execution::training::{Profiles, built_in};
+use blox::sim::workload::{Jobs, Workload};
 use blox::traces::Trace;
 use blox::traces::formats::gavel::Oracle;
 use blox::traces::scaling::ScalingTable;
@@ -87,6 +91,35 @@ fn cases_of_sia_are_equal() {
         assert!(compared.values > 0, "{name}");
         assert_eq!(compared.differences, [], "{name}");
     }
+}
+
+/// The genetic search is another, so single jobs differ.
+#[test]
+fn pollux_without_types_is_near_its_run() {
+    let Some(golden) = golden() else { return };
+    let path = golden.join("sia/t10-pollux/workload.csv");
+    let applications = built_in();
+    let text = std::fs::read_to_string(path).unwrap();
+    let job = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let submit = Time::new(cells[1].parse().unwrap());
+        let job = JobSpec::new(submit, GpuCount(1), Seconds::new(1.0));
+        let mut job = job.with_extras(Extras {
+            model: Some(cells[2].into()),
+            ..Extras::default()
+        });
+        assert!(applications.describe(&mut job, Adapts::All));
+        job
+    };
+    let jobs: Vec<JobSpec> = text.lines().skip(1).map(job).collect();
+    let base = Simulation::new("6x4:aws,2x8:dgx-ext,3x8:rtx".parse().unwrap());
+    let training = sia::world::training(built_in()).profiles(Profiles::OfAll);
+    let pollux = sia::blind::pollux(Seconds::new(60.0));
+    let report = sia::simulation(base, training)
+        .run(pollux, &mut Jobs::new(jobs))
+        .unwrap();
+    let ratio = report.summary.avg_jct_s / 1305.4;
+    assert!((0.8..1.25).contains(&ratio), "{ratio}");
 }
 
 #[test]

@@ -356,8 +356,11 @@ fn policies_show_the_recorded_claims_of_a_scheduler() {
                 "{}: {text}",
                 claim.name
             );
-            let reason = claim.reason.as_deref().unwrap_or_default();
-            assert!(claims.contains(reason), "{}: {text}", claim.name);
+            assert!(
+                claims.contains(claim.remark().unwrap_or_default()),
+                "{}: {text}",
+                claim.name
+            );
         }
     }
     assert!(!run("policies las").out.contains("claims of "));

@@ -110,6 +110,8 @@ pub struct Claim {
     pub expect: Verdict,
     /// Reason for an expected verdict other than `holds`.
     pub reason: Option<String>,
+    /// What a result rests on, for a claim that holds.
+    pub note: Option<String>,
 }
 
 fn one() -> f64 {
@@ -158,6 +160,11 @@ impl fmt::Display for Verdict {
 }
 
 impl Claim {
+    /// Returns the reason of the verdict, or what the result rests on.
+    pub fn remark(&self) -> Option<&str> {
+        self.reason.as_deref().or(self.note.as_deref())
+    }
+
     /// Returns the claim in words, such as ``average JCT against `fifo` ``.
     pub fn text(&self, paper: &Paper) -> String {
         let list = |all: &[Contestant]| {

@@ -109,10 +109,7 @@ impl Records {
                     record.verdict
                 );
             }
-            let explained = paper
-                .claims
-                .iter()
-                .filter_map(|c| Some((c, c.reason.as_ref()?)));
+            let explained = paper.claims.iter().filter_map(|c| Some((c, c.remark()?)));
             let mut before = "\n";
             for (claim, reason) in explained {
                 let _ = writeln!(text, "{before}- {}: {reason}", claim.text(paper));

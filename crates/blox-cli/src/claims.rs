@@ -136,8 +136,8 @@ pub(super) fn recorded(name: &str, form: Form) -> Option<String> {
     );
     text += &Grid::of(records().rows(paper), 2, &columns).text(form);
     for claim in &paper.claims {
-        if let Some(reason) = &claim.reason {
-            let _ = writeln!(text, "{}: {}: {reason}", claim.text(paper), claim.expect);
+        if let Some(remark) = claim.remark() {
+            let _ = writeln!(text, "{}: {}: {remark}", claim.text(paper), claim.expect);
         }
     }
     text.push('\n');
@@ -221,8 +221,8 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
         if claim.differs() {
             let expected = claim.claim.expect;
             let _ = writeln!(text, "{name}: {verdict}, expected {expected}");
-        } else if let Some(reason) = claim.claim.reason.as_ref().filter(|_| !quiet) {
-            let _ = writeln!(text, "{name}: {verdict}: {reason}");
+        } else if let Some(remark) = claim.claim.remark().filter(|_| !quiet) {
+            let _ = writeln!(text, "{name}: {verdict}: {remark}");
         }
     }
     let count = |wanted| checked.iter().filter(|c| c.verdict == Some(wanted)).count();

@@ -5,11 +5,13 @@
 //! - Each node counts as nodes of four GPUs, of equal speed.
 //! - A job has one profile for all types, with the limits of `aws` (else of its first type).
 //! - The fair share lies on one node, and a new job counts as restarted.
+//! - A job has at most as many GPUs as there are of the rarest type.
 //! - If an allocation mixes types, the job runs on the GPUs of its most frequent type. The other
 //!   GPUs of the allocation stay idle.
 //! - Every restart counts as 30 s.
 //!
-//! **Verified.** By tests of these rules. The genetic search of the program (NSGA-II with two
+//! **Verified.** By tests of these rules. On the ten jobs of the one recorded run, the average
+//! completion time is within 25 % of the program's. The genetic search of the program (NSGA-II with two
 //! objectives, of Python's `pymoo`) is not repeated. The search here has the same sizes and steps,
 //! the first objective only, and ends when it no longer improves.
 //! [`Profiles::OfAll`](blox_sim::execution::training::Profiles) is the matching world; it is
@@ -59,8 +61,29 @@ struct Search {
     seed: u64,
     /// Last population, by job.
     population: Vec<SortedMap<JobId, Vec<u32>>>,
-    /// Last allocation by job, and the number of its changes.
-    known: SortedMap<JobId, (Vec<u32>, u32)>,
+    known: SortedMap<JobId, Known>,
+}
+
+/// State of a job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Known {
+    /// Last allocation.
+    row: Vec<u32>,
+    /// Type and number of GPUs on each node when it ran last.
+    shape: Option<(u32, Vec<u32>)>,
+    restarts: u32,
+}
+
+impl Known {
+    /// Notes an allocation, and its GPUs of one type. Moving to other nodes of the type is free.
+    fn change(&mut self, row: &[u32], gpu_type: Option<u32>, nodes: &[(NodeId, u32)]) {
+        row.clone_into(&mut self.row);
+        let Some(gpu_type) = gpu_type else { return };
+        let shape = (gpu_type, nodes.iter().map(|(_, gpus)| *gpus).collect());
+        if let Some(last) = self.shape.replace(shape) {
+            self.restarts += u32::from(Some(last) != self.shape);
+        }
+    }
 }
 
 /// A node of the program.
@@ -121,12 +144,11 @@ impl SchedulingPolicy for TypeBlind {
             .collect();
         let best = search(memory, &jobs, &candidates, &parts);
         for ((job, row), before) in jobs.iter().zip(&best).zip(&candidates) {
+            let (gpu_type, nodes) = of_one_type(view, row, &parts);
             if *row != before.now {
-                let (now, changes) = memory.known.entry(job.id()).or_default();
-                *changes += 1;
-                now.clone_from(row);
+                let known = memory.known.entry(job.id()).or_default();
+                known.change(row, gpu_type, &nodes);
             }
-            let nodes = of_one_type(view, row, &parts);
             let gpus: u32 = nodes.iter().map(|(_, gpus)| gpus).sum();
             if gpus > 0 {
                 let place = Place::Nodes(nodes);
@@ -159,11 +181,17 @@ fn candidate(memory: &Search, job: &JobRef<'_>, parts: &[Part], fair: u32) -> Ca
     let known = memory
         .known
         .get(&job.id())
-        .filter(|(row, _)| row.len() == parts.len());
-    let (now, changes) = known.cloned().unwrap_or((vec![0; parts.len()], 0));
-    let (age, restarts) = (job.age().secs(), f64::from(changes));
+        .filter(|known| known.row.len() == parts.len());
+    let now = known.map_or(vec![0; parts.len()], |known| known.row.clone());
+    // The program counts no restart as one.
+    let restarts = f64::from(known.map_or(0, |known| known.restarts).max(1));
+    let age = job.age().secs();
     let penalty = (age - RESTART_S * restarts).max(0.0) / (age + RESTART_S);
-    let all: u32 = parts.iter().map(|part| part.gpus).sum();
+    let mut by_type: SortedMap<u32, u32> = SortedMap::new();
+    for part in parts {
+        *by_type.entry(part.gpu_type).or_default() += part.gpus;
+    }
+    let fewest = by_type.values().copied().min().unwrap_or(0);
     let linear = |most: u32| {
         let row: Vec<f64> = (0..=most).map(f64::from).collect();
         [row.clone(), row]
@@ -198,7 +226,7 @@ fn candidate(memory: &Search, job: &JobRef<'_>, parts: &[Part], fair: u32) -> Ca
     };
     let doubled = (2 * speed.most_gpus.get()).max(1);
     let most = doubled
-        .min(all)
+        .min(fewest)
         .min(training.max_batch / limits.0.max(1))
         .max(1);
     let on = |nodes: u32, gpus: u32| {
@@ -358,8 +386,8 @@ fn fitness(rows: &Rows, all: &[Candidate]) -> f64 {
     rows.len() as f64 / rows.iter().zip(all).map(inverse).sum::<f64>()
 }
 
-/// Returns the GPUs of an allocation that have its most frequent type.
-fn of_one_type(view: View<'_>, row: &[u32], parts: &[Part]) -> Vec<(NodeId, u32)> {
+/// Returns the most frequent type of an allocation, and the GPUs of this type.
+fn of_one_type(view: View<'_>, row: &[u32], parts: &[Part]) -> (Option<u32>, Vec<(NodeId, u32)>) {
     let mut by_type: SortedMap<u32, u32> = SortedMap::new();
     for (gpus, part) in row.iter().zip(parts).filter(|(gpus, _)| **gpus > 0) {
         *by_type.entry(part.gpu_type).or_default() += gpus;
@@ -383,7 +411,7 @@ fn of_one_type(view: View<'_>, row: &[u32], parts: &[Part]) -> Vec<(NodeId, u32)
             *nodes.entry(part.node).or_default() += gpus;
         }
     }
-    nodes.into_iter().collect()
+    (most, nodes.into_iter().collect())
 }
 
 #[cfg(test)]
@@ -418,7 +446,7 @@ mod tests {
     #[test]
     fn mixed_allocation_uses_its_most_frequent_type() {
         let (state, parts) = parts_of("1x4:aws,1x8:rtx");
-        let nodes = |row: &[u32]| of_one_type(View::of(&state), row, &parts);
+        let nodes = |row: &[u32]| of_one_type(View::of(&state), row, &parts).1;
         assert_eq!(nodes(&[3, 1, 1]), [(NodeId(0), 3)]);
         // As many of each: `rtx` comes before `aws`.
         assert_eq!(nodes(&[2, 1, 1]), [(NodeId(1), 2)]);
@@ -434,6 +462,30 @@ mod tests {
         assert_eq!(rows[0].iter().sum::<u32>(), 4);
         // The first job spans both nodes, so the second gets neither of them.
         assert_eq!(rows[1], [0, 0]);
+    }
+
+    #[test]
+    fn another_shape_is_a_restart_and_other_nodes_are_not() {
+        let mut known = Known::default();
+        let on = |nodes: &[(u32, u32)]| -> Vec<(NodeId, u32)> {
+            nodes
+                .iter()
+                .map(|(id, gpus)| (NodeId(*id), *gpus))
+                .collect()
+        };
+        let steps: [(Option<u32>, &[(u32, u32)], u32); 7] = [
+            (Some(0), &[(0, 2)], 0),
+            (Some(0), &[(1, 2)], 0),
+            (Some(0), &[(1, 4)], 1),
+            (None, &[], 1),
+            (Some(0), &[(2, 4)], 1),
+            (Some(1), &[(3, 4)], 2),
+            (Some(1), &[(3, 2), (4, 2)], 3),
+        ];
+        for (gpu_type, nodes, restarts) in steps {
+            known.change(&[1], gpu_type, &on(nodes));
+            assert_eq!(known.restarts, restarts, "{nodes:?}");
+        }
     }
 
     #[test]
