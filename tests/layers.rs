@@ -20,7 +20,7 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("blox-cluster", &["core", "perf"]),
     ("blox-policies", &["core", "perf", "solve"]),
     ("blox-sim", &["core", "perf"]),
-    ("crates/blox-testing", &["core"]),
+    ("crates/blox-testing", &["core", "sim"]),
     ("crates/blox-traces", &["core", "perf", "sim"]),
     ("crates/blox-results", &["plot", "sim"]),
     (

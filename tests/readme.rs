@@ -7,8 +7,10 @@
 mod support;
 
 use blox::core::ClusterSpec;
+use blox::core::registry::ComponentSpec;
+use blox::sim::registry::World;
 use blox::sim::{Measure, Simulation};
-use blox::testing::conformance;
+use blox::testing::{conformance, conformance_of_model};
 use blox::traces::generate::blox::BloxWorkload;
 use std::collections::BTreeSet;
 use std::fs;
@@ -552,6 +554,11 @@ fn code_of_the_site_conforms() {
         .unwrap();
     conformance(|_seed| manager::scheduler().build().unwrap())
         .cases(30)
+        .check()
+        .unwrap();
+    let (models, own) = (world::registry().execution_models(), "neighbours".parse());
+    let own: ComponentSpec = own.unwrap();
+    conformance_of_model(|seed| models.build(&own, seed).unwrap())
         .check()
         .unwrap();
 }

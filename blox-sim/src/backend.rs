@@ -59,6 +59,11 @@ fn is_amount(number: f64) -> bool {
     number.is_finite() && number >= 0.0
 }
 
+/// Returns whether a job has no work left, up to rounding.
+fn is_spent(job: &JobRef<'_>) -> bool {
+    job.work_left() <= SPENT_S * job.rate()
+}
+
 /// Describes where a job is: its GPU types, and the jobs beside it.
 fn whereabouts(view: View<'_>, job: &JobRef<'_>) -> String {
     let cluster = view.cluster();
@@ -494,8 +499,7 @@ impl<'w> Simulator<'w> {
         let Some(job) = view.job(job) else {
             return;
         };
-        let is_spent = job.work_left() <= SPENT_S * job.rate();
-        if is_spent && !self.turns.contains_key(&job.id()) {
+        if is_spent(&job) && !self.turns.contains_key(&job.id()) {
             return;
         }
         if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
@@ -512,6 +516,21 @@ impl<'w> Simulator<'w> {
                 });
             }
         }
+    }
+
+    /// Returns every running job with its rate, and with the rate that a copy of the model's memory
+    /// gives it now.
+    pub(crate) fn rates(&self, view: View<'_>) -> Vec<(JobId, f64, Option<f64>)> {
+        let running = view.placed().filter(|job| job.phase() == Phase::Running);
+        let rate = |job: JobRef<'_>| {
+            let bound = job.bound()?;
+            let (model, mut memory) = (&self.execution, self.execution_memory.clone());
+            let keeps = is_spent(&job) || model.any_stretch(&mut memory, view, &job).is_some();
+            let mut memory = self.execution_memory.clone();
+            let again = || model.any_rate(&mut memory, view, &job, bound);
+            Some((job.id(), job.rate(), (!keeps).then(again)))
+        };
+        running.filter_map(rate).collect()
     }
 
     /// Returns the rate of a job after all events of this moment. If several jobs start and stop at

@@ -6,7 +6,7 @@ use crate::workload::Workload;
 use crate::{Ended, SimError};
 use blox_core::drive::{Turn, run_ready, turn};
 use blox_core::input::Input;
-use blox_core::{Event, Pipeline, Plan, Scheduler, Time, View};
+use blox_core::{Event, JobId, Pipeline, Plan, Scheduler, Time, View};
 
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,19 @@ pub enum Step {
     Decision(Time),
     /// The simulation is over.
     End,
+}
+
+/// The rate of a running job between two steps; see [`Stepper::rates`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunningRate {
+    /// The job.
+    pub job: JobId,
+    /// Its rate in the simulation, in iterations a second.
+    pub rate: f64,
+    /// The rate that the execution model gives it in the present state. `None` if the job keeps its
+    /// rate until the end of a [stretch](crate::execution::ExecutionModel::stretch), or has no work
+    /// left.
+    pub again: Option<f64>,
 }
 
 /// A simulation between two steps. It has the same results as [`Simulation::run`], but reports
@@ -100,6 +113,18 @@ impl<'w> Stepper<'w> {
     /// Returns the state between two steps.
     pub fn view(&self) -> View<'_> {
         self.parts.core.view()
+    }
+
+    /// Computes the rate of every running job again, with a copy of the execution model's memory.
+    ///
+    /// Between the last step of a moment and the next moment, each result equals the rate of the
+    /// job. Otherwise the model's [`affected`](crate::execution::ExecutionModel::affected) left out
+    /// the job, or the rate depends on the time.
+    pub fn rates(&self) -> Vec<RunningRate> {
+        let rates = self.parts.backend.rates(self.view()).into_iter();
+        rates
+            .map(|(job, rate, again)| RunningRate { job, rate, again })
+            .collect()
     }
 
     /// Returns the plan of the last decision.

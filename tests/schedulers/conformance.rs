@@ -3,7 +3,8 @@
 
 use blox::core::Pipeline;
 use blox::core::registry::{ComponentSpec, Registry};
-use blox::testing::{Coverage, conformance};
+use blox::sim::registry::World;
+use blox::testing::{Coverage, conformance, conformance_of_model};
 use std::io::Write;
 
 #[path = "../../examples/custom_policy.rs"]
@@ -85,6 +86,46 @@ fn every_registered_scheduler_conforms() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert!(unreached.is_empty(), "never reached: {unreached:?}");
+}
+
+/// What not every execution model does, and the models that do it.
+const DONE_BY: &[(&str, &[&str])] = &[
+    ("stretches", &["as-specified"]),
+    (
+        "changed rates",
+        &["as-specified", "contention", "variability"],
+    ),
+    ("rates changed by other GPUs", &["contention"]),
+];
+
+#[test]
+fn every_registered_execution_model_conforms() {
+    let registry = blox::registry();
+    let mut failures = Vec::new();
+    for (name, _) in registry.execution_models().iter() {
+        let spec = match name {
+            "blox-optimus" => "blox-optimus{load=3}",
+            other => other,
+        };
+        let spec: ComponentSpec = spec.parse().expect("a name");
+        let build = |seed| registry.execution_models().build(&spec, seed).unwrap();
+        let report = match conformance_of_model(build).check() {
+            Ok(report) => report,
+            Err(failure) => {
+                failures.push(failure.to_string());
+                continue;
+            }
+        };
+        // Past the capture of the test harness.
+        let _ = writeln!(std::io::stderr(), "{name}: {report}");
+        let mut missing = report.unreached();
+        missing.retain(|what| match DONE_BY.iter().find(|(of, _)| of == what) {
+            Some((_, models)) => models.contains(&name),
+            None => true,
+        });
+        assert!(missing.is_empty(), "{name} never reached: {missing:?}");
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 #[test]

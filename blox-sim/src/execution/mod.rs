@@ -52,6 +52,9 @@ use std::sync::Arc;
 /// [`on_event`](Policy::on_event) after every event of the cluster: launches and stops are events
 /// only if they take time. It does not call [`on_launches`](Policy::on_launches).
 ///
+/// `conformance_of_model` of the crate `blox-testing` computes every rate again after every event,
+/// and so finds a model that leaves jobs at an old rate.
+///
 /// ```
 /// # use blox_core::{Composition, order::SortKey, policy::by_key};
 /// # use blox_testing::FirstFit;

@@ -1,12 +1,14 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on, and a [`Scenario`] is a small case by hand.
+//! [`conformance_of_model`] checks an execution model of the simulator.
 //!
 //! | Task | Start with |
 //! |---|---|
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |
+//! | Test an execution model | [`conformance_of_model`], [`ModelSuite`] |
 //! | Test one rule of a policy | [`Scenario`] |
-//! | Read a failure | [`Failure`], [`Property`], [`CaseError`] |
-//! | Count what a test covered | [`Report`], [`Coverage`] |
+//! | Read a failure | [`Failure`], [`Property`], [`CaseError`], [`ModelFailure`], [`ModelProperty`] |
+//! | Count what a test covered | [`Report`], [`Coverage`], [`ModelReport`] |
 //! | Check a state | [`consistency`] |
 //! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
 
@@ -16,6 +18,8 @@ mod cluster;
 mod conformance;
 mod coverage;
 mod difference;
+mod jumble;
+mod model;
 mod problem;
 mod random;
 mod scenario;
@@ -24,6 +28,7 @@ mod verify;
 
 pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
 pub use coverage::Coverage;
+pub use model::{ModelFailure, ModelProperty, ModelReport, ModelSuite, conformance_of_model};
 pub use problem::Property;
 pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
