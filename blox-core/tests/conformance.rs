@@ -1272,3 +1272,33 @@ fn thousands_of_cases_conform() {
         }
     }
 }
+
+#[test]
+fn key_that_is_no_number_is_caught() {
+    let none = |job: &JobRef<'_>| match job.spec().duration().secs() {
+        long if long > 100.0 => f64::NAN,
+        short => short,
+    };
+    let by = |key: fn(&JobRef<'_>, f64) -> SortKey| {
+        conformance(move |_| composed("odd", by_key(move |job| key(job, none(job))), FirstFit))
+    };
+    for odd in [
+        by(|_, value| SortKey::by(value)),
+        by(|job, value| submit(job).then(value)),
+    ] {
+        let failure = caught(odd, Property::Key);
+        assert!(
+            failure.found.contains("policy `odd`: the sort key of job"),
+            "{failure}"
+        );
+    }
+    passes(by(|job, _| submit(job)));
+    let changing = conformance(move |_| {
+        composed(
+            "odd",
+            by_key(length).changing_by(move |job| none(job)),
+            FirstFit,
+        )
+    });
+    caught(changing, Property::Key);
+}

@@ -58,6 +58,14 @@ pub enum DecisionError {
         /// The assignment of the plan.
         assigned: String,
     },
+    /// A sort key of the policy is not a number.
+    #[error("policy `{policy}`: the sort key of {} is not a number", named(*.job))]
+    NoNumber {
+        /// The policy.
+        policy: Name,
+        /// The job; `None` if the key belongs to no waiting or placed job.
+        job: Option<JobId>,
+    },
     /// A submitted job lacks data that the policy needs.
     #[error("policy `{policy}`: job {job} {error}")]
     MissingData {
@@ -79,6 +87,13 @@ pub enum DecisionError {
         /// Time limit of the backend.
         limit: Seconds,
     },
+}
+
+fn named(job: Option<JobId>) -> String {
+    match job {
+        Some(job) => format!("job {job}"),
+        None => "a job".to_owned(),
+    }
 }
 
 /// Data of a job that a policy needs and that the job lacks.

@@ -2,6 +2,7 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub struct SortKey {
 }
 
 impl SortKey {
-    /// Creates a key from one number, ascending. NaN comes last.
+    /// Creates a key from one number, ascending. A pipeline refuses a decision in which a key is NaN.
     #[inline]
     pub fn by(value: f64) -> Self {
         SortKey {
@@ -55,6 +56,10 @@ impl SortKey {
         self
     }
 
+    pub(crate) fn is_a_number(&self) -> bool {
+        self.first != NO_NUMBER && self.second != NO_NUMBER
+    }
+
     #[inline]
     pub(crate) fn first_of_all(mut self) -> Self {
         self.class = i32::MIN;
@@ -62,12 +67,39 @@ impl SortKey {
     }
 }
 
+/// The bits of NaN in the total order.
+const NO_NUMBER: u64 = u64::MAX;
+
+thread_local! {
+    /// True if a key of this thread was NaN. A check of each key would cost instructions in each
+    /// decision; only a key that is NaN takes this path.
+    static WAS_NO_NUMBER: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cold]
+pub(crate) fn note_no_number() {
+    WAS_NO_NUMBER.set(true);
+}
+
+/// Forgets the keys of this thread that were NaN.
+#[inline]
+pub(crate) fn forget_no_number() {
+    WAS_NO_NUMBER.set(false);
+}
+
+/// Returns whether a key was NaN since the last call of [`forget_no_number`], in this thread.
+#[inline]
+pub(crate) fn was_no_number() -> bool {
+    WAS_NO_NUMBER.get()
+}
+
 /// Returns the bits of a float such that unsigned comparison is the total order of floats. There is
 /// a single NaN, which is the largest.
 #[inline]
 fn ordered(value: f64) -> u64 {
     if value.is_nan() {
-        return u64::MAX;
+        note_no_number();
+        return NO_NUMBER;
     }
     // -0.0 and 0.0 give the same key.
     let bits = (value + 0.0).to_bits();

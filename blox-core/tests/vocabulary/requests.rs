@@ -51,6 +51,25 @@ fn decided(bench: &mut Scenario) -> (Result<(), DecisionError>, String) {
 }
 
 #[test]
+fn decision_with_a_key_that_is_no_number_is_refused() {
+    let odd = by_key(|job| match job.id() {
+        JobId(1) => SortKey::by(f64::NAN),
+        _ => SortKey::by(0.0),
+    });
+    let mut bench = case("1x2", rounds(300.0), composed(odd, blind()));
+    bench.submit(0.0, job(1, 1000.0));
+    // A key outside of the decision does not count.
+    let _ = SortKey::by(f64::NAN);
+    assert_eq!(decided(&mut bench).0, Ok(()));
+    bench.submit(0.0, job(1, 1000.0));
+    let Err(error) = decided(&mut bench).0 else {
+        panic!("the plan was applied");
+    };
+    let expected = "policy `test`: the sort key of job 1 is not a number";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
 fn plan_with_forbidden_gpu_type_is_refused() {
     let mut bench = case(
         "1x2:a100,1x2:v100",

@@ -1065,6 +1065,7 @@ impl Backend for ScriptedCluster {
     fn lost_turn(&mut self, _: Time, error: DecisionError) -> Result<(), Problem> {
         let (property, expected) = match &error {
             DecisionError::Panicked { .. } => (Property::Panic, "an answer"),
+            DecisionError::NoNumber { .. } => (Property::Key, "a number as each sort key"),
             _ => (Property::Plan, "a plan that fits the state"),
         };
         Err(Problem::new(

@@ -15,6 +15,8 @@ pub enum Property {
     /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
     /// nor requests name unknown jobs.
     Plan,
+    /// Each sort key, and each change of a key, is a number.
+    Key,
     /// AdmissionDecisions and node actions are possible for their jobs and nodes, and a rejection
     /// has a reason.
     Answers,
@@ -59,6 +61,7 @@ impl fmt::Display for Property {
         f.write_str(match self {
             Property::Determinism => "is not deterministic",
             Property::Plan => "made a plan that contradicts the state",
+            Property::Key => "gave a job no number as its key",
             Property::Answers => "answered about jobs or nodes that cannot take it",
             Property::Panic => "panicked",
             Property::Hang => "does not answer",

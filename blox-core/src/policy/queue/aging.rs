@@ -2,7 +2,7 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
-use crate::order::{Entry, RateFn};
+use crate::order::{Entry, RateFn, note_no_number};
 use crate::units::Time;
 
 /// Allowed relative error of keys: a few hundred times the error of a sum and a quotient.
@@ -37,10 +37,14 @@ pub(super) struct Player {
 impl Player {
     /// Creates a waiting job with its present entry.
     pub fn of(job: &JobRef<'_>, entry: Entry, rate: &RateFn, now: Time) -> Self {
+        let rate = rate(job);
+        if rate.is_nan() {
+            note_no_number();
+        }
         Player {
             job: job.id(),
             stamp: entry.stamp(),
-            line: Line::through(&entry, rate(job), now),
+            line: Line::through(&entry, rate, now),
         }
     }
 }

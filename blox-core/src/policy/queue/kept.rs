@@ -175,6 +175,14 @@ impl Kept {
         all.into_iter().map(|e| e.job()).collect()
     }
 
+    /// Returns a job whose key, or change of the key, is NaN.
+    pub(super) fn without_number(&self, view: View<'_>) -> Option<JobId> {
+        let rate = |job: &JobRef<'_>| self.aging.as_ref().map_or(0.0, |aging| (aging.0)(job));
+        let is_nan = |job: &JobRef<'_>| !(self.key)(job).is_a_number() || rate(job).is_nan();
+        let mut jobs = view.waiting().chain(view.placed());
+        jobs.find(is_nan).map(|job| job.id())
+    }
+
     /// Returns true if an entry of the queue is valid.
     #[inline]
     pub(in crate::policy) fn is_queued(&self, entry: &Entry) -> bool {

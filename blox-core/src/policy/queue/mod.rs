@@ -200,6 +200,12 @@ impl JobQueue {
         self.kept.as_mut().filter(|_| self.use_kept)
     }
 
+    /// Returns a job without a number as its key in the kept order, if one is found.
+    #[cold]
+    pub(crate) fn without_number(&self, view: View<'_>) -> Option<JobId> {
+        self.kept.as_ref()?.without_number(view)
+    }
+
     /// Returns the kept order, even if a list is the answer of this decision.
     pub(in crate::policy) fn last_kept(&mut self) -> Option<&mut Kept> {
         self.kept.as_mut()
