@@ -45,8 +45,8 @@ fn shapes(job: &JobRef<'_>) -> Shapes {
     levels.chain([gang.clone()]).collect()
 }
 
-/// In each round, stops and moves some jobs and places waiting jobs at random: on free GPUs of one
-/// or several nodes, beside other jobs, and in any of the requested shapes.
+/// In each round, stops and moves some jobs and places waiting jobs at random, in any of the
+/// requested shapes. Jobs get free GPUs of one or several nodes, or share GPUs of other jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jumble {
     pub seed: u64,

@@ -76,7 +76,7 @@ pub struct ModelFailure {
     pub found: String,
 }
 
-/// What the cases of a [`ModelSuite`] reached.
+/// Counts the situations that the cases of a [`ModelSuite`] reached.
 ///
 /// A model is tested only in the situations that its cases reach, so read the zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,13 +221,13 @@ pub fn conformance_of_model<'a, M: ExecutionModel>(
 ///
 /// The clusters have one or several nodes and GPU types. Jobs have speeds by type, speeds beside
 /// other jobs, stages, utilisations, levels, CPUs and memory, and some train a built-in application.
-/// A scheduler of the suite stops and places jobs at random in each round: on one or several nodes,
-/// on any of their levels, and on GPUs of other jobs. In half of the cases, launches and stops take
+/// A scheduler of the suite stops and places jobs at random in each round, on any of their levels.
+/// Jobs run on one or several nodes and share GPUs. In half of the cases, launches and stops take
 /// time.
 ///
-/// After every event, the suite computes the rate of every running job again. If a rate differs
-/// when time goes on, no event updated it: a violation. Each case is then run in one pass, and must
-/// have the same results.
+/// After every event, the suite computes the rate of every running job again. A rate that differs
+/// after the last event of a moment is a violation. Each case is then run in one pass, and must have
+/// the same results.
 pub struct ModelSuite<'a> {
     build: Box<dyn Fn(u64) -> Box<dyn AnyExecution> + 'a>,
     cases: u64,
@@ -485,7 +485,7 @@ impl World {
     }
 }
 
-/// What the suite has seen of a run.
+/// Observations of a run.
 #[derive(Default)]
 struct Watch {
     /// A rate that is not true any more, unless another event of this moment updates it.
