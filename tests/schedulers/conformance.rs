@@ -31,13 +31,16 @@ const DEFERS: Promise = ("deferrals", |c| c.deferrals);
 const REJECTS: Promise = ("rejections", |c| c.rejections);
 const ENDS: Promise = ("goals", |c| c.goals);
 const PROMOTES: Promise = ("promotions", |c| c.promotions);
+const GRANTS: Promise = ("granted CPUs or memory", |c| c.granted);
 
 /// The promises that cases must reach, for the suite proves nothing about others.
 const PROMISES: &[(&str, &[Promise])] = &[
-    ("ef", &[GROWS, SHRINKS]),
-    ("elasticflow", &[GROWS, SHRINKS, REJECTS]),
-    ("edf-admission", &[REJECTS]),
-    ("gandiva", &[SHARES, MOVES]),
+    ("edf", &[GROWS, SHRINKS]),
+    ("edf-admission", &[GROWS, SHRINKS, REJECTS]),
+    ("ef", &[GROWS, SHRINKS, MOVES]),
+    ("elasticflow", &[GROWS, SHRINKS, MOVES, REJECTS]),
+    ("finish-time-fairness", &[MOVES]),
+    ("gandiva", &[SHARES, MOVES, GROWS, SHRINKS]),
     ("gavel", &[MOVES]),
     ("helios-ces", &[MANAGES]),
     ("las", &[PROMOTES]),
@@ -46,8 +49,10 @@ const PROMISES: &[(&str, &[Promise])] = &[
     ("lucid", &[SHARES]),
     ("muri", &[SHARES]),
     ("optimus", &[GROWS, SHRINKS]),
-    ("pollux", &[GROWS, SHRINKS]),
+    ("pollux", &[GROWS, SHRINKS, MOVES]),
     ("sia", &[GROWS, SHRINKS, MOVES]),
+    ("synergy", &[GRANTS, MOVES]),
+    ("themis", &[SHRINKS]),
 ];
 
 #[test]
@@ -154,6 +159,14 @@ fn lucid_and_sleeping_nodes_conform_under_load() {
         let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
         assert!(report.placements > 0, "{name}");
     }
+}
+
+#[test]
+fn gavel_with_pairs_conforms_and_shares() {
+    let registry = blox::registry();
+    let suite = conformance(|seed| build(&registry, "gavel{speeds=pairs}", seed)).cases(48);
+    let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(report.coverage.shared > 0, "{report}");
 }
 
 #[test]

@@ -49,11 +49,13 @@ pub struct Coverage {
     pub moved: u64,
     /// Placements over several nodes.
     pub spanning: u64,
+    /// Placements with CPUs or memory.
+    pub granted: u64,
 }
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 18] {
+    pub fn counters(&self) -> [(&'static str, u64); 19] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -73,6 +75,7 @@ impl Coverage {
             ("shrinking", self.shrunk),
             ("moves", self.moved),
             ("several nodes", self.spanning),
+            ("granted CPUs or memory", self.granted),
         ]
     }
 
@@ -102,6 +105,7 @@ impl Coverage {
         self.shrunk += other.shrunk;
         self.moved += other.moved;
         self.spanning += other.spanning;
+        self.granted += other.granted;
     }
 
     pub(crate) fn manages(&mut self, actions: &NodeActions) {
@@ -154,6 +158,7 @@ impl Coverage {
             self.shared += u64::from(!assignment.partners.is_empty());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);
+            self.granted += u64::from(assignment.cpus > 0.0 || assignment.memory_gib > 0.0);
             let elsewhere = before.is_some_and(|a| !a.same_gpus(assignment));
             self.moved += u64::from(elsewhere && assignment.count() == usual);
             let node = |gpu| view.cluster().node_of(gpu);

@@ -70,6 +70,9 @@ pub enum Fault {
     Sharing,
     /// One case in 64 has more than 128 GPUs and 300 jobs.
     Large,
+    /// In a quarter of the cases, most jobs can run on fewer and on more GPUs than they request, and
+    /// request no CPUs and no memory.
+    Elastic,
 }
 
 impl Fault {
@@ -262,6 +265,9 @@ impl Script {
         }
         if sharing && troubles.has(Fault::Sharing) {
             script.sharing_details();
+        }
+        if troubles.has(Fault::Elastic) && SplitMix::keyed(&[seed, 18]).chance(0.25) {
+            script.elastic_details();
         }
         script.measure_enough();
         // Submissions come first, so that at equal moments a job is submitted before its faults.
@@ -526,6 +532,30 @@ impl Script {
                     }
                 }
                 extras.speeds = Some(Arc::new(speeds));
+            });
+        }
+    }
+
+    /// Lets most jobs run on half, twice and four times their GPUs. The first jobs are long and the last
+    /// ones come late, so that there are GPUs to grow onto and jobs to shrink for.
+    fn elastic_details(&mut self) {
+        let jobs = self.jobs.len();
+        for (i, job) in self.jobs.iter_mut().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 19, i as u64]);
+            if job.extras().training.is_some() || !r.chance(0.8) {
+                continue;
+            }
+            edit(job, |spec, extras| {
+                let gpus = spec.gpus.get();
+                if i < jobs.div_ceil(4) && spec.work.iterations > 0.0 {
+                    spec.work.iterations += 10.0 * self.round * spec.work.rate;
+                }
+                let levels = BTreeSet::from([gpus.div_ceil(2), gpus, 2 * gpus, 4 * gpus]);
+                let speedup = |level: &u32| (f64::from(*level) / f64::from(gpus)).powf(0.8);
+                let rate = |level| spec.work.rate * speedup(level);
+                extras.rates = levels.iter().map(rate).collect();
+                extras.levels = levels.into_iter().map(GpuCount).collect();
+                (extras.cpus, extras.memory_gib) = (0.0, 0.0);
             });
         }
     }
