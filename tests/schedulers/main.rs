@@ -33,3 +33,4 @@ mod tiresias;
 mod walks;
 mod workloads;
 mod world;
+mod zero_work;
