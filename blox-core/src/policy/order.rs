@@ -71,12 +71,12 @@ impl SortKey {
 const NO_NUMBER: u64 = u64::MAX;
 
 thread_local! {
-    /// True if a key of this thread was NaN. A check of each key would cost instructions in each
-    /// decision; only a key that is NaN takes this path.
+    /// True if a key of this thread was NaN. Only such a key takes time: a check of each key would
+    /// cost instructions in each decision, and so would a call for the others.
     static WAS_NO_NUMBER: Cell<bool> = const { Cell::new(false) };
 }
 
-#[cold]
+#[inline(always)]
 pub(crate) fn note_no_number() {
     WAS_NO_NUMBER.set(true);
 }

@@ -735,6 +735,17 @@ fn joined(roles: &[Role]) -> String {
     names.join("+")
 }
 
+impl Pipeline {
+    /// Returns the error of a decision in which a sort key was NaN.
+    #[cold]
+    fn no_number(&self, view: View<'_>) -> DecisionError {
+        DecisionError::NoNumber {
+            policy: self.name.clone(),
+            job: self.requests.without_number(view),
+        }
+    }
+}
+
 impl Scheduler for Pipeline {
     fn name(&self) -> &str {
         &self.name
@@ -821,10 +832,7 @@ impl Scheduler for Pipeline {
         draft.end_walk(&mut self.requests);
         let all_gangs = draft.finish_into(out);
         if order::was_no_number() {
-            return Err(DecisionError::NoNumber {
-                policy: self.name.clone(),
-                job: self.requests.without_number(view),
-            });
+            return Err(self.no_number(view));
         }
         let fits = match self.requests.keeps() && all_gangs {
             true => Ok(()),
