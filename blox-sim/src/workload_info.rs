@@ -10,8 +10,4 @@ pub struct WorkloadInfo {
     /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
     /// (`estimator=brought`).
     pub brought: u64,
-    /// Jobs that reported a loss, or have a loss curve.
-    pub losses: u64,
-    /// Jobs that say how their speed depends on GPUs and batch size.
-    pub trainings: u64,
 }

@@ -248,13 +248,6 @@ fn loss_is_reported_at_the_end_of_each_epoch() {
     assert_eq!(*losses, [(200.0, 1.0), (400.0, 1.0 / 3.0 + 0.5)]);
 }
 
-#[test]
-fn workload_info_counts_losses_before_a_report() {
-    let report = run_with_loss(1000.0);
-    assert!(report.collected.get::<Losses>().unwrap().0.is_empty());
-    assert_eq!(report.workload_info.losses, 1);
-}
-
 fn joined() -> Event {
     let spec = Box::new(NodeSpec::with_gpus(1));
     Event::NodeJoined { spec }

@@ -364,4 +364,88 @@ fn policies_show_the_recorded_claims_of_a_scheduler() {
         }
     }
     assert!(!run("policies las").out.contains("claims of "));
+
+#[test]
+fn missing_data_of_jobs_is_a_notice() {
+    let about = [
+        ("muri", "`attributes.stages`: no jobs share GPUs"),
+        (
+            "lucid",
+            "(`attributes.gpu_util`, `gmem_util`): no jobs share GPUs",
+        ),
+        ("sia", "training data (`training`): each job runs"),
+        ("elasticflow", "a deadline: no deadline orders"),
+    ];
+    for quiet in ["", " --quiet"] {
+        for (name, text) in about {
+            let seen = run(&format!("simulate {name} --jobs 20{quiet}"));
+            let found = lines_with(&seen, text);
+            let expected = format!("{name}: none of 20 measured jobs has ");
+            assert_eq!(found.len(), 1, "{seen:?}");
+            assert!(found[0].contains(&expected), "{found:?}");
+        }
+    }
+    let none = run("simulate las --jobs 20");
+    assert_eq!(lines_with(&none, "none of"), [""; 0]);
+    // One line for all seeds.
+    let seeds = run("compare fifo muri --jobs 20 --seeds 0..2 --quiet");
+    let expected = "muri: none of 60 measured jobs has `attributes.stages`";
+    assert_eq!(lines_with(&seeds, expected).len(), 1, "{seeds:?}");
+}
+
+/// A log of Lucid in the format of Helios: small jobs that leave their GPUs idle.
+fn helios_log(with_profiles: bool) -> String {
+    let mut log = "job_id,user,vc,gpu_num,state,submit_time,start_time,duration".to_owned();
+    log += if with_profiles {
+        ",amp,gpu_util,gmem_util,gmem\n"
+    } else {
+        "\n"
+    };
+    for i in 0..60 {
+        let at = format!("2020-09-01 00:{:02}:{:02}", i / 3, i % 3 * 20);
+        let (user, length) = (i % 5, 600 + 400 * (i % 5));
+        log += &format!("{i},u{user},va,1,COMPLETED,{at},{at},{length}");
+        log += if with_profiles {
+            ",0,20,10,2000\n"
+        } else {
+            "\n"
+        };
+    }
+    log
+}
+
+#[test]
+fn lucid_packs_a_helios_log_after_estimate() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, with_profiles) in [("log.csv", true), ("bare.csv", false)] {
+        fs::write(dir.path().join(name), helios_log(with_profiles)).unwrap();
+    }
+    let line = |line: &str| {
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(0), "{seen:?}");
+        seen
+    };
+    line("estimate train log.csv --target duration --features user --output model.json");
+    // Average JCT, and the notice that no jobs share GPUs.
+    let lucid = |log: &str, scores: i32| {
+        let scheduler = format!("lucid{{estimator=learned,model=model.json,scores={scores}}}");
+        let options = "--cluster 2x4 --quiet --output-format csv";
+        let seen = line(&format!(
+            "simulate --scheduler {scheduler} --trace {log} {options}"
+        ));
+        let mut table = csv::Reader::from_reader(seen.out.as_bytes());
+        let column = table
+            .headers()
+            .unwrap()
+            .iter()
+            .position(|n| n == "avg_jct_s");
+        let row = table.records().next().unwrap().unwrap();
+        let average: f64 = row[column.unwrap()].parse().unwrap();
+        (average, lines_with(&seen, "no jobs share GPUs").len())
+    };
+    let (packed, alone) = (lucid("log.csv", 2), lucid("log.csv", -1));
+    assert!(packed.0 < 0.8 * alone.0, "{packed:?} {alone:?}");
+    assert_eq!(packed.1, 0);
+    // Without profiles, nothing is packed, and a notice says so.
+    assert_eq!(lucid("bare.csv", 2), (alone.0, 1));
 }

@@ -1,6 +1,7 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
 
+use crate::job::spec::JobSpec;
 use crate::pipeline::Pipeline;
 use crate::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
@@ -454,6 +455,8 @@ pub struct Registered<T> {
     pub params: Vec<ParamDoc>,
     /// Simulated world that it is designed for.
     pub world: WorldParts,
+    /// Data of jobs that it is about.
+    pub job_data: Vec<JobData>,
     build: Build<T>,
 }
 
@@ -468,7 +471,40 @@ pub struct WorldParts {
     pub overheads: Option<ComponentSpec>,
 }
 
+/// Data of jobs that a scheduler is about. Without the data, the scheduler works, but does not do
+/// what it is chosen for. The command line prints a notice if no measured job has the data.
+#[derive(Clone, Copy, Debug)]
+pub struct JobData {
+    /// The data as users know it, such as "`attributes.stages`".
+    pub name: &'static str,
+    /// Returns whether a job has the data.
+    pub has: fn(&JobSpec) -> bool,
+    /// Effect if no job has the data, such as "no jobs share GPUs".
+    pub without: &'static str,
+}
+
 impl<T> Registered<T> {
+    /// Names data of jobs that this scheduler is about. May be called several times.
+    ///
+    /// ```
+    /// use blox_core::registry::{JobData, Registry};
+    /// # use blox_core::{Composition, order::SortKey, policy::by_key};
+    /// # let build = |_: &_, _| Ok(Composition::new("x").scheduling(by_key(|_| SortKey::by(0.0)))
+    /// #     .placement(blox_testing::FirstFit).build().unwrap());
+    ///
+    /// let mut registry = Registry::new();
+    /// let added = registry.schedulers.add("by-deadline", "earliest deadline first", &[], build);
+    /// added.with_job_data(JobData {
+    ///     name: "a deadline",
+    ///     has: |job| !job.extras().deadlines.is_empty(),
+    ///     without: "jobs run in order of submission",
+    /// });
+    /// ```
+    pub fn with_job_data(&mut self, data: JobData) -> &mut Self {
+        self.job_data.push(data);
+        self
+    }
+
     /// Names the execution model that this scheduler is designed for.
     pub fn with_execution(&mut self, name: impl Into<String>) -> &mut Self {
         self.world.execution = Some(ComponentSpec::plain(name));
@@ -488,6 +524,7 @@ impl<T> Clone for Registered<T> {
             about: self.about,
             params: self.params.clone(),
             world: self.world.clone(),
+            job_data: self.job_data.clone(),
             build: Arc::clone(&self.build),
         }
     }
@@ -544,6 +581,7 @@ impl<T> ComponentRegistry<T> {
             about,
             params: params.to_vec(),
             world: WorldParts::default(),
+            job_data: Vec::new(),
             build,
         };
         self.entries.remove(&name);

@@ -6,8 +6,8 @@ use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, LOSS, Launches, MetricCollector,
-    Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
+    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, Launches, MetricCollector, Phase,
+    Plan, Reason, Seconds, ServiceClass, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -123,9 +123,6 @@ impl Recorder {
             let workload_info = &mut self.workload_info;
             workload_info.user_estimates += u64::from(extras.user_estimate.is_some());
             workload_info.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
-            workload_info.trainings += u64::from(extras.training.is_some());
-            workload_info.losses +=
-                u64::from(extras.loss.is_some() || !job.metric(LOSS).is_empty());
         }
         let i = job.id().index();
         if i >= self.jobs.len() {

@@ -35,6 +35,7 @@ mod explain;
 mod failure;
 mod files;
 mod grid;
+mod job_data;
 mod leftovers;
 mod lock;
 mod losses;

@@ -2,6 +2,7 @@
 //! `--quiet` does not hide them.
 
 use super::grid::{number_of, whole};
+use super::job_data::{JobsWith, Known};
 use super::resolve::Experiment;
 use blox_results::in_groups;
 use blox_sim::Report;
@@ -22,6 +23,8 @@ pub(super) struct Lost {
     /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
     #[serde(skip)]
     resized: u64,
+    /// Numbers of jobs with the data that the scheduler is about.
+    known: Vec<Known>,
 }
 
 /// Node actions of a cluster manager that had no effect.
@@ -47,6 +50,10 @@ impl Lost {
             },
             ended_early: report.ended_early(),
             resized: report.resized,
+            known: report
+                .collected
+                .get::<JobsWith>()
+                .map_or_else(Vec::new, JobsWith::known),
         }
     }
 
@@ -56,6 +63,15 @@ impl Lost {
         self.idle_actions.count += other.idle_actions.count;
         let first = &mut self.idle_actions.first;
         *first = first.take().or_else(|| other.idle_actions.first.clone());
+        for theirs in &other.known {
+            match self.known.iter_mut().find(|ours| ours.what == theirs.what) {
+                Some(ours) => {
+                    ours.jobs += theirs.jobs;
+                    ours.with += theirs.with;
+                }
+                None => self.known.push(theirs.clone()),
+            }
+        }
     }
 
     /// Returns a notice about jobs that the scheduler ended early. They shorten the averages.
@@ -74,6 +90,17 @@ impl Lost {
         ))
     }
 
+    /// Returns a notice for data that the scheduler is about and that no job has.
+    fn lacking(&self) -> Option<String> {
+        let lacks = |known: &&Known| known.jobs > 0 && known.with == 0;
+        let lines = self.known.iter().filter(lacks).map(|known| {
+            let jobs = number_of(known.jobs, "measured job");
+            format!("none of {jobs} has {}", known.what)
+        });
+        let lines: Vec<String> = lines.collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
+    }
+
     fn idle_actions(&self) -> Option<String> {
         let IdleActions { count, first } = &self.idle_actions;
         let actions = (*count > 0).then(|| number_of(*count, "node action"))?;
@@ -86,7 +113,7 @@ impl Lost {
 }
 
 /// Returns a notice for each scheduler and each of its losses, from the losses of its runs. If
-/// `quiet`, only node actions without effect are included.
+/// `quiet`, only node actions without effect and missing data of jobs are included.
 pub(super) fn of_runs<'a>(
     runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
     quiet: bool,
@@ -97,8 +124,12 @@ pub(super) fn of_runs<'a>(
         (scheduler, total)
     };
     let totals: Vec<(&str, Lost)> = in_groups(runs).into_iter().map(total).collect();
-    let kinds: [fn(&Lost) -> Option<String>; 3] =
-        [Lost::ended_early, Lost::resized, Lost::idle_actions];
+    let kinds: [fn(&Lost) -> Option<String>; 4] = [
+        Lost::ended_early,
+        Lost::resized,
+        Lost::idle_actions,
+        Lost::lacking,
+    ];
     let each = |kind: fn(&Lost) -> Option<String>| {
         let line =
             move |(scheduler, total): &(&str, Lost)| Some(format!("{scheduler}: {}", kind(total)?));

@@ -456,11 +456,6 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let (number, what) = match named.params.text("estimator") {
         "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
-        _ if named.name == "loss-termination" => (told.losses, "a loss"),
-        _ if ["sia", "pollux"].contains(&&*named.name) => (
-            told.trainings,
-            "how it adapts (extras.training), and is rigid",
-        ),
         _ => return None,
     };
     let jobs = number_of(s.measured, "measured job");

@@ -27,10 +27,12 @@ pub fn bandwidth_placement() -> Pipeline {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "bandwidth-placement",
-        "first in, first out, on the GPUs with the fastest links",
-        &[],
-        |_, _| Ok(bandwidth_placement()),
-    );
+    r.schedulers
+        .add(
+            "bandwidth-placement",
+            "first in, first out, on the GPUs with the fastest links",
+            &[],
+            |_, _| Ok(bandwidth_placement()),
+        )
+        .with_job_data(COMMUNICATION);
 }

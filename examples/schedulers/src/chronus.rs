@@ -63,10 +63,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "chronus",
-        "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "chronus",
+            "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(DEADLINES);
 }

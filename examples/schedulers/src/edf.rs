@@ -35,10 +35,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "edf",
-        "earliest deadline first, on all GPUs that a job can use",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "edf",
+            "earliest deadline first, on all GPUs that a job can use",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(DEADLINES);
 }

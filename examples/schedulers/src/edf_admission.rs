@@ -33,10 +33,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "edf-admission",
-        "earliest deadline first; admits only jobs that can meet their deadline",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "edf-admission",
+            "earliest deadline first; admits only jobs that can meet their deadline",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(DEADLINES);
 }

@@ -32,10 +32,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "ef",
-        "ElasticFlow without admission control",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "ef",
+            "ElasticFlow without admission control",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(DEADLINES);
 }

@@ -60,10 +60,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "elasticflow",
-        "deadlines guaranteed at admission, elastic GPU counts",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "elasticflow",
+            "deadlines guaranteed at admission, elastic GPU counts",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(DEADLINES);
 }

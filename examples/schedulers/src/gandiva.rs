@@ -56,10 +56,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "gandiva",
-        "time slices, packing, migration, growing and shrinking",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "gandiva",
+            "time slices, packing, migration, growing and shrinking",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(UTILISATION);
 }

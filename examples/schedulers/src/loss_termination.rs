@@ -33,10 +33,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "loss-termination",
-        "first in, first out; jobs end when their loss has converged",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "loss-termination",
+            "first in, first out; jobs end when their loss has converged",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(LOSSES);
 }

@@ -110,5 +110,5 @@ pub(crate) fn add(r: &mut Registry) {
         "profiling on reserved nodes, packing of two jobs by scores, least estimated service first",
         &PARAMETERS,
         |p, seed| Ok(lucid_with(settings(p)?, belief(p, seed)?)),
-    );
+    ).with_job_data(SHARING_SCORE);
 }

@@ -53,10 +53,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "muri",
-        "groups of jobs that use different resources in turn",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "muri",
+            "groups of jobs that use different resources in turn",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(STAGES);
 }

@@ -80,10 +80,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "pollux",
-        "genetic search for the allocation with the best mean speed-up",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "pollux",
+            "genetic search for the allocation with the best mean speed-up",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(TRAINING);
 }

@@ -91,5 +91,5 @@ pub(crate) fn add(r: &mut Registry) {
         "market over future rounds for jobs that change their batch: progress, makespan, fairness",
         &PARAMETERS,
         |p, _| composed(p),
-    );
+    ).with_job_data(REGIMES);
 }

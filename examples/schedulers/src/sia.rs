@@ -65,10 +65,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "sia",
-        "best assignment of training jobs to GPU types and counts, by an integer program",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "sia",
+            "best assignment of training jobs to GPU types and counts, by an integer program",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(TRAINING);
 }

@@ -80,10 +80,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "synergy",
-        "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "synergy",
+            "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(SENSITIVITY);
 }

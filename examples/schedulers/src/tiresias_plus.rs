@@ -38,10 +38,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "tiresias-plus",
-        "Tiresias that consolidates jobs by their measured communication",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "tiresias-plus",
+            "Tiresias that consolidates jobs by their measured communication",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(COMMUNICATION);
 }

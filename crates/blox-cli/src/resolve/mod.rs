@@ -13,6 +13,7 @@ use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
+use super::job_data::JobsWith;
 use super::reading;
 use blox_core::registry::{ComponentSpec, Registry, WorldParts};
 use blox_core::suggest::one_of;
@@ -334,6 +335,12 @@ impl<'r> Experiment<'r> {
         for named in &self.collectors {
             let collector = self.registry.collectors.build(named, self.seed);
             simulation = simulation.collector(collector?);
+        }
+        let named = &self.contestants[i].named;
+        let data = self.registry.schedulers.get(&named.name);
+        let data = data.map_or(&[][..], |entry| &entry.job_data);
+        if !data.is_empty() {
+            simulation = simulation.collector(JobsWith::new(self.measure.clone(), data));
         }
         world::put_into(simulation, &self.parts[i], self.registry, self.seed)
     }

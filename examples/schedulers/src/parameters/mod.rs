@@ -5,10 +5,12 @@
 //! command line, in which a parameter that is not set has its default. It fails with a message if
 //! the value does not have the described form.
 
+mod job_data;
 mod queues;
 mod shares;
 
 pub use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, numeric, param};
+pub use job_data::*;
 pub use queues::*;
 pub use shares::*;
 

@@ -1,0 +1,79 @@
+//! Data of jobs that schedulers are about.
+
+use blox_core::JobSpec;
+use blox_core::registry::JobData;
+use blox_perf::{gpu_utilisation, sharing_score, stages};
+
+fn has_attribute(job: &JobSpec, name: &str) -> bool {
+    job.extras().attributes.contains_key(name)
+}
+
+/// Deadlines, which give the order of jobs.
+pub const DEADLINES: JobData = JobData {
+    name: "a deadline",
+    has: |job| !job.extras().deadlines.is_empty(),
+    without: "no deadline orders or admits jobs",
+};
+
+/// Levels: the GPU counts of an elastic job.
+pub const LEVELS: JobData = JobData {
+    name: "`levels`",
+    has: |job| !job.extras().levels.is_empty(),
+    without: "each job runs on the GPUs that it requests",
+};
+
+/// Training data, by which a job changes its GPUs and its batch.
+pub const TRAINING: JobData = JobData {
+    name: "training data (`training`)",
+    has: |job| job.extras().training.is_some(),
+    without: "each job runs on the GPUs that it requests",
+};
+
+/// Losses, by which jobs end.
+pub const LOSSES: JobData = JobData {
+    name: "a `loss`",
+    has: |job| job.extras().loss.is_some(),
+    without: "no job ends before its work is done",
+};
+
+/// Stages, by which jobs use resources in turn.
+pub const STAGES: JobData = JobData {
+    name: "`attributes.stages`",
+    has: |job| stages(job).is_some() || gpu_utilisation(job) < 1.0,
+    without: "no jobs share GPUs",
+};
+
+/// GPU utilisation, by which jobs share GPUs, or levels, by which they grow.
+pub const UTILISATION: JobData = JobData {
+    name: "`attributes.gpu_utilisation` or `levels`",
+    has: |job| gpu_utilisation(job) < 1.0 || (LEVELS.has)(job),
+    without: "no jobs share GPUs, grow or shrink",
+};
+
+/// Sharing score or profile, by which jobs share GPUs.
+pub const SHARING_SCORE: JobData = JobData {
+    name: "`attributes.gmem` and a sharing score or profile (`attributes.gpu_util`, `gmem_util`)",
+    has: |job| sharing_score(job).is_some() && has_attribute(job, "gmem"),
+    without: "no jobs share GPUs",
+};
+
+/// Regimes of the batch size.
+pub const REGIMES: JobData = JobData {
+    name: "`attributes.regimes`",
+    has: |job| has_attribute(job, "regimes"),
+    without: "no job changes its batch size",
+};
+
+/// Fraction of a step in which gradients are exchanged.
+pub const COMMUNICATION: JobData = JobData {
+    name: "`communication`",
+    has: |job| job.extras().communication > 0.0,
+    without: "each job is as fast on any links",
+};
+
+/// Speed with fewer CPUs or less memory.
+pub const SENSITIVITY: JobData = JobData {
+    name: "a `sensitivity`",
+    has: |job| job.extras().sensitivity.is_some(),
+    without: "each job is as fast with any CPUs and memory",
+};
