@@ -35,7 +35,9 @@ const KINDS: [(&str, fn(&mut Extras)); 9] = [
     }),
     ("with speeds", |e| {
         let mut speeds = TypeSpeeds::default();
-        TYPES.map(|name| speeds.set(name, 1.0));
+        for name in TYPES {
+            speeds.set(name, 1.0);
+        }
         e.speeds = Some(speeds.into());
     }),
     ("with stages", |e| {

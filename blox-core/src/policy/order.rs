@@ -103,8 +103,11 @@ fn ordered(value: f64) -> u64 {
     }
     // -0.0 and 0.0 give the same key.
     let bits = (value + 0.0).to_bits();
-    // All bits of a negative number are inverted, otherwise only the sign.
-    bits ^ (((bits as i64) >> 63) as u64 | 1 << 63)
+    if bits >> 63 == 0 {
+        bits | (1 << 63)
+    } else {
+        !bits
+    }
 }
 
 /// Returns the number that has these bits in the total order.

@@ -536,10 +536,9 @@ impl Script {
         }
     }
 
-    /// Lets most jobs run on half, twice and four times their GPUs. The first jobs are long and the last
-    /// ones come late, so that there are GPUs to grow onto and jobs to shrink for.
+    /// Lets most jobs run on half, twice and four times their GPUs. Some of them are long, so that they
+    /// grow when others have ended, and shrink for later jobs.
     fn elastic_details(&mut self) {
-        let jobs = self.jobs.len();
         for (i, job) in self.jobs.iter_mut().enumerate() {
             let r = &mut SplitMix::keyed(&[self.seed, 19, i as u64]);
             if job.extras().training.is_some() || !r.chance(0.8) {
@@ -547,7 +546,7 @@ impl Script {
             }
             edit(job, |spec, extras| {
                 let gpus = spec.gpus.get();
-                if i < jobs.div_ceil(4) && spec.work.iterations > 0.0 {
+                if r.chance(0.25) && spec.work.iterations > 0.0 {
                     spec.work.iterations += 10.0 * self.round * spec.work.rate;
                 }
                 let levels = BTreeSet::from([gpus.div_ceil(2), gpus, 2 * gpus, 4 * gpus]);
