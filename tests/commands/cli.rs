@@ -364,6 +364,7 @@ fn policies_show_the_recorded_claims_of_a_scheduler() {
         }
     }
     assert!(!run("policies las").out.contains("claims of "));
+}
 
 #[test]
 fn missing_data_of_jobs_is_a_notice() {

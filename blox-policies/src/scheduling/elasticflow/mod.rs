@@ -108,11 +108,11 @@ impl ElasticFlow {
         self
     }
 
-    fn task(&self, memory: &mut Allocated, job: &JobRef<'_>) -> Task {
+    fn task(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> Task {
         let levels = memory
             .levels
             .entry(job.id())
-            .or_insert_with(|| levels_of(job));
+            .or_insert_with(|| within(levels_of(job), view, job));
         let deadline = job
             .deadline()
             .filter(|_| job.class() == ServiceClass::Guaranteed);
@@ -139,7 +139,7 @@ impl ElasticFlow {
         let now = view.now().secs();
         let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();
         for job in view.active() {
-            let task = self.task(memory, &job);
+            let task = self.task(memory, view, &job);
             if let Some(due) = task.due {
                 jobs.push((due, job.id(), task));
             }
@@ -240,7 +240,7 @@ impl ElasticFlow {
     /// Returns whether a plan exists with which the job and all others end in time, and adopts it.
     fn admit_one(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
-        let task = self.task(memory, job);
+        let task = self.task(memory, view, job);
         let Some(due) = task.due else { return true };
         // On the GPUs that all others leave: the existing plans remain valid.
         if let Some(plan) = self.plan(&task, &memory.free, now) {
@@ -252,7 +252,7 @@ impl ElasticFlow {
         let ids: Vec<JobId> = memory.plans.keys().copied().collect();
         for id in ids {
             if let Some(other) = view.job(id) {
-                let task = self.task(memory, &other);
+                let task = self.task(memory, view, &other);
                 jobs.push((task.due.unwrap_or(f64::MAX), id, task));
             }
         }
@@ -345,6 +345,22 @@ impl SchedulingPolicy for ElasticFlow {
     }
 }
 
+/// Returns the levels for which there are enough GPUs of types that the job accepts; at least the
+/// smallest one. A plan with a larger level would never be placed.
+fn within(levels: Arc<[(u32, f64)]>, view: View<'_>, job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
+    if levels.len() == 1 {
+        return levels;
+    }
+    let cluster = view.cluster();
+    let accepted = view.nodes().filter(|n| job.accepts(cluster, n.gpu_type()));
+    let most: u32 = accepted.map(|n| n.spec().gpus).sum();
+    let fitting = levels.iter().filter(|(gpus, _)| *gpus <= most).count();
+    match fitting.max(1) {
+        all if all == levels.len() => levels,
+        fitting => levels[..fitting].into(),
+    }
+}
+
 impl ElasticFlow {
     /// Returns the number of GPUs of each job until plans change.
     fn share_out(&self, memory: &mut Allocated, view: View<'_>) -> Answer {
@@ -352,7 +368,7 @@ impl ElasticFlow {
         let active: Vec<JobRef<'_>> = view.active().collect();
         let tasks: Vec<(JobId, Task)> = active
             .iter()
-            .map(|j| (j.id(), self.task(memory, j)))
+            .map(|j| (j.id(), self.task(memory, view, j)))
             .collect();
         let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
         memory.levels.retain(|id, _| !gone(id));
