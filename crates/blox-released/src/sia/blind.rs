@@ -473,19 +473,17 @@ mod tests {
                 .map(|(id, gpus)| (NodeId(*id), *gpus))
                 .collect()
         };
-        let steps: [(Option<u32>, &[(u32, u32)], u32); 7] = [
-            (Some(0), &[(0, 2)], 0),
-            (Some(0), &[(1, 2)], 0),
-            (Some(0), &[(1, 4)], 1),
-            (None, &[], 1),
-            (Some(0), &[(2, 4)], 1),
-            (Some(1), &[(3, 4)], 2),
-            (Some(1), &[(3, 2), (4, 2)], 3),
-        ];
-        for (gpu_type, nodes, restarts) in steps {
+        let mut check = |gpu_type: Option<u32>, nodes: &[(u32, u32)], restarts| {
             known.change(&[1], gpu_type, &on(nodes));
             assert_eq!(known.restarts, restarts, "{nodes:?}");
-        }
+        };
+        check(Some(0), &[(0, 2)], 0);
+        check(Some(0), &[(1, 2)], 0);
+        check(Some(0), &[(1, 4)], 1);
+        check(None, &[], 1);
+        check(Some(0), &[(2, 4)], 1);
+        check(Some(1), &[(3, 4)], 2);
+        check(Some(1), &[(3, 2), (4, 2)], 3);
     }
 
     #[test]
