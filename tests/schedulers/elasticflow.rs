@@ -31,6 +31,22 @@ fn elastic(job: JobSpec, rates: [f64; 3]) -> JobSpec {
     })
 }
 
+#[test]
+fn level_beyond_the_accepted_types_is_not_planned() {
+    let cluster: ClusterSpec = "3x1:a100,3x1:t4".parse().unwrap();
+    let job = elastic(cases::job(0.0, 1, 600.0), [1.0, 1.9, 3.6]);
+    let job = with(job, |e| e.gpu_types = vec!["a100".into()]);
+    for scheduler in ["elasticflow", "ef"] {
+        let report = cases::run(
+            &Simulation::new(cluster.clone()).completion(Exact),
+            cases::scheduler(scheduler),
+            std::slice::from_ref(&job),
+        );
+        // On two GPUs: four GPUs of its type do not exist.
+        assert_eq!(cases::ends(&report), [600.0 / 1.9], "{scheduler}");
+    }
+}
+
 /// A cluster, and elastic, rigid and best-effort jobs with tight and loose deadlines.
 fn case(seed: u64) -> (ClusterSpec, Vec<JobSpec>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
