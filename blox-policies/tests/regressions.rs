@@ -634,6 +634,18 @@ fn pollux_without_generations_takes_best_mutation() {
 }
 
 #[test]
+fn buddy_restarts_no_job_on_the_same_gpus() {
+    let policy = composed(TimeSlicing::new(Seconds::new(60.0)), Buddy);
+    let mut run = Scenario::new(&"1x8:t4,1x8:v100".parse().unwrap(), policy);
+    run.submit(0.0, job(15, 0.0, 10_000.0));
+    run.round(0.0);
+    // The free GPU is of another type, so all jobs are placed again.
+    run.submit(10.0, bound(1, "t4", 10_000.0));
+    assert_eq!(run.round(300.0), "");
+    assert_eq!(run.gpus(1), None);
+}
+
+#[test]
 fn non_sticky_without_preemption_places_running_first() {
     for preempts in [false, true] {
         let newest_first = scheduling_fn(move |view, out: &mut JobQueue| {

@@ -37,6 +37,11 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
             let other = |j: JobRef<'_>| j.attempt() != *attempt || j.phase() == Phase::Waiting;
             return view.job(*job).is_none_or(other);
         }
+        Event::LaunchFailed { job, attempt, .. } => {
+            let begins = |j: &JobRef<'_>| matches!(j.phase(), Phase::Starting | Phase::Stopping);
+            let other = |j: JobRef<'_>| j.attempt() != *attempt || !begins(&j);
+            return view.job(*job).is_none_or(other);
+        }
         Event::BatchChanged { job, .. } | Event::Ended { job, .. } => {
             return view.job(*job).is_none_or(|j| j.phase() == Phase::Ended);
         }

@@ -2,11 +2,11 @@
 
 use crate::{composed, fifo, node, run};
 use blox_core::{
-    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Deadline, DecisionError, Draft,
-    DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec, LossCurve, LossReports,
-    MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Pipeline, PlacementPolicy,
-    Plan, Policy, Reason, Request, Scheduler, Seconds, Shape, Stateless, Time, TrainingSpec,
-    Validity, View,
+    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterManager, Deadline,
+    DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
+    LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
+    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
+    Stateless, Time, TrainingSpec, Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -643,4 +643,94 @@ fn figures_sum_in_job_order_for_any_order_of_ends() {
     assert_ne!(durations.iter().rev().sum::<f64>(), sum);
     assert_eq!(report.summary.avg_jct_s, sum / 3.0);
     assert_eq!(report.summary.utilisation, sum / (3.0 * 0.3));
+}
+
+/// Cordons all nodes until a job waits.
+#[derive(Clone)]
+struct Asleep;
+
+impl Stateless for Asleep {}
+
+impl ClusterManager for Asleep {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        for node in view.nodes() {
+            let (id, why) = (node.id(), "asleep".into());
+            match (view.waiting_count() > 0, node.cordoned().is_some()) {
+                (true, true) => out.push(NodeAction::Uncordon { node: id }),
+                (false, false) => out.push(NodeAction::Cordon { node: id, why }),
+                _ => {}
+            }
+        }
+        Validity::UntilEvent
+    }
+}
+
+/// Defers all jobs until 600 s.
+#[derive(Clone)]
+struct Later;
+
+impl Stateless for Later {}
+
+impl AdmissionPolicy for Later {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
+        let from = Time::new(600.0);
+        if view.now() < from {
+            let why = || Reason::other("too early");
+            asking.iter().for_each(|job| out.defer(*job, why()));
+            return Validity::Until(from);
+        }
+        view.deferred().for_each(|job| out.accept(job.id()));
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn manager_sees_admitted_deferred_jobs_in_next_round() {
+    let policy = fifo().with_admission(Later).unwrap();
+    let policy = policy.with_cluster(Asleep).unwrap();
+    let report = run(&node(1), policy, &[job(0.0, 300.0)]);
+    // Admitted at 600 s, started a round later.
+    assert_eq!(finishes(&report), [Some(1200.0)]);
+}
+
+/// Cordons all nodes until 500 s.
+#[derive(Clone)]
+struct Opens;
+
+impl Stateless for Opens {}
+
+impl ClusterManager for Opens {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        let from = Time::new(500.0);
+        for node in view.nodes() {
+            let (id, why) = (node.id(), "closed".into());
+            match (view.now() < from, node.cordoned().is_some()) {
+                (true, false) => out.push(NodeAction::Cordon { node: id, why }),
+                (false, true) => out.push(NodeAction::Uncordon { node: id }),
+                _ => {}
+            }
+        }
+        match view.now() < from {
+            true => Validity::Until(from),
+            false => Validity::UntilEvent,
+        }
+    }
+}
+
+#[test]
+fn timer_counts_beside_next_round_without_rounds() {
+    let all = scheduling_fn(|view, out: &mut JobQueue| {
+        view.active().for_each(|job| out.push(Request::gang(&job)));
+        Validity::NextRound
+    });
+    let policy = composed("all", all, FirstFit).with_cluster(Opens).unwrap();
+    let policy = policy.with_trigger(OnEvent::default());
+    let report = run(&node(1), policy, &[job(0.0, 300.0)]);
+    assert_eq!(finishes(&report), [Some(800.0)]);
 }

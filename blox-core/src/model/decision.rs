@@ -34,6 +34,17 @@ impl Validity {
             (UntilEvent, UntilEvent) => UntilEvent,
         }
     }
+
+    /// Like [`Validity::and`]. If there are no rounds, the next decision moment is at the next event,
+    /// so a timer is shorter than [`Validity::NextRound`].
+    #[inline]
+    pub(crate) fn and_if(self, other: Validity, has_rounds: impl Fn() -> bool) -> Validity {
+        use Validity::{NextRound, Until};
+        match (self, other) {
+            (NextRound, Until(t)) | (Until(t), NextRound) if !has_rounds() => Until(t),
+            _ => self.and(other),
+        }
+    }
 }
 
 /// Admission decision about one job.

@@ -38,7 +38,8 @@ use crate::view::View;
 /// # Ok::<(), blox_core::ClusterSpecError>(())
 /// ```
 pub trait ClusterManager: Policy {
-    /// Called at every decision, before admission.
+    /// Called at every decision, before admission: a job that this decision admits is not waiting
+    /// yet, but [submitted](crate::Phase::Submitted) or deferred.
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity;
 
     /// Returns the actions that need a provider of nodes and that the manager uses. A backend that

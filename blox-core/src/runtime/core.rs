@@ -296,6 +296,7 @@ impl Core {
         out.version = state.version;
         let manage = |s: &mut dyn Scheduler| s.manage(View::of(state), &mut out.actions);
         let mut validity = guarded(scheduler, manage)?;
+        let has_rounds = || self.trigger.following(state.now).is_some();
         let undeclared = |action: &NodeAction| {
             let declared = |kind: &NodeActionKind| scheduler.actions().contains(*kind);
             let kind = action.kind().filter(|kind| !declared(kind))?;
@@ -320,7 +321,7 @@ impl Core {
         if !asking.is_empty() || state.count(Phase::Deferred) > 0 {
             let view = View::of_changed(state, lens);
             let admit = |s: &mut dyn Scheduler| s.admit(view, &asking, &mut out.admissions);
-            validity = validity.and(guarded(scheduler, admit)?);
+            validity = validity.and_if(guarded(scheduler, admit)?, has_rounds);
         }
         judge_all(scheduler, state, lens, &asking, out)?;
         lens.asking = asking;
@@ -328,7 +329,7 @@ impl Core {
         out.plan.version = lens.version(state);
         let view = View::of_changed(state, lens);
         let planned = guarded(scheduler, |s| s.plan(view, &mut out.plan))?;
-        out.validity = validity.and(planned?);
+        out.validity = validity.and_if(planned?, has_rounds);
         Ok(())
     }
 
@@ -565,7 +566,7 @@ impl Core {
         let seen = decision.version;
         // True if the state has not changed since the decision was made.
         let quiet = self.saved.state.version == seen;
-        self.own_events(decision, watch);
+        let released = self.own_events(decision, watch);
         watch.on_decision(View::of(&self.saved.state), &decision.plan);
         let now = self.saved.state.now;
         self.saved.validity = Some(decision.validity);
@@ -597,7 +598,7 @@ impl Core {
         if !decision.plan.is_empty() {
             watch.on_launches(View::of(&self.saved.state), &decision.plan);
         }
-        self.saved.due = self.due_after(decision.plan.is_empty());
+        self.saved.due = self.due_after(decision.plan.is_empty() && !released);
         if self.saved.state.cluster.is_draining()
             && self.instant
             && self.saved.state.has_drained_node()
@@ -615,8 +616,10 @@ impl Core {
     }
 
     /// Applies the node actions and admission decisions of a decision at the time of its question.
-    /// Later events may have made them stale.
-    fn own_events(&mut self, decision: &Decision, watch: &mut dyn Observer) {
+    /// Later events may have made them stale. Returns whether deferred jobs were admitted: the cluster
+    /// manager has not seen them wait.
+    fn own_events(&mut self, decision: &Decision, watch: &mut dyn Observer) -> bool {
+        let mut released = false;
         let moment = self.saved.last_decision.unwrap_or(self.saved.state.now);
         for action in decision.actions.iter() {
             let event = Event::NodeManaged {
@@ -625,6 +628,9 @@ impl Core {
             self.own_event(&event, decision.version, moment, watch);
         }
         for (job, admission) in decision.admissions.iter() {
+            let admits = matches!(admission, AdmissionDecision::Accept { .. });
+            let was = self.saved.state.record(*job).map(|rec| rec.phase);
+            released |= admits && was == Some(Phase::Deferred);
             let event = Event::AdmissionDecided {
                 job: *job,
                 admission: admission.clone(),
@@ -633,6 +639,7 @@ impl Core {
             self.saved.state.retire(*job);
         }
         self.saved.state.forget_askers();
+        released
     }
 
     fn own_event(&mut self, event: &Event, seen: u64, moment: Time, watch: &mut dyn Observer) {
@@ -652,7 +659,8 @@ impl Core {
     fn due_after(&mut self, nothing_changed: bool) -> Option<Time> {
         let now = self.saved.state.now;
         let validity = self.saved.validity.unwrap_or_default();
-        // After a plan with steps, the next decision may place more jobs.
+        // After a plan with steps, the next decision may place more jobs. After the admission of
+        // deferred jobs, the cluster manager may act.
         let each = !nothing_changed || self.visit_every_round || validity == Validity::NextRound;
         let next = each.then(|| self.trigger.following(now)).flatten();
         let timer = match validity {

@@ -389,6 +389,8 @@ impl Composition {
             return Err(ComposeError::NoRole { name });
         }
         let slot = |policy: Arc<dyn AnyPolicy>| Slot::new(policy, self.seed);
+        let mut requests = JobQueue::default();
+        requests.placement = Some(Arc::clone(&placement.policy));
         Ok(Pipeline {
             missing: None,
             name,
@@ -399,7 +401,7 @@ impl Composition {
             slots: self.policies.into_iter().map(slot).collect(),
             seed: self.seed,
             trigger: self.trigger.unwrap_or_else(|| Box::new(Rounds::default())),
-            requests: JobQueue::default(),
+            requests,
             draft: DraftMemory::default(),
             awaits_growth: false,
             askers: Vec::new(),
@@ -649,6 +651,8 @@ impl Pipeline {
     /// The present placement policy takes other roles, too.
     pub fn with_placement(mut self, policy: impl PlacementPolicy) -> Result<Self, ComposeError> {
         let (policy, slot) = self.replace(Role::Placement, policy)?;
+        let policy: Arc<dyn AnyPlacement> = policy;
+        self.requests.placement = Some(Arc::clone(&policy));
         self.placement = Taken { policy, slot };
         Ok(self)
     }
@@ -754,12 +758,13 @@ impl Scheduler for Pipeline {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         let Taken { policy, slot } = &self.cluster;
         let validity = (**policy).any_manage(&mut self.slots[*slot].memory, view, out);
+        let has_rounds = || self.trigger.following(view.now()).is_some();
         let validity = match out.is_empty() {
             true => validity,
-            false => validity.and(begin_drains(view, out)),
+            false => validity.and_if(begin_drains(view, out), has_rounds),
         };
         match view.cluster().is_draining() {
-            true => validity.and(continue_drains(view, out)),
+            true => validity.and_if(continue_drains(view, out), has_rounds),
             false => validity,
         }
     }
@@ -845,7 +850,10 @@ impl Scheduler for Pipeline {
         };
         match result {
             Ok(placed) => match fits {
-                Ok(()) => Ok(validity.and(placed)),
+                Ok(()) => {
+                    let has_rounds = || self.trigger.following(view.now()).is_some();
+                    Ok(validity.and_if(placed, has_rounds))
+                }
                 Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
             },
             Err(error) => Err(DecisionError::Draft {

@@ -1,5 +1,6 @@
 //! Buddy placement: powers of two on one node, or on whole nodes.
 
+use super::anew::settle;
 use super::in_order::shortage_of_gpus;
 use super::moving::{change, changeable};
 use super::resizing::parts;
@@ -196,7 +197,8 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
             // A job that does not fit on one node is spread.
             let gpus = find(draft, *job, shape, had, true);
             match gpus {
-                Some(gpus) => draft.assign(*job, shape.on(gpus))?,
+                // A job that finds the same GPUs does not restart.
+                Some(gpus) => settle(draft, *job, shape.on(gpus))?,
                 None if had.len() as u32 == shape.gpus.get() && draft.spare(*job).is_ok() => {}
                 None => draft.explain(*job, shortage_of_gpus(shape.gpus, draft)),
             }

@@ -1,7 +1,9 @@
 //! Placement that keeps running jobs on their nodes.
 
 use super::anew::unmet;
-use super::selector::{has_resources, most_with_resources, on_nodes, shape_of, suits};
+use super::selector::{
+    has_resources, most_if_empty, most_with_resources, on_nodes, shape_of, suits,
+};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
     PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
@@ -19,7 +21,8 @@ use std::collections::VecDeque;
 /// that does not help either, the job waits.
 ///
 /// Only a job that would not fit on the empty nodes is spread over free GPUs. An example is a job
-/// of 16 GPUs on nodes of 8, 4 and 4. A job whose request could never be met with one GPU type is
+/// of 16 GPUs on nodes of 8, 4 and 4. A node has as many GPUs for a job as it has CPUs and memory
+/// for. A job whose request could never be met with one GPU type is
 /// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
@@ -107,7 +110,9 @@ fn find<'r>(
         .collect();
     let wanted = shape.gpus.get();
     let free: u32 = nodes.iter().map(|n| draft.free_on(n.id())).sum();
-    let Some(size) = nodes.iter().map(|n| n.usable_count()).max() else {
+    let mut sizes: Vec<u32> = nodes.iter().map(|n| most_if_empty(n, shape)).collect();
+    sort::by_key(&mut sizes, |size| std::cmp::Reverse(*size));
+    let Some(size) = sizes.first().copied().filter(|size| *size > 0) else {
         return Ok(None);
     };
     if free < wanted || wanted == 0 {
@@ -117,8 +122,6 @@ fn find<'r>(
     let mut taken: Vec<(NodeId, u32)> = Vec::new();
     let mut parts = vec![size; (wanted / size) as usize];
     parts.extend((!wanted.is_multiple_of(size)).then_some(wanted % size));
-    let mut sizes: Vec<u32> = nodes.iter().map(|n| n.usable_count()).collect();
-    sort::by_key(&mut sizes, |size| std::cmp::Reverse(*size));
     if sizes.len() < parts.len() || parts.iter().zip(&sizes).any(|(part, size)| part > size) {
         return Ok(spread(draft, nodes, shape));
     }
@@ -172,10 +175,11 @@ fn emptiest<'n>(
     draft: &Draft<'_>,
     nodes: &[&'n Node],
     taken: &[(NodeId, u32)],
+    shape: &Shape,
     count: u32,
 ) -> Vec<&'n Node> {
     let mut candidates = nodes.to_vec();
-    candidates.retain(|n| n.usable_count() >= count && is_open(taken, n.id()));
+    candidates.retain(|n| most_if_empty(n, shape) >= count && is_open(taken, n.id()));
     sort::by_key(&mut candidates, |n| {
         std::cmp::Reverse(draft.free_on(n.id()))
     });
@@ -193,7 +197,7 @@ fn evict<'r>(
     requests: &'r [Request],
     evicted: &mut Vec<&'r Request>,
 ) -> Result<Option<NodeId>, DraftError> {
-    for node in emptiest(draft, nodes, taken, count) {
+    for node in emptiest(draft, nodes, taken, shape, count) {
         let (before, kept) = (draft.savepoint(), evicted.len());
         for (job, has) in residents(draft, node.id()) {
             if has.count() >= shape.gpus || has_room(draft, node, shape, count) {
@@ -222,7 +226,7 @@ fn make_room(
     shape: &Shape,
     count: u32,
 ) -> Result<Option<NodeId>, DraftError> {
-    for node in emptiest(draft, nodes, taken, count) {
+    for node in emptiest(draft, nodes, taken, shape, count) {
         let before = draft.savepoint();
         let mut closed = taken.to_vec();
         closed.push((node.id(), 0));

@@ -137,6 +137,19 @@ pub fn most_with_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, most: 
     (1..=most).rev().find(enough).unwrap_or(0)
 }
 
+/// Returns for how many of the shape's GPUs a node without jobs has usable GPUs, CPUs and memory. A
+/// node that does not state an amount has enough.
+pub(crate) fn most_if_empty(node: &Node, shape: &Shape) -> u32 {
+    let (spec, gpus) = (node.spec(), f64::from(shape.gpus.get()));
+    let amounts = [(spec.cpus, shape.cpus), (spec.memory_gib, shape.memory_gib)];
+    let limited = amounts
+        .into_iter()
+        .filter(|(has, needs)| *has > 0.0 && *needs > 0.0);
+    // Tolerance, so that rounding does not exclude a job that fits exactly.
+    let parts = limited.map(|(has, needs)| (has / needs * gpus * (1.0 + 1e-9)) as u32);
+    parts.fold(node.usable_count(), u32::min)
+}
+
 /// Returns the shape of an assignment, without its nodes.
 pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
     Shape {

@@ -1,7 +1,8 @@
 //! Helpers of policies that list jobs anew in each decision.
 
 use blox_core::{
-    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Reason, Request, Shape, Shapes, Validity, View,
+    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NodeKind, Reason, Request, Shape, Shapes,
+    Validity, View,
 };
 
 /// Returns the shape of a job on a number of GPUs, with its CPUs and memory in proportion.
@@ -21,7 +22,7 @@ pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> 
 }
 
 /// Returns the shapes of a job on each GPU type on which it trains: one replica if it adapts, and
-/// otherwise its gang. A job that does not train has its gang on any type.
+/// otherwise its gang. A job that does not train has its gang on each type on which it runs.
 ///
 /// # Errors
 /// It trains on no type of the cluster.
@@ -30,8 +31,11 @@ pub(super) fn on_trained_types(
     job: &JobRef<'_>,
     adapts: bool,
 ) -> Result<Shapes, Reason> {
-    let Some(training) = job.spec().extras().training.as_deref() else {
-        return Ok(Shapes::from_elem(Shape::gang(job), 1));
+    let extras = job.spec().extras();
+    let Some(training) = extras.training.as_deref() else {
+        let gangs = of_types(view, |name| extras.runs_on(name).then(|| Shape::gang(job)));
+        // The placement states what is missing for a job that runs on none.
+        return Ok(gangs.unwrap_or_else(|| Shapes::from_elem(Shape::gang(job), 1)));
     };
     of_types(view, |name| {
         let stages = training.on(name)?.stages;
@@ -66,6 +70,26 @@ fn of_types(view: View<'_>, shape: impl Fn(&str) -> Option<Shape>) -> Option<Sha
         shape(name).map(|shape| Shape { gpu_type, ..shape })
     });
     Some(shapes.collect()).filter(|shapes: &Shapes| !shapes.is_empty())
+}
+
+/// The nodes on which [`JobQueue::could_place`] depends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Layout {
+    kinds: Vec<NodeKind>,
+    coming: usize,
+}
+
+impl Layout {
+    /// Takes over the nodes in view, and returns whether they changed.
+    pub fn renew(&mut self, view: View<'_>) -> bool {
+        let (kinds, coming) = (view.cluster().kinds(), view.cluster().coming());
+        let changed = self.kinds != kinds || self.coming != coming;
+        if changed {
+            self.kinds = kinds.to_vec();
+            self.coming = coming;
+        }
+        changed
+    }
 }
 
 /// Lists the jobs that fit on the usable GPUs together, each in its turn, and stops all others.

@@ -68,6 +68,9 @@ pub struct LucidMemory {
     /// Jobs placed for profiling, each with the number of that launch. A plan that is not applied
     /// thus leaves no trace.
     profiled: SortedMap<JobId, u32>,
+    /// Number of nodes at the first decision.
+    #[serde(default)]
+    nodes: Option<usize>,
     #[serde(skip)]
     order: Vec<(f64, JobId)>,
 }
@@ -95,6 +98,27 @@ impl Lucid {
         };
         let count = wanted.min(most) as usize;
         there[there.len() - count..].to_vec()
+    }
+
+    /// Returns the profiling nodes without those that a waiting job cannot do without. If nodes join,
+    /// the profiler may get more of them than when the job was admitted.
+    fn reserved(&self, memory: &LucidMemory, view: View<'_>, grown: bool) -> Vec<NodeId> {
+        let mut nodes = self.profilers(view, grown);
+        if memory.nodes == Some(view.cluster().nodes().len()) {
+            return nodes;
+        }
+        let fits = |aside: &[NodeId], job: &JobRef<'_>| {
+            let room = Room::of(view).without(aside);
+            could_find(&Outside(Vec::new()), &room, job, &Shape::gang(job)).is_ok()
+        };
+        let needs = |aside: &[NodeId]| {
+            let mut waiting = view.waiting();
+            waiting.any(|job| !fits(aside, &job) && fits(&[], &job))
+        };
+        while !nodes.is_empty() && needs(&nodes) {
+            nodes.remove(0);
+        }
+        nodes
     }
 
     /// Returns whether a job still has to be profiled.
@@ -144,20 +168,20 @@ impl Lucid {
     ) -> Result<bool, DraftError> {
         let (view, before) = (draft.view(), memory.grown);
         let mut placed = false;
-        let now = self.profilers(view, memory.grown);
+        let now = self.reserved(memory, view, memory.grown);
         let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
         let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
         sort::by_key(&mut queue, |j| (j.gpus(), j.id()));
         if queue.len() > self.settings.grow_above {
             memory.grown = true;
         } else if memory.grown && queue.len() < self.settings.shrink_below {
-            let temporary = self.profilers(view, true).into_iter().next();
+            let temporary = self.reserved(memory, view, true).into_iter().next();
             let idle = temporary
                 .and_then(|n| view.node(n))
                 .is_some_and(|n| n.free_count() == n.gpu_count());
             memory.grown = !idle;
         }
-        let mut nodes = self.profilers(view, memory.grown);
+        let mut nodes = self.reserved(memory, view, memory.grown);
         for job in queue {
             let gpus = job.gpus().get();
             let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
@@ -194,8 +218,8 @@ impl Lucid {
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let view = draft.view();
-        let profilers = self.profilers(view, memory.grown);
-        let aside = self.profilers(view, true);
+        let profilers = self.reserved(memory, view, memory.grown);
+        let aside = self.reserved(memory, view, true);
         let outside = Outside(profilers.clone());
         let packing = Packing::around(Outside(Vec::new()))
             .within(self.settings.packing, Arc::clone(&self.estimator))
@@ -308,6 +332,7 @@ impl PlacementPolicy for Lucid {
         memory
             .profiled
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
+        memory.nodes.get_or_insert(view.cluster().nodes().len());
         let released = self.release(memory, draft)?;
         let profiled = self.fill_profiler(memory, draft)?;
         let placed = self.fill_main(memory, draft)?;

@@ -1,8 +1,8 @@
 //! Optimus: workers where they shorten training most.
 
-use super::listed::on_each;
+use super::listed::{Layout, on_each, resized};
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
+    Event, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
@@ -42,6 +42,9 @@ pub struct Seen {
     /// Number of reports, and the end in epochs estimated from them; derived from the view.
     #[serde(skip)]
     ends: SortedMap<JobId, (usize, Option<f64>)>,
+    /// Levels on which each job could be placed on these nodes.
+    #[serde(skip)]
+    levels: (Layout, SortedMap<JobId, SmallVec<[u32; 4]>>),
 }
 
 impl Seen {
@@ -99,13 +102,26 @@ impl Optimus {
         Optimus { tolerance }
     }
 
-    fn candidate(&self, memory: &mut Seen, job: &JobRef<'_>) -> Candidate {
+    fn candidate(
+        &self,
+        memory: &mut Seen,
+        job: &JobRef<'_>,
+        could: impl Fn(u32) -> bool,
+    ) -> Candidate {
         let declared = &job.spec().extras().levels;
         let (levels, model): (SmallVec<[u32; 4]>, _) = match declared.is_empty() {
             true => (smallvec![job.gpus().get()], memory.rigid_model(job)),
             false => {
-                let levels = declared.iter().map(|l| l.get()).collect();
-                (levels, memory.model(job))
+                let levels = memory.levels.1.entry(job.id()).or_insert_with(|| {
+                    let all = || declared.iter().map(|l| l.get());
+                    let possible: SmallVec<_> = all().filter(|gpus| could(*gpus)).collect();
+                    // A job that could be placed on none waits for nodes.
+                    match possible.is_empty() {
+                        true => all().collect(),
+                        false => possible,
+                    }
+                });
+                (levels.clone(), memory.model(job))
             }
         };
         Candidate {
@@ -230,6 +246,7 @@ impl Policy for Optimus {
         if job.phase() == Phase::Ended {
             memory.speeds.remove(&job.id());
             memory.ends.remove(&job.id());
+            memory.levels.1.remove(&job.id());
             return;
         }
         if let Event::Progress { .. } = event {
@@ -243,8 +260,14 @@ impl SchedulingPolicy for Optimus {
         for job in view.running() {
             memory.note(&job);
         }
-        let mut candidates: Vec<Candidate> =
-            view.active().map(|j| self.candidate(memory, &j)).collect();
+        if memory.levels.0.renew(view) {
+            memory.levels.1.clear();
+        }
+        let candidate = |job: JobRef<'_>| {
+            let could = |gpus| out.could_place(view, &job, &resized(&job, gpus));
+            self.candidate(memory, &job, could)
+        };
+        let mut candidates: Vec<Candidate> = view.active().map(candidate).collect();
         if candidates.is_empty() {
             return Validity::UntilEvent;
         }
@@ -253,21 +276,12 @@ impl SchedulingPolicy for Optimus {
         sort::by_key(&mut candidates, Candidate::gpus);
         for c in &candidates {
             let Some(job) = view.job(c.job) else { continue };
-            let extras = job.spec().extras();
-            let share =
-                |amount: f64, gpus: u32| amount * f64::from(gpus) / f64::from(job.gpus().get());
             // Smaller levels follow, in case this level does not fit.
             let shapes = c.levels[..=c.level.unwrap_or(0)].iter().rev();
             out.push(Request {
                 job: c.job,
                 partners: Partners::default(),
-                shapes: shapes
-                    .map(|&gpus| Shape {
-                        cpus: share(extras.cpus, gpus),
-                        memory_gib: share(extras.memory_gib, gpus),
-                        ..Shape::gpus(GpuCount(gpus))
-                    })
-                    .collect(),
+                shapes: shapes.map(|&gpus| resized(&job, gpus)).collect(),
             });
         }
         out.stop_unlisted();

@@ -1,6 +1,6 @@
 //! Finish-time fairness by auctions of leases.
 
-use super::listed::{on_each, resized};
+use super::listed::{Layout, on_each, resized};
 use super::{Bid, TimeMean, partial_allocation};
 use blox_core::{
     JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds, Shapes, SortedMap,
@@ -44,9 +44,19 @@ pub struct Leased {
     jobs: SortedMap<JobId, Holder>,
     /// True if all jobs fitted at the last decision.
     plenty: bool,
+    /// Numbers of GPUs that each job can use on these nodes.
+    #[serde(skip)]
+    levels: (Layout, SortedMap<JobId, Levels>),
 }
 
 impl Leased {
+    /// Returns the largest number of GPUs that a job can use.
+    fn most(&self, job: JobId) -> u32 {
+        let levels = self.levels.1.get(&job);
+        let last = levels.and_then(|levels| levels.last());
+        last.map_or(0, |(gpus, _)| *gpus)
+    }
+
     /// Returns the time at which `needed` GPUs are free: `free` now, and more as leases end. It is
     /// `last` at the latest.
     fn free_by(&self, last: Time, free: u32, needed: u32) -> Time {
@@ -146,6 +156,21 @@ fn levels(job: &JobRef<'_>) -> Levels {
     levels
 }
 
+/// Returns the numbers of GPUs that a job can use and on which it could be placed. A job that could
+/// be placed on none waits for nodes, and keeps all.
+fn placeable(job: &JobRef<'_>, could: impl Fn(u32) -> bool) -> Levels {
+    let all = levels(job);
+    let possible: Levels = all
+        .iter()
+        .copied()
+        .filter(|(gpus, _)| could(*gpus))
+        .collect();
+    match possible.is_empty() {
+        true => all,
+        false => possible,
+    }
+}
+
 impl Themis {
     /// Creates the policy with leases of this length, above 0 (else 1 s). The fairness knob is from
     /// 0 (all jobs bid) to 1 (only the worst-off job bids), and clamped outside.
@@ -160,10 +185,21 @@ impl Themis {
     }
 
     /// Updates the jobs, and ends leases.
-    fn sync(&self, memory: &mut Leased, view: View<'_>, jobs: &[JobRef<'_>]) {
+    fn sync(&self, memory: &mut Leased, view: View<'_>, jobs: &[JobRef<'_>], out: &JobQueue) {
         let (now, count) = (view.now(), jobs.len() as f64);
         let is_here = |id: &JobId| jobs.binary_search_by_key(id, JobRef::id).is_ok();
         memory.jobs.retain(|id, _| is_here(id));
+        let (layout, levels) = &mut memory.levels;
+        match layout.renew(view) {
+            true => levels.clear(),
+            false => levels.retain(|id, _| is_here(id)),
+        }
+        for job in jobs {
+            let could = |gpus: u32| out.could_place(view, job, &resized(job, gpus));
+            levels
+                .entry(job.id())
+                .or_insert_with(|| placeable(job, could));
+        }
         for job in jobs {
             let holder = memory.jobs.entry(job.id()).or_default();
             holder.jobs.record(now.secs(), count);
@@ -180,7 +216,7 @@ impl Themis {
                 Some(_) => {}
             }
             if !holder.leases.is_empty() {
-                holder.expire(now, &levels(job));
+                holder.expire(now, &levels[&job.id()]);
             }
         }
     }
@@ -194,10 +230,15 @@ impl Themis {
 
     /// Returns a job's rank. Its current GPUs count even if their lease ends now. A job without GPUs
     /// counts as one that gets all from the next lease on.
-    fn claim(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Claim {
+    fn claim(
+        &self,
+        job: &JobRef<'_>,
+        (holder, levels): (&Holder, &Levels),
+        now: Time,
+        total: u32,
+    ) -> Claim {
         let standing = Self::standing(job, holder, now, total);
         let current = job.assignment().and_then(|a| {
-            let levels = levels(job);
             let level = levels.iter().find(|(gpus, _)| *gpus == a.count().get());
             level.map(|(_, speed)| *speed)
         });
@@ -212,9 +253,15 @@ impl Themis {
     }
 
     /// Returns a job's bid for further GPUs: `1/ρ` with each number of them.
-    fn bid(&self, job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Bid {
+    fn bid(
+        &self,
+        job: &JobRef<'_>,
+        (holder, levels): (&Holder, &Levels),
+        now: Time,
+        total: u32,
+    ) -> Bid {
         let standing = Self::standing(job, holder, now, total);
-        let (has, levels) = (holder.gpus(), levels(job));
+        let has = holder.gpus();
         let worth = |rho: f64| (1.0 / rho).clamp(f64::MIN_POSITIVE, f64::MAX);
         let speed = levels.iter().find(|(level, _)| *level == has);
         let more = levels.iter().filter(|(level, _)| *level > has);
@@ -322,28 +369,34 @@ impl SchedulingPolicy for Themis {
         out.stop_unlisted();
         let (now, total) = (view.now(), view.usable_gpus().get());
         let jobs: Vec<JobRef<'_>> = view.active().collect();
-        self.sync(memory, view, &jobs);
-        let demand: u64 = jobs.iter().map(|j| u64::from(j.gpus().get())).sum();
+        self.sync(memory, view, &jobs, out);
+        let demand: u64 = jobs.iter().map(|j| u64::from(memory.most(j.id()))).sum();
         memory.plenty = demand <= u64::from(total);
         let holders = memory.jobs.values();
         let free = total.saturating_sub(holders.map(Holder::gpus).sum());
         let bid = |id: JobId| {
             // Both lists are in order of job.
             let at = jobs.partition_point(|job| job.id() < id);
-            self.bid(&jobs[at], &memory.jobs[&id], now, total)
+            let has = (&memory.jobs[&id], &memory.levels.1[&id]);
+            self.bid(&jobs[at], has, now, total)
         };
         let mut claims: Vec<Claim> = Vec::new();
         let awards: Vec<(JobId, u32)> = match memory.plenty {
             true => {
                 let all = jobs.iter().zip(memory.jobs.values());
-                let rest =
-                    all.map(|(job, has)| (job.id(), job.gpus().get().saturating_sub(has.gpus())));
+                let most = |job: &JobRef<'_>| memory.most(job.id());
+                let rest = all.map(|(job, has)| (job.id(), most(job).saturating_sub(has.gpus())));
                 rest.filter(|(_, gpus)| *gpus > 0).collect()
             }
             false if free == 0 => Vec::new(),
             false => {
                 let all = jobs.iter().zip(memory.jobs.values());
-                claims.extend(all.map(|(job, holder)| self.claim(job, holder, now, total)));
+                let all = all.zip(memory.levels.1.values());
+                claims.extend(
+                    all.map(|((job, holder), levels)| {
+                        self.claim(job, (holder, levels), now, total)
+                    }),
+                );
                 self.share_out(&mut claims, free, bid)
             }
         };
@@ -372,10 +425,17 @@ impl SchedulingPolicy for Themis {
                 out.push(Request::with_shape(id, resized(&job, gpus)));
             }
         }
+        // The placement may not find GPUs for each award, and a job that lost its GPUs waits from the
+        // next round on.
+        let has = |job: &JobRef<'_>| job.assignment().map_or(0, |a| a.count().get());
+        let mut both = jobs.iter().zip(memory.jobs.values());
+        let settled = both.all(|(job, holder)| has(job) == holder.gpus());
         let ends = memory.jobs.values().flat_map(|holder| &holder.leases);
         match ends.map(|(_, end)| *end).min() {
-            Some(end) if !memory.plenty => Validity::Until(end),
-            _ => Validity::UntilEvent,
+            _ if memory.plenty => Validity::UntilEvent,
+            Some(end) if settled => Validity::Until(end),
+            None if settled => Validity::UntilEvent,
+            _ => Validity::NextRound,
         }
     }
 

@@ -113,6 +113,8 @@ pub(crate) struct Occupancy {
 struct Followed {
     open: SortedMap<JobId, Open>,
     placed_at: SortedMap<JobId, Time>,
+    /// Running jobs whose change waits for GPUs that other jobs still occupy.
+    awaited: Vec<JobId>,
     sink: SharedSink,
 }
 
@@ -124,6 +126,7 @@ impl Occupancy {
             followed: sink.map(|sink| Followed {
                 open: SortedMap::new(),
                 placed_at: SortedMap::new(),
+                awaited: Vec::new(),
                 sink,
             }),
         }
@@ -169,7 +172,7 @@ impl Followed {
     }
 
     /// Records that the job was ordered to leave: it does not run any more.
-    fn workload_info(&mut self, id: JobId, at: Time) {
+    fn stopped(&mut self, id: JobId, at: Time) {
         if let Some(open) = self.open.get_mut(&id) {
             open.stop.get_or_insert(at);
         }
@@ -195,8 +198,19 @@ impl Followed {
         sink.take(row);
     }
 
+    /// Records the stops of jobs whose change no longer waits: an event or a plan freed the GPUs.
+    fn begin_changes(&mut self, view: View<'_>) {
+        for job in std::mem::take(&mut self.awaited) {
+            match view.job(job).map(|j| j.phase()) {
+                Some(Phase::Running) => self.awaited.push(job),
+                _ => self.stopped(job, view.now()),
+            }
+        }
+    }
+
     fn observe(&mut self, view: View<'_>, event: &Event) {
         let now = view.now();
+        self.begin_changes(view);
         match event {
             Event::Started { job, .. } => {
                 // On a change, the job leaves its previous assignment.
@@ -217,11 +231,12 @@ impl Followed {
 
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
+        self.begin_changes(view);
         for action in &plan.actions {
             match action {
-                Action::Finish { job, .. } => self.workload_info(*job, now),
+                Action::Finish { job, .. } => self.stopped(*job, now),
                 Action::Stop { job, .. } => {
-                    self.workload_info(*job, now);
+                    self.stopped(*job, now);
                     // A stop that took no time is over: the job has no GPUs, or runs again.
                     let holds = |j: &JobRef<'_>| j.bound().is_some() && j.phase() != Phase::Running;
                     if !view.job(*job).as_ref().is_some_and(holds) {
@@ -230,14 +245,20 @@ impl Followed {
                 }
                 Action::Place { job, .. } => {
                     self.placed_at.insert(*job, now);
-                    // After a change in place, the phase shows whether the job still runs. A
-                    // running job that did not run before was launched at once.
+                    // After a change in place, the phase shows whether the job still runs: it does
+                    // until the new GPUs are free. A running job that did not run before was launched
+                    // at once.
                     match view.job(*job).map(|j| j.phase()) {
                         Some(Phase::Running) if !self.open.contains_key(job) => {
                             self.enter(view, *job);
                         }
-                        Some(Phase::Running) | None => {}
-                        Some(_) => self.workload_info(*job, now),
+                        Some(Phase::Running) => {
+                            if !self.awaited.contains(job) {
+                                self.awaited.push(*job);
+                            }
+                        }
+                        None => {}
+                        Some(_) => self.stopped(*job, now),
                     }
                 }
                 _ => {}
@@ -282,9 +303,10 @@ mod tests {
     use crate::overheads::FixedOverheads;
     use crate::results::AssignmentWriter;
     use crate::workload::Jobs;
+    use blox_core::policy::{by_key, scheduling_fn};
     use blox_core::{
-        ClusterSpec, Composition, GpuCount, JobSpec, Pipeline, Seconds, order::SortKey,
-        policy::by_key,
+        Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, JobQueue, JobSpec,
+        Pipeline, PlacementPolicy, Reason, Seconds, Stateless, Validity, order::SortKey,
     };
     use blox_testing::FirstFit;
 
@@ -348,6 +370,57 @@ mod tests {
             .sum();
         // 290 s of the second job and 580 s of the third.
         assert_eq!(queued, 870.0);
+    }
+
+    /// Two jobs on a GPU each. At 300 s the second one stops, and the first one grows onto its GPU.
+    #[derive(Clone)]
+    struct Grows;
+
+    impl Stateless for Grows {}
+
+    impl PlacementPolicy for Grows {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut JobQueue,
+            draft: &mut Draft<'_>,
+        ) -> Result<Validity, DraftError> {
+            if draft.view().now() == Time::ZERO {
+                draft.assign(JobId(0), Assignment::of([GpuId(0)]))?;
+                draft.assign(JobId(1), Assignment::of([GpuId(1)]))?;
+            } else if draft.current(JobId(1)).is_some() {
+                draft.release(JobId(1), Reason::NotChosen)?;
+                draft.reassign(JobId(0), Assignment::of([GpuId(0), GpuId(1)]))?;
+            }
+            Ok(Validity::NextRound)
+        }
+    }
+
+    #[test]
+    fn job_runs_until_its_change_finds_free_gpus() {
+        let overheads = FixedOverheads {
+            checkpoint: Seconds::new(50.0),
+            migration: Seconds::new(20.0),
+            ..FixedOverheads::default()
+        };
+        let nothing = scheduling_fn(|_, _| Validity::NextRound);
+        let policy = Composition::new("grows").scheduling(nothing);
+        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+        let mut jobs = Jobs::new(vec![job(0.0, 1, 1e6), job(0.0, 1, 1e6)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+            .overheads(overheads)
+            .assignments_to(Some(rows.clone()))
+            .until(crate::Until::Time(Time::new(700.0)))
+            .run(policy.placement(Grows).build().unwrap(), &mut jobs)
+            .unwrap();
+        let rows = rows.lock().unwrap();
+        let first = rows.iter().filter(|row| row.job == JobId(0));
+        let spans: Vec<_> = first
+            .map(|r| [r.start, r.stop, r.end].map(|t| t.secs()))
+            .collect();
+        // The second job leaves its GPU at 350 s.
+        assert_eq!(spans, [[0.0, 350.0, 370.0], [370.0, 600.0, 600.0]]);
+        assert_eq!(report.jobs[0].attained.secs(), 350.0 + 230.0);
     }
 
     #[test]

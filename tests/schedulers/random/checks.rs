@@ -5,11 +5,14 @@ use blox::core::journal::JsonLines;
 use blox::core::registry::Registry;
 use blox::core::replay::replay;
 use blox::core::runtime::Observers;
-use blox::core::{Extras, JobSpec, MetricCollector, Outcome, Pipeline, Plan, State, View};
-use blox::sim::results::{AssignmentRow, JobResult};
+use blox::core::{
+    Extras, JobId, JobSpec, MetricCollector, Outcome, Pipeline, Plan, Reason, State, Time, View,
+};
+use blox::sim::results::AssignmentRow;
 use blox::sim::stepping::{Step, Stepper};
 use blox::sim::workload::Jobs;
-use blox::sim::{Ended, Report, Simulation, Watch};
+use blox::sim::{Ended, Report, Simulation, Until, Watch};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -27,15 +30,29 @@ fn broken<T>(rule: &'static str, found: impl Into<String>) -> Result<T, Broken> 
     Err(Broken { rule, found })
 }
 
-/// Counts of what a case reached.
-#[derive(Clone, Copy, Debug, Default)]
+/// Counts of what cases reached.
+#[derive(Clone, Debug, Default)]
 pub struct Reached {
     pub completed: u64,
     pub rejected: u64,
-    pub left: u64,
     pub preemptions: u64,
     pub shared: u64,
     pub resized: u64,
+    /// Jobs that did not end, by how the run ended and their reason.
+    pub left: BTreeMap<String, u64>,
+}
+
+impl Reached {
+    pub fn add(&mut self, other: &Reached) {
+        self.completed += other.completed;
+        self.rejected += other.rejected;
+        self.preemptions += other.preemptions;
+        self.shared += other.shared;
+        self.resized += other.resized;
+        for (why, count) in &other.left {
+            *self.left.entry(why.clone()).or_default() += count;
+        }
+    }
 }
 
 /// The simulations of a case, so that they can be stopped.
@@ -47,6 +64,15 @@ impl Watched {
         let watch = Arc::new(Watch::default());
         self.0.lock().expect("no panic").push(watch.clone());
         simulation.clone().watched_by(watch)
+    }
+
+    /// Returns the number of decisions of all simulations.
+    pub fn decisions(&self) -> u64 {
+        let all = self.0.lock().expect("no panic");
+        let each = all
+            .iter()
+            .map(|watch| watch.decisions.load(Ordering::Relaxed));
+        each.sum()
     }
 
     /// Stops all simulations.
@@ -97,7 +123,7 @@ fn all_ways(
     if let Some(wrong) = ledgers.and_then(|l| l.wrong.clone()) {
         return broken("consistent ledgers", wrong);
     }
-    explained(case, registry, &first)?;
+    explained(case, registry, &first, watched)?;
     accounted(case, &first, &rows)?;
 
     // Without records, on another thread.
@@ -124,10 +150,15 @@ fn all_ways(
     replayed(case, again(), &journal)?;
 
     let of = |outcome| first.jobs.iter().filter(move |j| j.outcome == outcome);
+    let mut left = BTreeMap::new();
+    for job in of(None) {
+        let why = format!("{:?}: {}", first.ended, job.reason_kind.unwrap_or_default());
+        *left.entry(why).or_default() += 1;
+    }
     Ok(Reached {
         completed: of(Some(Outcome::Completed)).count() as u64,
         rejected: of(Some(Outcome::Rejected)).count() as u64,
-        left: of(None).count() as u64,
+        left,
         preemptions: first.counters.preemptions,
         shared: shared(&rows),
         resized: rows
@@ -185,13 +216,30 @@ impl Write for Written {
     }
 }
 
-/// Checks the state after each plan.
+/// Checks the state after each plan, and keeps the reasons of the last one.
 #[derive(Clone, Default)]
 struct Ledgers {
     wrong: Option<String>,
+    waits: BTreeMap<JobId, Reason>,
+    otherwise: Reason,
+}
+
+impl Ledgers {
+    /// Returns the job behind which a job waits, according to the last plan.
+    fn head(&self, job: JobId) -> Option<JobId> {
+        match self.waits.get(&job).unwrap_or(&self.otherwise) {
+            Reason::BehindHead(head) => Some(*head).filter(|head| *head != job),
+            _ => None,
+        }
+    }
 }
 
 impl MetricCollector for Ledgers {
+    fn on_decision(&mut self, _: View<'_>, plan: &Plan) {
+        self.waits = plan.waits.iter().cloned().collect();
+        self.otherwise = plan.otherwise.clone();
+    }
+
     fn on_launches(&mut self, view: View<'_>, _: &Plan) {
         if self.wrong.is_none() {
             let found = blox::testing::consistency(view).and_then(|()| within_nodes(view));
@@ -215,7 +263,18 @@ fn within_nodes(view: View<'_>) -> Result<(), String> {
 }
 
 /// Checks that every job ended, or that the run and the job state why not.
-fn explained(case: &Case, registry: &Registry, report: &Report) -> Result<(), Broken> {
+fn explained(
+    case: &Case,
+    registry: &Registry,
+    report: &Report,
+    watched: &Watched,
+) -> Result<(), Broken> {
+    let ledgers = report.collected.get::<Ledgers>();
+    let mut elsewhere = BTreeMap::new();
+    let mut runs = |job: JobId| {
+        let known = elsewhere.entry(job);
+        *known.or_insert_with(|| runs_elsewhere(case, registry, (job, report.end), watched))
+    };
     let rule = "a run that ends, or states why not";
     if report.jobs.len() != case.jobs.len() {
         let found = format!("{} rows of {} jobs", report.jobs.len(), case.jobs.len());
@@ -235,8 +294,10 @@ fn explained(case: &Case, registry: &Registry, report: &Report) -> Result<(), Br
         if reason.is_empty() {
             return broken(rule, format!("job {} waits without a reason", job.job));
         }
-        // Crashes can cost all work of a job for ever; nothing else may.
-        if report.ended != Ended::InVain && runs_elsewhere(case, registry, job) {
+        // Crashes can cost all work of a job for ever; nothing else may. A job may wait behind one
+        // that the nodes never hold for long enough.
+        let head = ledgers.and_then(|ledgers| ledgers.head(job.job));
+        if report.ended != Ended::InVain && head.is_none_or(&mut runs) && runs(job.job) {
             let found = format!(
                 "job {} never ends ({reason}; {:?}), though another scheduler runs it",
                 job.job, report.ended
@@ -247,21 +308,37 @@ fn explained(case: &Case, registry: &Registry, report: &Report) -> Result<(), Br
     Ok(())
 }
 
+/// Seconds without progress that end a simulation.
+const STANDSTILL_S: f64 = 6e6;
+
 /// Returns whether the job ends under FIFO on any free GPUs, alone in a world with the same faults
-/// and without costs.
-fn runs_elsewhere(case: &Case, registry: &Registry, job: &JobResult) -> bool {
-    let spec = case.jobs[job.job.index()].clone();
+/// and the same cluster manager, and without costs. It has the time of the standstill: before and
+/// after it, more nodes may be up at once than ever during it.
+fn runs_elsewhere(
+    case: &Case,
+    registry: &Registry,
+    (job, end): (JobId, Time),
+    watched: &Watched,
+) -> bool {
+    let mut spec = case.jobs[job.index()].clone();
+    let began = Time::new((end.secs() - STANDSTILL_S).max(0.0));
+    spec.submit = spec.submit.max(began);
     let build = |name: &str| {
         let fifo = registry.schedulers.build(&"fifo".parse().ok()?, 0).ok()?;
         let place = registry.placement.build(&name.parse().ok()?, 0).ok()?;
-        fifo.with_placement(place).ok()
+        case.managed(fifo.with_placement(place).ok()?, registry)
+            .ok()
     };
     ["first-free", "consolidated"].iter().any(|name| {
         let Some(fifo) = build(name) else {
             return false;
         };
-        let alone = Simulation::new(case.cluster.clone()).faults(case.faults);
-        let report = alone.run(fifo, &mut Jobs::new(vec![spec.clone()]));
+        let alone = Simulation::new(case.cluster.clone())
+            .faults(case.faults)
+            .until(Until::Time(end));
+        let report = watched
+            .watch(&alone)
+            .run(fifo, &mut Jobs::new(vec![spec.clone()]));
         report.is_ok_and(|r| r.jobs[0].outcome == Some(Outcome::Completed))
     })
 }
@@ -276,9 +353,18 @@ fn fastest(case: &Case, job: &JobSpec) -> f64 {
         .flat_map(|s| s.types().map(|(_, rate)| rate));
     let levels = extras.rates.iter().copied();
     let best = types.chain(levels).fold(job.work.rate, f64::max);
+    // With more CPUs and memory than it requests.
+    let gain = extras.sensitivity.as_ref().map_or(1.0, |table| {
+        let each = |amount: f64| match amount {
+            0.0 => f64::INFINITY,
+            amount => amount / f64::from(job.gpus.get()),
+        };
+        let asked = table.speed(each(extras.cpus), each(extras.memory_gib));
+        table.speed(f64::INFINITY, f64::INFINITY) / asked
+    });
     // A job without rates for its levels runs in proportion to its GPUs.
     let most = case.cluster.total_gpus() as f64 + 2.0 * f64::from(case.cluster.nodes[0].gpus);
-    best * (most / f64::from(job.gpus.get())).max(1.0)
+    best * gain * (most / f64::from(job.gpus.get())).max(1.0)
 }
 
 /// Checks the ends, the service and the GPUs of all jobs.
@@ -289,9 +375,7 @@ fn accounted(case: &Case, report: &Report, rows: &[AssignmentRow]) -> Result<(),
         ran[row.job.index()] += (row.stop - row.start).secs() * row.gpus.len() as f64;
     }
     for (job, spec) in report.jobs.iter().zip(&case.jobs) {
-        // Changes that take time overlap in the rows of a job.
-        let instant = case.parts.overheads.is_none();
-        let ended = instant && job.outcome.is_some();
+        let ended = job.outcome.is_some();
         if ended && !near(ran[job.job.index()], job.attained_gpu.secs()) {
             let found = format!(
                 "job {} attained {} GPU-seconds, its assignments have {}",

@@ -5,8 +5,8 @@ use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
     ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec,
     LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds, NodeActions,
-    NodeSpec, NodeStatus, Pipeline, Seconds, Sensitivity, ServiceClass, SortedMap, Stateless, Time,
-    TypeSpeeds, Validity, View,
+    NodeSpec, NodeStatus, Phase, Pipeline, Seconds, Sensitivity, ServiceClass, SortedMap,
+    Stateless, Time, TypeSpeeds, Validity, View,
 };
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
@@ -191,10 +191,12 @@ impl Stateless for Growing {}
 
 impl ClusterManager for Growing {
     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
-        if view.waiting_count() > 0 && self.more(view) > 0 {
+        // Jobs that this decision admits do not wait yet, and there may be no later decision.
+        let waits = view.waiting_count() + view.count(Phase::Submitted) > 0;
+        if waits && self.more(view) > 0 {
             let spec = Box::new(self.node.clone());
             out.push(NodeAction::Grow { spec, count: 1 });
-        } else if view.waiting_count() == 0 {
+        } else if !waits {
             let added = view.nodes().filter(|n| n.id().0 >= self.own);
             let idle = added.filter(|n| n.is_usable() && n.free_count() == n.gpu_count());
             let idle = idle.filter(|n| n.wanted().is_none());
@@ -219,12 +221,15 @@ impl Case {
     pub fn of(seed: u64, registry: &Registry, most_jobs: usize) -> Case {
         let r = &mut Draw::keyed(seed, 0);
         let parts = parts(r, registry);
-        let large = r.chance(0.02);
+        // A run of some length always has large cases.
+        let large = r.chance(0.02) || seed.is_multiple_of(50);
         let cluster = cluster(r, large);
         let mut jobs = jobs(r, &cluster, large);
         jobs.truncate(most_jobs.max(1));
         let longest = jobs.iter().map(|j| j.duration().secs()).fold(0.0, f64::max);
-        let faults = faults(r, seed, longest);
+        // The more nodes there are, the rarer each fails: large jobs then find all that they need.
+        let rarity = if large { 10.0 } else { 1.0 };
+        let faults = faults(r, seed, longest * rarity);
         Case {
             seed,
             cluster,
@@ -258,14 +263,26 @@ impl Case {
         if let Some(name) = &parts.admission {
             composed = composed.with_admission(built(&registry.admission, name, self.seed))?;
         }
-        match parts.manager.as_deref() {
-            None => Ok(composed),
-            Some(GROWING) => composed.with_cluster(Growing {
+        self.managed(composed, registry)
+    }
+
+    /// Gives a scheduler the cluster manager of the case, if there is one.
+    ///
+    /// # Errors
+    /// The cluster manager of the scheduler takes other roles, too.
+    pub fn managed(
+        &self,
+        scheduler: Pipeline,
+        registry: &Registry,
+    ) -> Result<Pipeline, ComposeError> {
+        match self.parts.manager.as_deref() {
+            None => Ok(scheduler),
+            Some(GROWING) => scheduler.with_cluster(Growing {
                 node: self.cluster.nodes[0].clone(),
                 own: self.cluster.nodes.len() as u32,
                 most: 2,
             }),
-            Some(name) => composed.with_cluster(built(&registry.cluster, name, self.seed)),
+            Some(name) => scheduler.with_cluster(built(&registry.cluster, name, self.seed)),
         }
     }
 

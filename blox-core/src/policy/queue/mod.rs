@@ -5,12 +5,15 @@ use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::order::{KeyFn, RateFn};
 use crate::partners::Partners;
+use crate::policy::AnyPlacement;
 use crate::reason::Reason;
+use crate::room::Room;
 use crate::shape::{Shape, Shapes};
 use crate::view::View;
 use smallvec::smallvec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 mod aging;
 mod kept;
@@ -75,9 +78,27 @@ pub struct JobQueue {
     pub(crate) promoted: Vec<JobId>,
     pub(crate) finished: Vec<(JobId, Reason)>,
     pub(crate) explained: Vec<(JobId, Reason)>,
+    /// The placement that serves the queue.
+    pub(crate) placement: Option<Arc<dyn AnyPlacement>>,
 }
 
 impl JobQueue {
+    /// Returns whether the placement could place a job in a shape if all nodes were empty and up.
+    ///
+    /// Present nodes and requested nodes count, whether they are usable or not. A policy that
+    /// chooses the shape of a job, such as its GPU type, must leave out shapes for which this is
+    /// false. Otherwise the job may wait for ever. The result changes only if nodes join, leave,
+    /// change their partition or are requested. In a queue without a placement, the nodes together
+    /// must have the GPUs, CPUs and memory.
+    pub fn could_place(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
+        let room = Room::of(view);
+        let answer = match &self.placement {
+            Some(placement) => (**placement).any_can_ever_place(&room, job, shape),
+            None => room.anywhere(job, shape),
+        };
+        answer.is_ok()
+    }
+
     /// Appends a request.
     ///
     /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks if the

@@ -4,9 +4,10 @@ mod positions;
 
 use super::gavel::rate_on;
 use super::listed::on_known_types;
+use crate::placement::most_if_empty;
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, Phase, Policy, Reason,
-    Request, SchedulingPolicy, Shapes, SortedMap, Validity, View, sort,
+    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Phase, Policy, Reason,
+    Request, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -178,24 +179,12 @@ fn candidate<'v>(view: View<'v>, pools: &[Pool], job: JobRef<'v>) -> Candidate<'
 /// Returns the number of GPUs of a type that a job can get at once, with its CPUs and memory. A node
 /// that does not state an amount has enough.
 fn room(view: View<'_>, pool: &Pool, job: &JobRef<'_>) -> u32 {
-    let extras = job.spec().extras();
-    let needs = [extras.cpus, extras.memory_gib];
-    if needs == [0.0; 2] {
+    let gang = Shape::gang(job);
+    if !gang.has_resources() {
         return pool.usable;
     }
-    let gpus = f64::from(job.gpus().get());
-    let on = |node: &Node| {
-        let has = [node.spec().cpus, node.spec().memory_gib];
-        let limited = has
-            .into_iter()
-            .zip(needs)
-            .filter(|(has, needs)| *has > 0.0 && *needs > 0.0);
-        // Tolerance, so that rounding does not exclude a job that fits exactly.
-        let parts = limited.map(|(has, needs)| (has / needs * gpus * (1.0 + 1e-9)) as u32);
-        parts.fold(node.usable_count(), u32::min)
-    };
     let own = view.nodes().filter(|node| node.gpu_type() == pool.id);
-    own.map(on).sum()
+    own.map(|node| most_if_empty(node, &gang)).sum()
 }
 
 /// Lists the jobs that start on a type: the least GPU time first, promoted jobs before all others.

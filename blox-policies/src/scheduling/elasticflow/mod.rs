@@ -3,14 +3,16 @@
 mod expand;
 mod plan;
 
+use super::listed::Layout;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Shapes, SortedMap, Time, Validity,
-    View, sort,
+    Request, Room, SchedulingPolicy, Seconds, ServiceClass, Shape, Shapes, SortedMap, Time,
+    Validity, View, sort,
 };
 use expand::{Window, expand};
 use plan::{Begun, Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Number of GPUs that a job with a deadline gets.
@@ -59,6 +61,12 @@ pub struct Allocated {
     free: Timeline,
     #[serde(skip)]
     levels: SortedMap<JobId, Arc<[(u32, f64)]>>,
+    /// Numbers of GPUs on which a job could not be placed, if it could be on others.
+    #[serde(default)]
+    never: SortedMap<JobId, Vec<u32>>,
+    /// Jobs for which the placement was asked, on these nodes.
+    #[serde(skip)]
+    asked: (Layout, BTreeSet<JobId>),
     answer: Answer,
 }
 
@@ -108,16 +116,46 @@ impl ElasticFlow {
         self
     }
 
-    fn task(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> Task {
-        let levels = memory
-            .levels
-            .entry(job.id())
-            .or_insert_with(|| within(levels_of(job), view, job));
+    fn task(&self, memory: &mut Allocated, job: &JobRef<'_>) -> Task {
+        let never = memory.never.get(&job.id());
+        let levels = memory.levels.entry(job.id()).or_insert_with(|| {
+            let all = levels_of(job);
+            match never {
+                None => all,
+                Some(never) => {
+                    let possible = all.iter().filter(|(gpus, _)| !never.contains(gpus));
+                    possible.copied().collect()
+                }
+            }
+        });
         let deadline = job
             .deadline()
             .filter(|_| job.class() == ServiceClass::Guaranteed);
         let due = deadline.map(|d| self.grid.floor(d.secs()));
         Task::of(job, Arc::clone(levels), due)
+    }
+
+    /// Notes the numbers of GPUs on which a job could not be placed. A job that could be placed on
+    /// none waits for nodes, and keeps all.
+    fn limit(memory: &mut Allocated, job: &JobRef<'_>, could: impl Fn(&Shape) -> bool) {
+        let (id, all) = (job.id(), levels_of(job));
+        let gpus = all.iter().map(|(gpus, _)| *gpus);
+        let mut never: Vec<u32> = gpus
+            .filter(|gpus| !could(&Shape::gpus(GpuCount(*gpus))))
+            .collect();
+        if never.len() == all.len() {
+            never.clear();
+        }
+        if memory.never.get(&id).map_or(&[][..], Vec::as_slice) == never {
+            return;
+        }
+        memory.levels.remove(&id);
+        memory.plans.remove(&id);
+        memory.decision = None;
+        match never.is_empty() {
+            true => drop(memory.never.remove(&id)),
+            false => drop(memory.never.insert(id, never)),
+        }
     }
 
     fn plan(&self, task: &Task, line: &Timeline, now: f64) -> Option<Plan> {
@@ -139,7 +177,7 @@ impl ElasticFlow {
         let now = view.now().secs();
         let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();
         for job in view.active() {
-            let task = self.task(memory, view, &job);
+            let task = self.task(memory, &job);
             if let Some(due) = task.due {
                 jobs.push((due, job.id(), task));
             }
@@ -240,7 +278,7 @@ impl ElasticFlow {
     /// Returns whether a plan exists with which the job and all others end in time, and adopts it.
     fn admit_one(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
-        let task = self.task(memory, view, job);
+        let task = self.task(memory, job);
         let Some(due) = task.due else { return true };
         // On the GPUs that all others leave: the existing plans remain valid.
         if let Some(plan) = self.plan(&task, &memory.free, now) {
@@ -252,7 +290,7 @@ impl ElasticFlow {
         let ids: Vec<JobId> = memory.plans.keys().copied().collect();
         for id in ids {
             if let Some(other) = view.job(id) {
-                let task = self.task(memory, view, &other);
+                let task = self.task(memory, &other);
                 jobs.push((task.due.unwrap_or(f64::MAX), id, task));
             }
         }
@@ -307,9 +345,14 @@ impl AdmissionPolicy for ElasticFlow {
             self.refresh(memory, view);
         }
         for &id in asking {
+            if let Some(job) = view.job(id) {
+                let room = Room::of(view);
+                Self::limit(memory, &job, |shape| room.anywhere(&job, shape).is_ok());
+            }
             match view.job(id) {
                 Some(job) if !self.admits_all && !self.admit_one(memory, view, &job) => {
                     memory.levels.remove(&id);
+                    memory.never.remove(&id);
                     out.reject(id, Reason::DeadlineUnreachable);
                 }
                 _ => out.accept(id),
@@ -323,6 +366,14 @@ impl SchedulingPolicy for ElasticFlow {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let due = memory.answer.until.is_some_and(|t| t <= view.now());
         if memory.answer.stale || due {
+            if memory.asked.0.renew(view) {
+                memory.asked.1.clear();
+            }
+            for job in view.active() {
+                if memory.asked.1.insert(job.id()) {
+                    Self::limit(memory, &job, |shape| out.could_place(view, &job, shape));
+                }
+            }
             self.refresh(memory, view);
             memory.answer = self.share_out(memory, view);
         }
@@ -345,22 +396,6 @@ impl SchedulingPolicy for ElasticFlow {
     }
 }
 
-/// Returns the levels for which there are enough GPUs of types that the job accepts; at least the
-/// smallest one. A plan with a larger level would never be placed.
-fn within(levels: Arc<[(u32, f64)]>, view: View<'_>, job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
-    if levels.len() == 1 {
-        return levels;
-    }
-    let cluster = view.cluster();
-    let accepted = view.nodes().filter(|n| job.accepts(cluster, n.gpu_type()));
-    let most: u32 = accepted.map(|n| n.spec().gpus).sum();
-    let fitting = levels.iter().filter(|(gpus, _)| *gpus <= most).count();
-    match fitting.max(1) {
-        all if all == levels.len() => levels,
-        fitting => levels[..fitting].into(),
-    }
-}
-
 impl ElasticFlow {
     /// Returns the number of GPUs of each job until plans change.
     fn share_out(&self, memory: &mut Allocated, view: View<'_>) -> Answer {
@@ -368,10 +403,12 @@ impl ElasticFlow {
         let active: Vec<JobRef<'_>> = view.active().collect();
         let tasks: Vec<(JobId, Task)> = active
             .iter()
-            .map(|j| (j.id(), self.task(memory, view, j)))
+            .map(|j| (j.id(), self.task(memory, j)))
             .collect();
         let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
         memory.levels.retain(|id, _| !gone(id));
+        memory.never.retain(|id, _| !gone(id));
+        memory.asked.1.retain(|id| !gone(id));
         memory.plans.retain(|id, _| !gone(id));
         let changes = memory.plans.values().filter_map(|p| p.next_change(now));
         let until = changes.min_by(f64::total_cmp);

@@ -2,12 +2,15 @@
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
-use blox_core::{Extras, JobRef, JobSpec, Name, SortedMap};
+use blox_core::{Extras, JobId, JobRef, JobSpec, Name, SortedMap};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Iterations per second of each of two jobs, by type.
 pub(super) type PairRates = SmallVec<[[f64; 2]; 4]>;
+
+/// True for each type on which a job could be placed.
+pub(super) type Able = SmallVec<[bool; 4]>;
 
 /// Iterations per second of a job alone, by type; 0 where it may not run.
 pub(super) fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
@@ -41,6 +44,8 @@ pub(super) struct Beside<'a> {
     pub believed: Option<f64>,
     /// Smallest useful sum of the two normalised speeds. Pairs that do not exceed it are dropped.
     pub least_gain: f64,
+    /// The types on which each job could be placed.
+    pub able: &'a SortedMap<JobId, Able>,
 }
 
 impl Beside<'_> {
@@ -54,9 +59,16 @@ impl Beside<'_> {
             return None;
         }
         let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
-        let types = self.types.iter();
+        let able =
+            |job: &JobRef<'_>, kind: usize| self.able.get(&job.id()).is_none_or(|able| able[kind]);
+        let types = self.types.iter().enumerate();
         let rates: PairRates = types
-            .map(|pool| self.on(pool, first.spec(), second.spec()))
+            .map(
+                |(kind, pool)| match able(first, kind) && able(second, kind) {
+                    true => self.on(pool, first.spec(), second.spec()),
+                    false => [0.0; 2],
+                },
+            )
             .collect();
         let any = rates.iter().any(|both| both[0] > 0.0);
         any.then_some(rates)
@@ -87,7 +99,7 @@ impl Beside<'_> {
 
     /// Returns all useful pairs of jobs, in job order.
     pub fn pairs(&mut self, jobs: &[JobRef<'_>]) -> Vec<Pair> {
-        let kinds = kinds(jobs);
+        let kinds = kinds(jobs, self.able);
         let mut known: SortedMap<[usize; 2], Option<PairRates>> = SortedMap::new();
         let mut pairs = Vec::new();
         for (i, a) in jobs.iter().enumerate() {
@@ -106,9 +118,10 @@ impl Beside<'_> {
 }
 
 /// Numbers jobs so that jobs with equal numbers are equally fast beside any other job.
-fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
-    let mut firsts: Vec<&JobSpec> = Vec::new();
-    let alike = |a: &JobSpec, b: &JobSpec| {
+fn kinds(jobs: &[JobRef<'_>], able: &SortedMap<JobId, Able>) -> Vec<usize> {
+    let mut firsts: Vec<&JobRef<'_>> = Vec::new();
+    let alike = |first: &JobRef<'_>, second: &JobRef<'_>| {
+        let (a, b) = (first.spec(), second.spec());
         let (x, y) = (a.extras(), b.extras());
         let speeds = match (&x.speeds, &y.speeds) {
             (Some(x), Some(y)) => Arc::ptr_eq(x, y) || x == y,
@@ -119,14 +132,15 @@ fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
             && x.model == y.model
             && x.gpu_types == y.gpu_types
             && trained_types(x).eq(trained_types(y))
+            && able.get(&first.id()) == able.get(&second.id())
             && speeds
     };
     let mut numbers = Vec::with_capacity(jobs.len());
-    for spec in jobs.iter().map(|job| job.spec()) {
-        let found = firsts.iter().position(|first| alike(first, spec));
+    for job in jobs {
+        let found = firsts.iter().position(|first| alike(first, job));
         numbers.push(found.unwrap_or(firsts.len()));
         if found.is_none() {
-            firsts.push(spec);
+            firsts.push(job);
         }
     }
     numbers

@@ -1,13 +1,13 @@
-use super::beside::{Beside, rate, rates};
+use super::beside::{Able, Beside, rate, rates};
 use super::colocation::Colocation;
-use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
+use super::instance::{AnyShares, Combination, Entrant, Instance, PerType, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
-use crate::scheduling::listed::on_known_types;
+use crate::scheduling::listed::{Layout, on_known_types};
 use blox_core::{
     AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase, Plan, Policy,
-    Reason, Request, SchedulingPolicy, Seconds, Shapes, SortedMap, Time, Validity, View, With,
-    sort,
+    Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
+    With, sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -26,7 +26,8 @@ use std::sync::Arc;
 /// Speeds come from [`Extras::speeds`](blox_core::Extras::speeds): iterations per second by type,
 /// alone and beside other [models](blox_core::Extras::model). A job without speeds is equally fast
 /// on all types on which it may run, and does not share GPUs. The job itself states its remaining
-/// work.
+/// work. A job has no speed on a type on which the placement could never place it, and no share
+/// while there is no such type.
 #[derive(Clone)]
 pub struct Gavel {
     shares: Arc<dyn AnyShares>,
@@ -42,6 +43,11 @@ pub struct Gavel {
 pub struct Rounds {
     types: Vec<TypePool>,
     jobs: Vec<JobId>,
+    /// The types on which each job could be placed.
+    able: SortedMap<JobId, Able>,
+    /// The nodes on which these types depend.
+    #[serde(skip)]
+    layout: Layout,
     rounds: RoundMechanism,
     /// Time of the last allocation.
     asked: Option<Time>,
@@ -58,6 +64,17 @@ impl Rounds {
     /// Returns the learned speeds of colocated models.
     pub fn learned(&self) -> &Colocation {
         &self.known
+    }
+
+    /// Iterations per second of a job alone, by type; 0 where it may not run or could not be placed.
+    fn rates(&self, job: &JobRef<'_>) -> PerType {
+        let mut rates = rates(&self.types, job);
+        if let Some(able) = self.able.get(&job.id()) {
+            let both = rates.iter_mut().zip(able);
+            both.filter(|(_, able)| !**able)
+                .for_each(|(rate, _)| *rate = 0.0);
+        }
+        rates
     }
 }
 
@@ -186,11 +203,59 @@ impl Gavel {
             known: &mut memory.known,
             believed: self.believed,
             least_gain: self.shares.any_usage().least_gain,
+            able: &memory.able,
         }
     }
 
-    /// Updates the cluster and the set of jobs, and records whether they changed.
-    fn sync(&self, memory: &mut Rounds, view: View<'_>, types: Vec<TypePool>) {
+    /// Updates the types on which each job could be placed, and returns the jobs that could be
+    /// placed on any. `ids` are the types. Jobs whose types changed count as new jobs.
+    fn placeable(
+        memory: &mut Rounds,
+        view: View<'_>,
+        ids: &[GpuTypeId],
+        out: &JobQueue,
+    ) -> Vec<JobId> {
+        let renewed = memory.layout.renew(view);
+        let before = std::mem::take(&mut memory.able);
+        let mut jobs = Vec::new();
+        for job in view.active() {
+            let able = match before.get(&job.id()) {
+                Some(able) if !renewed && able.len() == ids.len() => able.clone(),
+                known => {
+                    let gang = Shape::gang(&job);
+                    let could = |id: &GpuTypeId| {
+                        let gpu_type = Some(*id);
+                        let shape = Shape {
+                            gpu_type,
+                            ..gang.clone()
+                        };
+                        out.could_place(view, &job, &shape)
+                    };
+                    let able: Able = ids.iter().map(could).collect();
+                    if known.is_some_and(|known| *known != able) {
+                        memory.rounds.remove(job.id());
+                        memory.jobs.retain(|id| *id != job.id());
+                    }
+                    able
+                }
+            };
+            if able.contains(&true) {
+                jobs.push(job.id());
+            }
+            memory.able.insert(job.id(), able);
+        }
+        jobs
+    }
+
+    /// Updates the cluster and the set of jobs, and records whether they changed. `ids` are the
+    /// types.
+    fn sync(
+        &self,
+        memory: &mut Rounds,
+        view: View<'_>,
+        (types, ids): (Vec<TypePool>, &[GpuTypeId]),
+        out: &JobQueue,
+    ) {
         let m = &mut *memory;
         let same_names = m.types.len() == types.len()
             && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
@@ -201,7 +266,7 @@ impl Gavel {
         }
         m.changed |= m.types != types;
         m.types = types;
-        let active: Vec<JobId> = view.active().map(|j| j.id()).collect();
+        let active = Self::placeable(m, view, ids, out);
         if m.jobs == active {
             return;
         }
@@ -218,7 +283,7 @@ impl Gavel {
             let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
                 continue;
             };
-            let rates = rates(&memory.types, &job);
+            let rates = memory.rates(&job);
             let runs = rates.iter().map(|r| *r > 0.0).collect();
             let gpus = job.gpus().get();
             let m = &mut *memory;
@@ -256,7 +321,7 @@ impl Gavel {
                 age: job.age().secs(),
                 left: job.work_left(),
                 due: job.deadline().map(|at| (at - view.now()).secs()),
-                rates: rates(&m.types, job),
+                rates: m.rates(job),
             }
         };
         Instance {
@@ -292,7 +357,7 @@ impl Gavel {
         }
         let mut speed = vec![0.0; m.types.len()];
         for job in m.jobs.iter().filter_map(|id| view.job(*id)) {
-            let rates = rates(&m.types, &job);
+            let rates = m.rates(&job);
             let best = rates.iter().copied().fold(0.0, f64::max);
             if best > 0.0 {
                 speed
@@ -336,7 +401,7 @@ impl SchedulingPolicy for Gavel {
         let before = memory.running.iter();
         let before: Vec<_> = before.map(|r| (r.who, r.kind)).collect();
         self.credit(memory, view);
-        self.sync(memory, view, types);
+        self.sync(memory, view, (types, &ids), out);
         self.allocate(memory, shares, view);
         out.stop_unlisted();
         let m = &*memory;

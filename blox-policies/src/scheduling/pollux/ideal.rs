@@ -16,17 +16,15 @@ impl Ideal {
     /// Computes the best numbers of GPUs. Without penalties, restarts are free.
     pub fn of(problem: &mut Problem, penalties: bool) -> Self {
         let mut capacities: Vec<u32> = Vec::new();
-        let mut largest: Vec<u32> = Vec::new();
         for &(_, gpu_type, gpus) in &problem.workers {
             let t = gpu_type as usize;
             capacities.resize(capacities.len().max(t + 1), 0);
-            largest.resize(capacities.len(), 0);
             capacities[t] += u32::from(gpus);
-            largest[t] = largest[t].max(gpus.into());
         }
         let nothing = problem.powered(0.0);
         let sign = problem.settings.power.signum();
-        let mut program = Choices::within(&capacities);
+        // On several types, the program of hundreds of jobs is too large to be solved in each round.
+        let mut program = Choices::within(&capacities).with_width(1 << 16);
         for job in 0..problem.jobs.len() {
             let penalty = if penalties {
                 problem.penalties[job]
@@ -34,6 +32,13 @@ impl Ideal {
                 1.0
             };
             let (least, most) = (problem.speedups[job].least, problem.speedups[job].most);
+            // GPUs of each type, and of its largest node, for which there are CPUs and memory.
+            let mut possible = vec![(0, 0); capacities.len()];
+            for (worker, most) in problem.workers.iter().zip(problem.most_on_each(job)) {
+                let (sum, largest) = &mut possible[worker.1 as usize];
+                *sum += u32::from(most);
+                *largest = u32::from(most).max(*largest);
+            }
             let mut alternatives = Vec::new();
             let mut add = |problem: &Problem, gpu_type: u32, gpus: u32, speedup: f64| {
                 alternatives.push(Alternative {
@@ -42,7 +47,7 @@ impl Ideal {
                     amount: gpus,
                 });
             };
-            for (t, capacity) in capacities.iter().enumerate() {
+            for (t, (capacity, largest)) in possible.iter().enumerate() {
                 let speedups = &mut problem.speedups[job];
                 if speedups.types.get(t) != Some(&true) {
                     continue;
@@ -50,7 +55,7 @@ impl Ideal {
                 for gpus in least.max(1)..=most.min(*capacity) {
                     let speedups = &mut problem.speedups[job];
                     // More than one node is the same for any number of them.
-                    let one = match gpus <= largest[t] {
+                    let one = match gpus <= *largest {
                         true => speedups.at(t as u32, 1, gpus),
                         false => 0.0,
                     };

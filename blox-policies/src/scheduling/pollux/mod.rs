@@ -32,9 +32,10 @@ use speedup::{Speedups, Worker};
 ///
 /// Each round crosses, mutates and repairs a population of allocations, which is kept from round to
 /// round. The best numbers of GPUs regardless of nodes give an upper bound and one of the allocations.
-/// The search ends at this bound, and a round whose present allocation reaches it has none. After the repair, no job has GPUs of two types, or more than twice the GPUs on which it
-/// has run. No node has two jobs that also use other nodes, since these would disturb each other.
-/// The best allocation is applied.
+/// The search ends at this bound, and a round whose present allocation reaches it has none. After the
+/// repair, no job has GPUs of two types, or more than twice the GPUs on which it has run. No node has
+/// two jobs that also use other nodes, since these would disturb each other, or jobs with more CPUs or
+/// memory than it has. The best allocation is applied.
 ///
 /// A job without reports gets one GPU, on which it counts as a job at its fair share. Three kinds of
 /// jobs get their requested GPUs or nothing: rigid jobs, jobs whose replicas have several GPUs, and
@@ -194,6 +195,10 @@ impl SchedulingPolicy for Pollux {
                 node: n.id(),
                 gpu_type: n.gpu_type().0,
                 gpus: n.usable_count(),
+                room: [n.spec().cpus, n.spec().memory_gib].map(|amount| match amount > 0.0 {
+                    true => amount,
+                    false => f64::INFINITY,
+                }),
             })
             .collect();
         if workers.is_empty() {
@@ -210,6 +215,18 @@ impl SchedulingPolicy for Pollux {
             // The first start is no restart.
             let penalty = known.restarts.map_or(1.0, |n| penalty(age, n, restart));
             problem.add(job.id(), speedups, &known.last, penalty);
+            let one = resized(job, 1);
+            problem.needing([one.cpus, one.memory_gib]);
+            let fits = !one.has_resources() || problem.last_fits();
+            if !fits
+                && self.could_request(view, job).is_ok_and(|shapes| {
+                    let mut shapes = shapes.iter();
+                    shapes.any(|shape| out.could_place(view, job, shape))
+                })
+            {
+                // The placement grants less than the job requests.
+                problem.needing([0.0; 2]);
+            }
         }
         let current = problem.current.clone();
         let fitness = match problem.is_feasible(&current) {
@@ -292,6 +309,7 @@ mod tests {
             node: NodeId(node),
             gpu_type: 0,
             gpus: 4,
+            room: [f64::INFINITY; 2],
         };
         let workers: Vec<Worker> = (0..16).map(worker).collect();
         for (jobs, share) in [(1, (16, 64)), (8, (2, 8)), (16, (1, 4)), (100, (1, 1))] {

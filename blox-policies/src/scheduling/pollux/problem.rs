@@ -12,8 +12,14 @@ pub(super) type Matrix = Vec<u8>;
 /// Search problem of one round.
 pub(super) struct Problem {
     pub workers: Vec<(NodeId, u32, u8)>,
+    /// CPUs and memory of each worker; infinite if unknown.
+    room: Vec<[f64; 2]>,
     pub settings: PolluxSettings,
     pub jobs: Vec<JobId>,
+    /// CPUs and memory of each job on each of its GPUs.
+    needs: Vec<[f64; 2]>,
+    /// True if a job needs CPUs or memory.
+    limited: bool,
     pub speedups: Vec<Speedups>,
     pub penalties: Vec<f64>,
     /// Current GPUs of each job.
@@ -28,8 +34,11 @@ impl Problem {
         let worker = |w: &Worker| (w.node, w.gpu_type, w.gpus.min(255) as u8);
         Problem {
             workers: workers.iter().map(worker).collect(),
+            room: workers.iter().map(|w| w.room).collect(),
             settings,
             jobs: Vec::new(),
+            needs: Vec::new(),
+            limited: false,
             speedups: Vec::new(),
             penalties: Vec::new(),
             current: Vec::new(),
@@ -38,11 +47,52 @@ impl Problem {
 
     pub fn add(&mut self, job: JobId, speedups: Speedups, has: &[(NodeId, u32)], penalty: f64) {
         self.jobs.push(job);
+        self.needs.push([0.0; 2]);
         self.speedups.push(speedups);
         self.penalties.push(penalty);
         let on = |node: NodeId| has.iter().find(|(n, _)| *n == node).map_or(0, |(_, c)| *c);
         self.current
             .extend(self.workers.iter().map(|w| on(w.0).min(255) as u8));
+    }
+
+    /// Sets the CPUs and memory that the last job needs on each of its GPUs.
+    pub fn needing(&mut self, needs: [f64; 2]) {
+        if let Some(last) = self.needs.last_mut() {
+            *last = needs;
+            self.limited |= needs != [0.0; 2];
+        }
+    }
+
+    /// Returns whether the workers of a type, if they are empty, hold the fewest GPUs of the last job.
+    pub fn last_fits(&self) -> bool {
+        let Some(job) = self.jobs.len().checked_sub(1) else {
+            return true;
+        };
+        let mut sums: SortedMap<u32, u32> = SortedMap::new();
+        for (worker, most) in self.workers.iter().zip(self.most_on_each(job)) {
+            *sums.entry(worker.1).or_default() += u32::from(most);
+        }
+        sums.values().any(|sum| *sum >= self.speedups[job].least)
+    }
+
+    /// Returns for how many GPUs of a job each worker has CPUs and memory, if it is empty.
+    pub fn most_on_each(&self, job: usize) -> Vec<u8> {
+        let all = 0..self.width();
+        all.map(|at| self.most(job, at, &self.room).min(self.workers[at].2))
+            .collect()
+    }
+
+    /// Returns for how many GPUs of a job a worker has CPUs and memory `left`.
+    fn most(&self, job: usize, at: usize, left: &[[f64; 2]]) -> u8 {
+        if !self.limited {
+            return u8::MAX;
+        }
+        let both = self.needs[job].iter().zip(&left[at]).zip(&self.room[at]);
+        let limits = both
+            .filter(|((needs, _), _)| **needs > 0.0)
+            // Tolerance, so that rounding does not exclude a job that fits exactly.
+            .map(|((needs, left), all)| ((left + all.min(1e30) * 1e-9) / needs).min(255.0) as u8);
+        limits.fold(u8::MAX, u8::min)
     }
 
     pub fn width(&self) -> usize {
@@ -138,6 +188,10 @@ impl Problem {
     pub fn repair(&self, matrix: &mut [u8], draw: &mut Draw) {
         let width = self.width();
         let mut free: Vec<u8> = self.workers.iter().map(|w| w.2).collect();
+        let mut left = match self.limited {
+            true => self.room.clone(),
+            false => Vec::new(),
+        };
         let mut shared = vec![false; width];
         let mut used: Vec<usize> = Vec::new();
         for job in 0..self.jobs.len() {
@@ -146,7 +200,7 @@ impl Problem {
             each_used(row, |at| used.push(at));
             self.one_type(job, row, &used);
             for &at in &used {
-                row[at] = row[at].min(free[at]);
+                row[at] = row[at].min(free[at]).min(self.most(job, at, &left));
             }
             // A job over several nodes avoids the nodes of other such jobs.
             used.retain(|at| row[*at] > 0);
@@ -164,7 +218,7 @@ impl Problem {
                 sum -= cut;
             }
             if sum > 0 && sum < speedups.least {
-                self.fill(job, row, &free, &shared);
+                self.fill(job, row, (&free, &left), &shared);
                 used.clear();
                 each_used(row, |at| used.push(at));
                 sum = used.iter().map(|at| u32::from(row[*at])).sum();
@@ -177,6 +231,11 @@ impl Problem {
             for &at in &used {
                 free[at] -= row[at];
                 shared[at] |= spans;
+                if self.limited {
+                    let gpus = f64::from(row[at]);
+                    let both = left[at].iter_mut().zip(&self.needs[job]);
+                    both.for_each(|(left, needs)| *left -= gpus * needs);
+                }
             }
         }
     }
@@ -209,28 +268,34 @@ impl Problem {
     }
 
     /// Gives a rigid job all GPUs that it needs, if they are free; otherwise none.
-    fn fill(&self, job: usize, row: &mut [u8], free: &[u8], shared: &[bool]) {
+    fn fill(
+        &self,
+        job: usize,
+        row: &mut [u8],
+        (free, left): (&[u8], &[[f64; 2]]),
+        shared: &[bool],
+    ) {
         let needed = self.speedups[job].least;
         let Some(first) = row.iter().position(|c| *c > 0) else {
             return;
         };
         let gpu_type = self.workers[first].1;
         row.fill(0);
-        let whole = (0..row.len())
-            .find(|i| self.workers[*i].1 == gpu_type && u32::from(free[*i]) >= needed);
+        let most = |i: usize| u32::from(free[i].min(self.most(job, i, left)));
+        let whole = (0..row.len()).find(|i| self.workers[*i].1 == gpu_type && most(*i) >= needed);
         if let Some(i) = whole {
             row[i] = needed as u8;
             return;
         }
-        let mut left = needed;
+        let mut missing = needed;
         for i in 0..row.len() {
             if self.workers[i].1 == gpu_type && !shared[i] {
-                let part = u32::from(free[i]).min(left);
+                let part = most(i).min(missing);
                 row[i] = part as u8;
-                left -= part;
+                missing -= part;
             }
         }
-        if left > 0 {
+        if missing > 0 {
             row.fill(0);
         }
     }

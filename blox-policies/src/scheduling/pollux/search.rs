@@ -131,6 +131,7 @@ mod tests {
             node: NodeId(i as u32),
             gpu_type: 0,
             gpus: *gpus,
+            room: [f64::INFINITY; 2],
         };
         let workers: Vec<Worker> = gpus.iter().enumerate().map(worker).collect();
         let mut problem = Problem::of(&workers, settings);

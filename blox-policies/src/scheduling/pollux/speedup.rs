@@ -9,6 +9,8 @@ pub(super) struct Worker {
     pub node: NodeId,
     pub gpu_type: u32,
     pub gpus: u32,
+    /// CPUs and memory in GiB; infinite if unknown.
+    pub room: [f64; 2],
 }
 
 /// Speedups of a job, each computed once.

@@ -37,7 +37,7 @@ use std::sync::Arc;
 ///
 /// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps
 /// its configuration. A rigid job has one configuration per type; a job without training
-/// information counts as rigid.
+/// information counts as rigid. Configurations that the placement could never place are left out.
 ///
 /// Estimates of values and tie breaking are replaceable: [`Scores`], [`Ties`].
 #[derive(Clone)]
@@ -155,6 +155,7 @@ impl Sia {
         view: View<'_>,
         job: &JobRef<'_>,
         known: &Known,
+        out: &JobQueue,
     ) -> &'k Row {
         let row = kept.rows.entry(job.id()).or_default();
         let valid = row.suits(job, known);
@@ -164,7 +165,11 @@ impl Sia {
         let applicant = applicant(view, job, known);
         let falls = self.scores.falls_with_age();
         if !valid {
-            let configs = kept.kinds.of(&applicant);
+            let mut configs = kept.kinds.of(&applicant);
+            configs.retain(|config| {
+                let shape = shape(job, (config.gpu_type.0, config.gpus));
+                out.could_place(view, job, &shape)
+            });
             let batches = &mut kept.batches;
             let values = self.scores.values(view, &applicant, &configs, batches);
             *row = Row::new(job, known, configs, values);
@@ -256,7 +261,7 @@ impl SchedulingPolicy for Sia {
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
         let kept = &mut memory.kept;
-        if kinds != kept.kinds {
+        if kept.layout.renew(view) || kinds != kept.kinds {
             kept.rows.clear();
             kept.kinds = kinds.clone();
         }
@@ -285,7 +290,7 @@ impl SchedulingPolicy for Sia {
             let Some(known) = memory.known.get(&job.id()).filter(|_| chosen[i].is_none()) else {
                 continue;
             };
-            let row = self.row(kept, view, job, known);
+            let row = self.row(kept, view, job, known, out);
             let tie = Tie {
                 job: job.id(),
                 place: i,
@@ -316,7 +321,7 @@ impl SchedulingPolicy for Sia {
         }
         for (job, has) in jobs.iter().zip(chosen) {
             if let Some(has) = has {
-                out.push(request(job, has));
+                out.push(Request::with_shape(job.id(), shape(job, has)));
             }
         }
         // The choice remains until an event if nothing changes it: if costs do not change, or if it
@@ -346,11 +351,10 @@ impl SchedulingPolicy for Sia {
     }
 }
 
-fn request(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Request {
-    let gpu_type = Some(GpuTypeId(gpu_type));
-    let shape = Shape {
-        gpu_type,
+/// Returns the shape of a job on GPUs of a type.
+fn shape(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Shape {
+    Shape {
+        gpu_type: Some(GpuTypeId(gpu_type)),
         ..resized(job, gpus)
-    };
-    Request::with_shape(job.id(), shape)
+    }
 }
