@@ -179,7 +179,7 @@ fn a_large_file_is_streamed_in_bounded_memory() {
     );
     let seen = limited("trace check large.csv.gz");
     assert_eq!(seen.code, Some(2), "{}", seen.err);
-    let error = "large.csv.gz: line 3: job_id is `b,0,1,60`, expected a cell whose quote is closed on the same line\n";
+    let error = "large.csv.gz:3: job_id is `b,0,1,60`, expected a cell whose quote is closed on the same line\n";
     assert!(seen.out.starts_with(error), "{}{}", seen.out, seen.err);
 }
 

@@ -104,7 +104,7 @@ fn models_are_trained_evaluated_drawn_and_used() {
         "{err}"
     );
     let err = failed("estimate train log.csv --target nothing --features user");
-    let missing = "log.csv: line 1: the column nothing is missing, found the columns job_id, user";
+    let missing = "log.csv:1: the column nothing is missing, found the columns job_id, user";
     assert!(err.contains(missing), "{err}");
     let err = failed("simulate --scheduler qssf{estimator=learned,model=log.csv}");
     assert!(err.contains("model"), "{err}");

@@ -193,7 +193,7 @@ fn what_the_original_cannot_do_is_named() {
     );
     assert_eq!(
         error("trace", "1300,2", "1300,3"),
-        "/inputs/trace: line 4: gpus is `3`, expected 1, 2, 4, 8 or 16"
+        "/inputs/trace:4: gpus is `3`, expected 1, 2, 4, 8 or 16"
     );
     // A run that never started has no finished jobs.
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +227,8 @@ fn the_command_line_reads_its_files() {
     fs::remove_file(dir.path().join("inputs/profiles.json")).unwrap();
     let seen = run(&format!("simulate -s synergy {world}"));
     assert_eq!(seen.code, Some(2));
-    let missing = "inputs/trace: line 1: a synergy trace, expected a `profiles.json` in its folder or one above";
+    let missing =
+        "inputs/trace:1: a synergy trace, expected a `profiles.json` in its folder or one above";
     assert!(seen.err.contains(missing), "{}", seen.err);
     let seen = run("verify case");
     assert_eq!(seen.code, Some(1));

@@ -60,11 +60,23 @@ pub enum RegistryError {
         expected: String,
     },
     /// Text that does not have the form `name{key=value,...}`.
-    #[error("`{text}` is not understood, expected NAME or NAME{{PARAMETER=VALUE,...}}")]
+    #[error(
+        "`{text}` is not understood, expected NAME or NAME{{PARAMETER=VALUE,...}}{}",
+        if is_list(text) { "; a blank separates several names" } else { "" }
+    )]
     Syntax {
         /// The text.
         text: String,
     },
+}
+
+/// Returns whether a text is a list of names with commas.
+fn is_list(text: &str) -> bool {
+    let is_name = |name: &str| {
+        let mut letters = name.trim().chars();
+        !name.trim().is_empty() && letters.all(|c| c.is_alphanumeric() || "-_".contains(c))
+    };
+    text.contains(',') && text.split(',').all(is_name)
 }
 
 /// A name with parameters, written `las{guard_h=1000}`.

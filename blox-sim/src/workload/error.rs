@@ -68,9 +68,19 @@ pub enum WorkloadError {
         /// Options and headers that identify a format.
         expected: String,
     },
+    /// The file is not text in UTF-8.
+    #[error("{}: the file is {found}, expected {expected}", path.display())]
+    NotText {
+        /// The path.
+        path: PathBuf,
+        /// What the file is.
+        found: &'static str,
+        /// Expected file, and how to get it.
+        expected: &'static str,
+    },
     /// The header lacks columns that the format needs.
     #[error(
-        "{}: line 1: the column{} {missing} {} missing, found the columns {found}{meant}",
+        "{}:1: the column{} {missing} {} missing, found the columns {found}{meant}",
         path.display(),
         if missing.contains(',') { "s" } else { "" },
         if missing.contains(',') { "are" } else { "is" }
@@ -87,7 +97,7 @@ pub enum WorkloadError {
     },
     /// The value of a field is invalid.
     #[error(
-        "{}: line {line}: {} is `{}`, expected {expected}",
+        "{}:{line}: {} is `{}`, expected {expected}",
         path.display(), shown(field), shown(found)
     )]
     Field {
@@ -103,7 +113,7 @@ pub enum WorkloadError {
         expected: String,
     },
     /// A line is not a valid row of its format.
-    #[error("{}: line {line}: {}", path.display(), one_line(what))]
+    #[error("{}:{line}: {}", path.display(), one_line(what))]
     Line {
         /// The path.
         path: PathBuf,
@@ -113,7 +123,7 @@ pub enum WorkloadError {
         what: String,
     },
     /// A problem that makes the rest of the file unreadable.
-    #[error("{}: line {line}: {what}", path.display())]
+    #[error("{}:{line}: {what}", path.display())]
     Unreadable {
         /// The path.
         path: PathBuf,
@@ -123,7 +133,7 @@ pub enum WorkloadError {
         what: String,
     },
     /// The file changed between two reads.
-    #[error("{}: line {line}: the file has changed while it was read", path.display())]
+    #[error("{}:{line}: the file has changed while it was read", path.display())]
     Changed {
         /// The path.
         path: PathBuf,

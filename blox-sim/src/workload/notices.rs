@@ -107,6 +107,9 @@ pub enum NoticeKind {
     /// A column unknown to the format, ignored.
     #[error("unknown column `{0}`: ignored")]
     IgnoredColumn(Name),
+    /// A column unknown to a format that keeps attributes, ignored.
+    #[error("unknown column `{0}`: ignored; with the name `attributes.{0}`, it is kept")]
+    PlainColumn(Name),
     /// A column that the format does not know, left out, with a name like that of a known one.
     #[error("unknown column `{column}`: ignored; did you mean `{known}`?")]
     MisspeltColumn {
@@ -118,6 +121,9 @@ pub enum NoticeKind {
     /// A column that `--map` does not name.
     #[error("column `{0}`: not mapped, ignored; attributes.NAME=COLUMN keeps it")]
     UnmappedColumn(Name),
+    /// Jobs whose last deadline is before their submission.
+    #[error("the deadline is before the submission: no scheduler can meet it")]
+    PastDeadline,
     /// Rows whose GPU time differs from duration times GPUs; duration and GPUs count.
     #[error("GPU time differs from duration times GPUs: ignored")]
     GpuTimeDiffers,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 /// The workload if no option names one.
@@ -512,8 +512,8 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Workload")]
     pub losses: bool,
     /// Only the first N jobs
-    #[arg(long, value_name = "N", help_heading = "Workload")]
-    pub jobs: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroU64>("a whole number, at least 1"), help_heading = "Workload")]
+    pub jobs: Option<NonZeroU64>,
     /// Seed of workload, faults and policies
     ///
     /// The default, {}, is the seed of Blox's published workload.

@@ -336,7 +336,7 @@ fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
         let (line, found) = place_of(&e, text);
         let what = e.message().replace('\n', ", ");
         let meant = for_serde(&what);
-        Failure::new(format!("{shown}: line {line} is `{found}`: {what}{meant}"))
+        Failure::new(format!("{shown}:{line}: `{found}`: {what}{meant}"))
     })?;
     let base = path.parent().unwrap_or(Path::new(""));
     let mut all = options.given();

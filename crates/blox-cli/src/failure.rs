@@ -210,7 +210,7 @@ impl Coded for blox_sim::workload::WorkloadError {
             | E::TruncatedGzip { .. }
             | E::DamagedGzip { .. }
             | E::Changed { .. } => Code::WorkloadFile,
-            E::UnknownFormat { .. } => Code::Format,
+            E::UnknownFormat { .. } | E::NotText { .. } => Code::Format,
             E::Columns { .. } => Code::Columns,
             E::Field { .. } | E::Line { .. } | E::Unreadable { .. } => Code::Row,
             E::Write { .. } => Code::Output,

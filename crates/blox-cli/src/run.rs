@@ -3,6 +3,7 @@
 use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{Records, execute, now, tell_time};
+use super::failure::Code;
 use super::grid::Form;
 use super::output;
 use super::plan::Plan;
@@ -13,6 +14,7 @@ use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
 use blox_core::registry::Registry;
 use blox_sim::Ended;
+use blox_sim::results::Summary;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -121,11 +123,25 @@ pub(super) fn simulate(
             never_came(id, run)?;
         }
     }
+    nothing_ran(&done)?;
     if terminal.interactive {
         // The process ends: freeing the rows of all jobs one by one would delay it.
         std::mem::forget(runs);
     }
     Ok(OK)
+}
+
+/// Fails if no scheduler has run any job, because there is none or all were rejected.
+fn nothing_ran(done: &[&Run]) -> Result<(), Failure> {
+    let all = |of: fn(&Summary) -> bool| done.iter().all(|run| of(&run.report.summary));
+    let why = if done.is_empty() || !all(|s| s.jobs == s.rejected) {
+        return Ok(());
+    } else if all(|s| s.jobs == 0) {
+        "the workload has no jobs, expected at least one"
+    } else {
+        "all jobs were rejected, expected one that the cluster could run; --why shows the reasons"
+    };
+    Err(Failure::of(Code::Workload, format!("no job ran: {why}")))
 }
 
 fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {

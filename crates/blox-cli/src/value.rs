@@ -118,7 +118,7 @@ numbers! {
     /// Seconds that may be 0.
     Duration: "a number of seconds, at least 0", |v| v >= 0.0;
     /// Seconds above 0.
-    Period: "a number of seconds above 0", |v| v > 0.0;
+    Period: "a number of seconds above 0, at most 1e9", |v| v > 0.0 && v <= 1e9;
     /// Hours above 0.
     Hours: "a number of hours above 0", |v| v > 0.0;
     /// Probability below 1.

@@ -72,7 +72,10 @@ pub fn figure(name: &str) -> Result<&'static Figure, ReproduceError> {
     let found = FIGURES.iter().find(|f| f.name == name);
     found.ok_or_else(|| ReproduceError::Unknown {
         name: name.to_owned(),
-        suggestion: did_you_mean(name, names(), "; "),
+        suggestion: match names().find(|known| known.ends_with(&format!("-{name}"))) {
+            Some(known) => format!(", did you mean `{known}`? "),
+            None => did_you_mean(name, names(), "; "),
+        },
         known: names().collect::<Vec<_>>().join(", "),
     })
 }

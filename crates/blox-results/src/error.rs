@@ -25,7 +25,7 @@ pub enum FolderError {
         why: String,
     },
     /// A field has a value of the wrong kind.
-    #[error("{path}: line {line}: {field} is `{found}`, expected {expected}")]
+    #[error("{path}:{line}: {field} is `{found}`, expected {expected}")]
     Field {
         /// The file.
         path: PathBuf,

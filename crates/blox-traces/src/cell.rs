@@ -36,9 +36,21 @@ pub(crate) use values;
 values! {
     f64: "a number of at least 0", |t| number(t, |x| x >= 0.0);
     Seconds: "a number of seconds, at least 0", |t| number(t, |x| x >= 0.0).map(Seconds::new);
-    Time: "a number of seconds, at least 0", |t| number(t, |x| x >= 0.0).map(Time::new);
     Date: "a date such as 2017-10-09 07:01:55", |t| parse_date(t).map(Date);
     Moment: "a number of seconds", |t| number(t, |_| true).map(Moment);
+}
+
+/// A time. Only `--map` reads dates.
+impl Value for Time {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let time = number(text, |x| x >= 0.0).map(Time::new);
+        time.ok_or_else(|| match parse_date(text) {
+            Some(_) => {
+                "a number of seconds, at least 0; --map reads dates, as in submit=COLUMN:date"
+            }
+            None => "a number of seconds, at least 0",
+        })
+    }
 }
 
 /// A whole number, also written as `4.0`.

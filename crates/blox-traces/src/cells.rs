@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(cells.number(1, 0).unwrap(), 2.0);
         let wrong = cells.number(1, 1).unwrap_err().to_string();
         assert!(
-            wrong.ends_with("t.csv: line 4: b is `y, z`, expected a number"),
+            wrong.ends_with("t.csv:4: b is `y, z`, expected a number"),
             "{wrong}"
         );
         assert!(cells.column("c").is_err() && !cells.has("c"));
@@ -156,10 +156,9 @@ mod tests {
     /// Otherwise the quote would swallow the rows below.
     #[test]
     fn a_quote_ends_with_its_line() {
-        let sentence =
-            "t.csv: line 2: b is `x`, expected a cell whose quote is closed on the same line";
+        let sentence = "t.csv:2: b is `x`, expected a cell whose quote is closed on the same line";
         assert_eq!(read("a,b\n1,\"x\n2,y\n3,\"z\"\n").unwrap_err(), sentence);
-        let sentence = "t.csv: line 3: the row has 1 field, expected 2 as in the header";
+        let sentence = "t.csv:3: the row has 1 field, expected 2 as in the header";
         assert_eq!(read("a,b\n1,x\n2\n").unwrap_err(), sentence);
     }
 }

@@ -200,7 +200,7 @@ pub enum ClusterFileError {
     #[error(transparent)]
     Table(#[from] WorkloadError),
     /// The file is not TOML, or has an unknown field.
-    #[error("{}: line {line} is `{}`: {}", path.display(), shown(found), one_line(what))]
+    #[error("{}:{line}: `{}`: {}", path.display(), shown(found), one_line(what))]
     Parse {
         /// The path.
         path: PathBuf,
@@ -341,15 +341,15 @@ mod tests {
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
+            "c.toml:3: `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
-            "c.toml: line 2 is `gpus = \"4\"`: found `\"4\"`, expected a whole number from 0 to 4294967295"
+            "c.toml:2: `gpus = \"4\"`: found `\"4\"`, expected a whole number from 0 to 4294967295"
         );
         assert_eq!(
             parse("[[node]]\ngpus = -1\n").unwrap_err(),
-            "c.toml: line 2 is `gpus = -1`: found `-1`, expected a whole number from 0 to 4294967295"
+            "c.toml:2: `gpus = -1`: found `-1`, expected a whole number from 0 to 4294967295"
         );
         assert_eq!(
             parse("[[node]]\ncount = 4\ngpus = 1\n[[node]]\ngpus = 65\n").unwrap_err(),
@@ -389,15 +389,15 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ncpus = 4\n").unwrap_err(),
-            "c.toml: line 1 is `[[node]]`: missing field `gpus`"
+            "c.toml:1: `[[node]]`: missing field `gpus`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
-            "c.toml: line 3 is `[cluster]`: unknown field `cluster`, expected `node`"
+            "c.toml:3: `[cluster]`: unknown field `cluster`, expected `node`"
         );
         assert_eq!(
             parse("[[node]\n").unwrap_err(),
-            "c.toml: line 1 is `[[node]`: unclosed array table, expected `]`"
+            "c.toml:1: `[[node]`: unclosed array table, expected `]`"
         );
     }
 

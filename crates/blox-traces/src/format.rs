@@ -215,6 +215,14 @@ impl fmt::Display for Reader {
 
 fn detect(source: &Source) -> Result<Format, WorkloadError> {
     let [line, row] = first_lines(source)?;
+    if let Some((found, expected)) = other_encoding(&line) {
+        let path = source.path().to_owned();
+        return Err(WorkloadError::NotText {
+            path,
+            found,
+            expected,
+        });
+    }
     if line.starts_with('{') {
         return Ok(Format::Jsonl);
     }
@@ -243,6 +251,24 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
         found: shown(&line),
         expected: map_for(&line, &row).unwrap_or_else(known_headers),
     })
+}
+
+/// Returns what a file is that is not text in UTF-8, by the start of its first line, and what is
+/// expected.
+fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
+    let utf8 = "text in UTF-8; `iconv -f UTF-16 -t UTF-8 FILE` converts it";
+    let text = "a text file such as CSV; pandas writes one with `to_csv(FILE, index=False)`";
+    let unpacked = "plain text or gzip";
+    match line {
+        _ if line.starts_with("PAR1") => Some(("a Parquet table", text)),
+        _ if line.starts_with("PK\u{3}\u{4}") => Some(("a zip archive or a spreadsheet", text)),
+        _ if line.starts_with("BZh") => Some(("compressed by bzip2", unpacked)),
+        _ if line.starts_with("\u{fffd}7zXZ") => Some(("compressed by xz", unpacked)),
+        _ if line.starts_with("(\u{fffd}/\u{fffd}") => Some(("compressed by zstd", unpacked)),
+        // Every other byte of Latin letters is 0.
+        _ if line.contains('\0') => Some(("text in UTF-16", utf8)),
+        _ => None,
+    }
 }
 
 /// Names the `--map` of a table whose columns have names that logs use.

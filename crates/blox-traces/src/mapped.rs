@@ -322,11 +322,11 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             let line = 1 + row.lines().count();
-            assert_eq!(error, format!("t.csv: line {line}: {message}"));
+            assert_eq!(error, format!("t.csv:{line}: {message}"));
         }
         assert_eq!(
             read(map, "when,gpus,d,id\n").unwrap_err().to_string(),
-            "t.csv: line 1: the column n is missing, found the columns when, gpus, d, id"
+            "t.csv:1: the column n is missing, found the columns when, gpus, d, id"
         );
     }
 }

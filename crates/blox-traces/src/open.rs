@@ -50,6 +50,51 @@ mod tests {
     }
 
     #[test]
+    fn other_encodings_are_named() {
+        let utf16: Vec<u8> = "submit_s,gpus\n"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        for (bytes, found) in [
+            (&[&[0xff, 0xfe][..], &utf16].concat()[..], "text in UTF-16"),
+            (b"PAR1\x15\x04", "a Parquet table"),
+            (b"PK\x03\x04\x14", "a zip archive or a spreadsheet"),
+            (b"BZh91AY", "compressed by bzip2"),
+            (b"\xfd7zXZ\x00\x00", "compressed by xz"),
+            (b"\x28\xb5\x2f\xfd\x24", "compressed by zstd"),
+        ] {
+            let error = open_text("jobs.csv", bytes).unwrap_err();
+            let start = format!("jobs.csv: the file is {found}, expected ");
+            assert!(error.starts_with(&start), "{error}");
+        }
+        let latin = b"submit_s,gpus,duration_s,user\n0,1,60,J\xfcrgen\n";
+        assert_eq!(
+            open_text("jobs.csv", latin).unwrap_err(),
+            "jobs.csv:2: user is `J\\u{fffd}rgen`, expected text in UTF-8; `iconv -f LATIN1 -t UTF-8 \
+             FILE` converts other text"
+        );
+    }
+
+    #[test]
+    fn date_in_a_column_of_seconds_leads_to_the_map() {
+        let dates = b"submit_s,gpus,duration_s\n2024-01-02 10:00:00,1,60\n";
+        assert_eq!(
+            open_text("jobs.csv", dates).unwrap_err(),
+            "jobs.csv:2: submit_s is `2024-01-02 10:00:00`, expected a number of seconds, at least 0; \
+             --map reads dates, as in submit=COLUMN:date"
+        );
+    }
+
+    #[test]
+    fn list_of_types_with_commas_is_refused() {
+        let types = b"submit_s,gpus,duration_s,gpu_types\n0,1,60,\"v100,a100\"\n";
+        assert_eq!(
+            open_text("jobs.csv", types).unwrap_err(),
+            "jobs.csv:2: gpu_types is `v100,a100`, expected names joined by `;`, or a JSON array"
+        );
+    }
+
+    #[test]
     fn first_line_determines_the_format() {
         for (name, text, told) in [
             ("a", "submit_s,gpus,duration_s\n0,1,1\n", "a (csv, 1 job)"),

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 const DIURNAL: &str = "sine:0.5,15";
-const JOBS_AN_HOUR: &str = "a number of jobs an hour above 0";
+const JOBS_AN_HOUR: &str = "a number of jobs an hour, from 1e-6 to 1e9";
 const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, \
      trace:FILE or file:FILE";
 
@@ -91,7 +91,7 @@ pub fn register(mut registry: Registry) -> Registry {
         "the jobs of Blox's released generator, bit for bit (the default)",
         &[param("load", "8", "jobs per hour")],
         |p, seed| {
-            let load = p.number("load", JOBS_AN_HOUR, |load| load > 0.0)?;
+            let load = p.number("load", JOBS_AN_HOUR, is_load)?;
             let jobs = BloxWorkload::new(load).map_err(|_| p.wrong("load", JOBS_AN_HOUR))?;
             Ok(Box::new(jobs.with_seed(seed)))
         },
@@ -246,7 +246,7 @@ fn load(p: &Params) -> Result<Load, RegistryError> {
             let fraction = p.number("load_of_capacity", "a fraction above 0", positive)?;
             Ok(Load::OfCapacity { fraction, gpus: 0 })
         }
-        (true, false) => Ok(Load::PerHour(p.number("load", JOBS_AN_HOUR, positive)?)),
+        (true, false) => Ok(Load::PerHour(p.number("load", JOBS_AN_HOUR, is_load)?)),
         (false, false) => Err(p.wrong("load", format!("{JOBS_AN_HOUR}, or load_of_capacity"))),
     }
 }
@@ -285,6 +285,11 @@ fn diurnal(text: &str) -> Option<Arrivals> {
 }
 
 /// Parses numbers joined by commas; none in an empty text.
+/// Returns whether a number of jobs an hour gives a simulation of bounded length.
+fn is_load(load: f64) -> bool {
+    (1e-6..=1e9).contains(&load)
+}
+
 fn numbers(text: &str) -> Option<Vec<f64>> {
     let parts = text.split(',').filter(|_| !text.is_empty());
     parts.map(|number| number.trim().parse().ok()).collect()
@@ -409,11 +414,11 @@ mod tests {
         for (text, error) in [
             (
                 "blox{load=0}",
-                "`load` is `0`, expected a number of jobs an hour above 0",
+                "`load` is `0`, expected a number of jobs an hour, from 1e-6 to 1e9",
             ),
             (
                 "poisson",
-                "`load` is `none`, expected a number of jobs an hour above 0, or load_of_capacity",
+                "`load` is `none`, expected a number of jobs an hour, from 1e-6 to 1e9, or load_of_capacity",
             ),
             (
                 "poisson{load=1,load_of_capacity=1}",

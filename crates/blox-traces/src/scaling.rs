@@ -250,7 +250,7 @@ mod tests {
         let bad = Source::of("m.csv", b"global_batch_size,1,2\n64,2,x\n").unwrap();
         assert_eq!(
             t.read("m", &bad).unwrap_err().to_string(),
-            "m.csv: line 2: 2 is `x`, expected iterations a second, at least 0, or nan"
+            "m.csv:2: 2 is `x`, expected iterations a second, at least 0, or nan"
         );
     }
 }

@@ -175,10 +175,22 @@ impl Table {
         row(columns).map_err(|e| self.row_error(e.to_string()))
     }
 
-    /// Adds a notice for each column that is not among `known`.
+    /// Returns the error of a cell, or of a name of a column, in another encoding.
+    fn not_utf8(&self, column: usize, found: String) -> WorkloadError {
+        let field = match self.header.get(column) {
+            Some(name) => name.clone(),
+            None => format!("column {}", column + 1),
+        };
+        let expected = "text in UTF-8; `iconv -f LATIN1 -t UTF-8 FILE` converts other text";
+        self.field_error(&field, &found, expected)
+    }
+
+    /// Adds a notice for each column that is not among `known`. If these include the prefix of
+    /// attributes, names with the prefix are known.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
+        let keeps = known.contains(&ATTRIBUTE);
         for name in &self.header {
-            let is_own = name.starts_with(ATTRIBUTE);
+            let is_own = keeps && name.starts_with(ATTRIBUTE);
             if name.is_empty() || is_own || known.contains(&name.as_str()) {
                 continue;
             }
@@ -188,6 +200,7 @@ impl Table {
                     column: name.as_str().into(),
                     known: known.into(),
                 },
+                None if keeps => NoticeKind::PlainColumn(name.as_str().into()),
                 None => NoticeKind::IgnoredColumn(name.as_str().into()),
             };
             notices.add(notice, 1);
@@ -230,8 +243,16 @@ impl Table {
         cells.resize(room, 0);
         ends.resize(room, 0);
         let (result, _, length, count) = self.parser.read_record(line, cells, ends);
-        let Ok(row) = std::str::from_utf8(&cells[..length]) else {
-            return Err(self.row_error("the row is no text in UTF-8"));
+        let row = match std::str::from_utf8(&cells[..length]) {
+            Ok(row) => row,
+            Err(error) => {
+                let at = error.valid_up_to();
+                let column = ends[..count].partition_point(|end| *end <= at);
+                let start = column.checked_sub(1).map_or(0, |before| ends[before]);
+                let end = ends[..count].get(column).map_or(length, |end| *end);
+                let found = String::from_utf8_lossy(&cells[start..end]).into_owned();
+                return Err(self.not_utf8(column, found));
+            }
         };
         self.row.push_str(row);
         self.ends.extend(&ends[..count]);
@@ -468,7 +489,7 @@ mod tests {
         );
         assert_eq!(
             table.advance().unwrap_err().to_string(),
-            "t.csv: line 7: the row has 3 fields, expected 2 as in the header"
+            "t.csv:7: the row has 3 fields, expected 2 as in the header"
         );
     }
 
@@ -480,7 +501,7 @@ mod tests {
         assert!(table.advance().unwrap());
         assert_eq!(
             table.count(a).unwrap_err().to_string(),
-            "t.csv: line 2: a is `99999999999`, expected a whole number of at most 4294967295"
+            "t.csv:2: a is `99999999999`, expected a whole number of at most 4294967295"
         );
         assert!(table.advance().unwrap());
         assert_eq!(table.count(a).unwrap(), 4);
@@ -504,7 +525,7 @@ mod tests {
         };
         let message = |line: u64, field: &str, found: &str| {
             format!(
-                "t.csv: line {line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
+                "t.csv:{line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
             )
         };
         // The following rows are read, also rows in which a stray quote would close the cell.
@@ -543,18 +564,18 @@ mod tests {
         let table = Table::open(&Source::of("t.csv", b"a,b\n").unwrap()).unwrap();
         assert_eq!(
             table.require(["a", "c"]).unwrap_err().to_string(),
-            "t.csv: line 1: the column c is missing, found the columns a, b"
+            "t.csv:1: the column c is missing, found the columns a, b"
         );
         assert_eq!(
             table.require(["d", "c"]).unwrap_err().to_string(),
-            "t.csv: line 1: the columns d, c are missing, found the columns a, b"
+            "t.csv:1: the columns d, c are missing, found the columns a, b"
         );
         assert_eq!(
             Table::open(&Source::of("t.csv", b"a,a\n").unwrap())
                 .err()
                 .unwrap()
                 .to_string(),
-            "t.csv: line 1: the column `a` occurs twice, expected it once"
+            "t.csv:1: the column `a` occurs twice, expected it once"
         );
     }
 }

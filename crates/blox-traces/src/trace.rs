@@ -320,6 +320,10 @@ fn scan(
                 }
             }
         }
+        let deadlines = &job.extras().deadlines;
+        if deadlines.last().is_some_and(|last| last.at < job.submit) {
+            notices.add(NoticeKind::PastDeadline, line);
+        }
         let first = *first.get_or_insert(job.submit);
         if job.submit.since(first).secs().abs() > LONGEST_S {
             problem(WorkloadError::line(

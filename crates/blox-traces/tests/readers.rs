@@ -180,7 +180,7 @@ fn hold(bytes: &[u8], options: &ReadOptions) {
 
 fn one_sentence(e: &WorkloadError) {
     let text = e.to_string();
-    assert!(text.starts_with(&format!("{NAME}: ")), "{text}");
+    assert!(text.starts_with(&format!("{NAME}:")), "{text}");
     assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
     assert!(text.len() < 6_000, "{} bytes", text.len());
 }

@@ -33,6 +33,7 @@ use blox_traces::{Format, ReadOptions, Trace};
 use inputs::{OF_JOBS, OF_TRACE};
 use jobs::Source;
 use serde_json::Value;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::World;
@@ -203,10 +204,14 @@ impl<'r> Experiment<'r> {
         let of_file = experiment.check_workload(known)?;
         experiment.measure_by_ids(known)?;
         let by_measure = experiment.measure.last().map(|last| u64::from(last) + 1);
-        experiment.expected_jobs = [of_file, experiment.options.jobs, by_measure]
-            .into_iter()
-            .flatten()
-            .min();
+        experiment.expected_jobs = [
+            of_file,
+            experiment.options.jobs.map(NonZeroU64::get),
+            by_measure,
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         Ok(experiment)
     }
 
@@ -244,7 +249,7 @@ impl<'r> Experiment<'r> {
             jobs = Box::new(with_applications(jobs, all.clone()));
         }
         if let Some(n) = self.options.jobs {
-            jobs = Box::new(Limited::new(jobs, n));
+            jobs = Box::new(Limited::new(jobs, n.get()));
         }
         if self.options.losses {
             jobs = Box::new(with_losses(jobs, self.seed));

@@ -20,7 +20,7 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
         {
             too_large_count += 1;
             if too_large.len() < args.limit {
-                too_large.push(format!("{path}: line {line}: {what} in the cluster {text}"));
+                too_large.push(format!("{path}:{line}: {what} in the cluster {text}"));
             }
         }
     };

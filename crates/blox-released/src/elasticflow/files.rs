@@ -179,7 +179,7 @@ mod tests {
         let refused = trace_of(&Source::of("t.csv", text).unwrap()).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "t.csv: line 2: duration is `0.5`, expected a number of seconds, at least 1"
+            "t.csv:2: duration is `0.5`, expected a number of seconds, at least 1"
         );
     }
 

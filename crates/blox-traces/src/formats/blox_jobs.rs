@@ -71,7 +71,7 @@ mod tests {
         let error = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "jobs.csv: line 2: iteration_time_s is `0`, expected a number of seconds above 0"
+            "jobs.csv:2: iteration_time_s is `0`, expected a number of seconds above 0"
         );
     }
 }

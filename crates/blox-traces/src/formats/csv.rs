@@ -111,7 +111,7 @@ columns! {
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let row: Row = table.bind(&[], notices)?;
+    let row: Row = table.bind(&[ATTRIBUTE], notices)?;
     let attributes = table.with_prefix(ATTRIBUTE);
     let mut names = SharedNames::default();
     let job = move |table: &Table, _: &mut Notices| {
@@ -244,7 +244,8 @@ values! {
     };
     Vec<Name>: "names joined by `;`, or a JSON array", |t| match t.starts_with('[') {
         true => json(t),
-        false => list(t, |name| Some(Name::from(name))),
+        // Types are joined by `;`: a name with a comma is a list that no reader splits.
+        false => list(t, |name| (!name.contains(',')).then(|| Name::from(name))),
     };
     Vec<String>: "a JSON array of strings", json;
     SortedMap<Name, Value>: "a JSON object", json;
@@ -345,7 +346,7 @@ mod tests {
         let refused = with("1200;600,").and_then(|mut w| collect(&mut w));
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "jobs.csv: line 2: deadline_s is `1200;600`, expected SECONDS or SECONDS:VALUE, joined by `;`, the earliest first"
+            "jobs.csv:2: deadline_s is `1200;600`, expected SECONDS or SECONDS:VALUE, joined by `;`, the earliest first"
         );
         let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
         assert_eq!(jobs[0].extras().deadlines.len(), 3);
@@ -379,7 +380,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(workload.notices().count(&NoticeKind::OutOfOrder), 2);
-        let unknown = NoticeKind::IgnoredColumn("colour".into());
+        let unknown = NoticeKind::PlainColumn("colour".into());
         assert_eq!(workload.notices().count(&unknown), 1);
         assert_eq!(workload.notices().count(&NoticeKind::NoWork), 1);
         let names: Vec<_> = collect(&mut workload)
@@ -405,11 +406,11 @@ mod tests {
         assert_eq!(work("60,30,0.5"), (30.0, 0.5));
         assert_eq!(
             message(&format!("{header}\n0,1,61,30,0.5\n")),
-            "jobs.csv: line 2: duration_s is `61`, expected 60 as iterations / rate_per_s, or an empty cell"
+            "jobs.csv:2: duration_s is `61`, expected 60 as iterations / rate_per_s, or an empty cell"
         );
         assert_eq!(
             message(&format!("{header}\n0,1,,30,\n")),
-            "jobs.csv: line 2: duration_s is ``, expected a number of seconds, or iterations and rate_per_s beside it"
+            "jobs.csv:2: duration_s is ``, expected a number of seconds, or iterations and rate_per_s beside it"
         );
     }
 
@@ -445,15 +446,15 @@ mod tests {
         let refused = |cells: &str| read(cells).unwrap_err().to_string();
         assert_eq!(
             refused("2,3600,,,1;4,1.5;5"),
-            "jobs.csv: line 2: rates is `1.5;5`, expected one above 0 on 2 GPUs too, or rate_per_s beside duration_s"
+            "jobs.csv:2: rates is `1.5;5`, expected one above 0 on 2 GPUs too, or rate_per_s beside duration_s"
         );
         assert_eq!(
             refused("2,3600,,1,1;2;4,1.5;2.8;5"),
-            "jobs.csv: line 2: extras.rates is `2.8 on 2 GPUs`, expected 1 there, the job's own rate"
+            "jobs.csv:2: extras.rates is `2.8 on 2 GPUs`, expected 1 there, the job's own rate"
         );
         assert_eq!(
             refused("2,3600,,,1;2;4,1.5;2.8"),
-            "jobs.csv: line 2: extras.rates is `[1.5, 2.8]`, expected a finite number that is not negative for each of the levels"
+            "jobs.csv:2: extras.rates is `[1.5, 2.8]`, expected a finite number that is not negative for each of the levels"
         );
     }
 
@@ -461,23 +462,23 @@ mod tests {
     fn a_bad_cell_names_line_and_column() {
         assert_eq!(
             message("submit_s,gpus,duration_s\n0,1,60\nNaN,1,60\n"),
-            "jobs.csv: line 3: submit_s is `NaN`, expected a number of seconds, at least 0"
+            "jobs.csv:3: submit_s is `NaN`, expected a number of seconds, at least 0"
         );
         assert_eq!(
             message("submit_s,gpus,duration_s,class\n0,1,60,gold\n"),
-            "jobs.csv: line 2: class is `gold`, expected guaranteed or best-effort"
+            "jobs.csv:2: class is `gold`, expected guaranteed or best-effort"
         );
         assert_eq!(
             message("submit_s,gpus,duration\n"),
-            "jobs.csv: line 1: the column duration_s is missing, found the columns submit_s, gpus, duration; is `duration` meant for duration_s?"
+            "jobs.csv:1: the column duration_s is missing, found the columns submit_s, gpus, duration; is `duration` meant for duration_s?"
         );
         assert_eq!(
             message("submit_s,gpus,duration_s,communication\n0,1,60,1\n"),
-            "jobs.csv: line 2: communication is `1`, expected a share of at least 0 and below 1"
+            "jobs.csv:2: communication is `1`, expected a share of at least 0 and below 1"
         );
         assert_eq!(
             message("submit_s,gpus,duration_s,loss\n0,1,60,0.5\n"),
-            "jobs.csv: line 2: loss is `0.5`, expected a JSON object of curve, with b0, b1 and b2, and epoch"
+            "jobs.csv:2: loss is `0.5`, expected a JSON object of curve, with b0, b1 and b2, and epoch"
         );
         for cells in ["1,1.5,1", "1,0,1", "1,1,-1", "-1,1,1", "1,1,inf", "x,1,1"] {
             assert!(read_text(&format!("submit_s,gpus,duration_s\n{cells}\n")).is_err());

@@ -126,15 +126,15 @@ mod tests {
         for (row, message) in [
             (
                 "a,100,5000,bert,1600,64,0,1200",
-                "x.csv: line 2: num_gpu is `0`, expected a whole number of at least 1",
+                "x.csv:2: num_gpu is `0`, expected a whole number of at least 1",
             ),
             (
                 "a,100,-1,bert,1600,64,1,1200",
-                "x.csv: line 2: num_iteration is `-1`, expected a number of at least 0",
+                "x.csv:2: num_iteration is `-1`, expected a number of at least 0",
             ),
             (
                 "a,100,5,bert,soon,64,1,1200",
-                "x.csv: line 2: deadline is `soon`, expected a number of seconds, at least 0",
+                "x.csv:2: deadline is `soon`, expected a number of seconds, at least 0",
             ),
         ] {
             let text = format!("{head}{row}\n");

@@ -111,42 +111,39 @@ mod tests {
         for (text, said) in [
             (
                 "\n{\"submit\":1.5}",
-                "line 2: gpus is missing, expected a job such as EXAMPLE",
+                "2: gpus is missing, expected a job such as EXAMPLE",
             ),
             (
                 r#"{"submit":1.5,"gpus":1,"work":{"rate":1}}"#,
-                "line 1: work.iterations is missing, expected a job such as EXAMPLE",
+                "1: work.iterations is missing, expected a job such as EXAMPLE",
             ),
             (
                 r#"{"submit":1.5,"gpus":1.5}"#,
-                "line 1: gpus is `1.5`, expected a whole number from 0 to 4294967295",
+                "1: gpus is `1.5`, expected a whole number from 0 to 4294967295",
             ),
             (
                 r#"{"submit":1,"gpus":1,"work":{"iterations":1,"rate":"1"}}"#,
-                "line 1: work.rate is `\"1\"`, expected a number",
+                "1: work.rate is `\"1\"`, expected a number",
             ),
             (
                 r#"{"submit":1,"gpus":1,"extras":{"levels":[1,-2]}}"#,
-                "line 1: extras.levels[1] is `-2`, expected a whole number from 0 to 4294967295",
+                "1: extras.levels[1] is `-2`, expected a whole number from 0 to 4294967295",
             ),
             (
                 r#"{"submit":1,"gpus":1,"colour":1}"#,
-                "line 1: colour: unknown field `colour`, expected one of `submit`, `gpus`, `work`, \
+                "1: colour: unknown field `colour`, expected one of `submit`, `gpus`, `work`, \
                  `priority`, `name`, `user`, `virtual_cluster`, `extras`",
             ),
-            (
-                "42",
-                "line 1: the line is 42, expected a job such as EXAMPLE",
-            ),
+            ("42", "1: the line is 42, expected a job such as EXAMPLE"),
             (
                 "{\"submit\":1",
-                "line 1: the line is no JSON, found at column 11: EOF while parsing an object, \
+                "1: the line is no JSON, found at column 11: EOF while parsing an object, \
                  expected a job such as EXAMPLE",
             ),
         ] {
             assert_eq!(
                 read_text(text).unwrap_err().to_string(),
-                format!("jobs.jsonl: {said}").replace("EXAMPLE", EXAMPLE)
+                format!("jobs.jsonl:{said}").replace("EXAMPLE", EXAMPLE)
             );
         }
         assert!(read_text(EXAMPLE).is_ok());
@@ -154,13 +151,13 @@ mod tests {
             read_text("{\"submit\":-1,\"gpus\":1,\"work\":{\"iterations\":1,\"rate\":1}}")
                 .unwrap_err()
                 .to_string(),
-            "jobs.jsonl: line 1: submit is `-1`, expected a time that is not negative"
+            "jobs.jsonl:1: submit is `-1`, expected a time that is not negative"
         );
         assert_eq!(
             read_text("{\"submit\":1,\"gpus\":0,\"work\":{\"iterations\":1,\"rate\":1}}")
                 .unwrap_err()
                 .to_string(),
-            "jobs.jsonl: line 1: gpus is `0`, expected at least 1"
+            "jobs.jsonl:1: gpus is `0`, expected at least 1"
         );
     }
 }

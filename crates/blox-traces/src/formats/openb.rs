@@ -133,7 +133,7 @@ mod tests {
         let error = read_bytes("pods.csv", text.as_bytes(), Format::Openb).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "pods.csv: line 2: deletion_time is `8`, expected a moment not before scheduled_time"
+            "pods.csv:2: deletion_time is `8`, expected a moment not before scheduled_time"
         );
     }
 }

@@ -381,15 +381,15 @@ mod tests {
         for (text, message) in [
             (
                 "a,w,1.0,Terminated,5.0,4.0,1,1,100.0,T4\n",
-                "t: line 1: end_time is `4.0`, expected a moment not before start_time",
+                "t:1: end_time is `4.0`, expected a moment not before start_time",
             ),
             (
                 "a,w,x,Terminated,5.0,6.0,1,1,100.0,T4\n",
-                "t: line 1: inst_num is `x`, expected a number of at least 0",
+                "t:1: inst_num is `x`, expected a number of at least 0",
             ),
             (
                 "a,w,1.0\n",
-                "t: line 1: the row has 3 fields, expected 10: job_name, task_name, inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type",
+                "t:1: the row has 3 fields, expected 10: job_name, task_name, inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type",
             ),
         ] {
             let error = read_bytes("t", text.as_bytes(), Format::Pai).unwrap_err();

@@ -108,19 +108,19 @@ mod tests {
         };
         assert_eq!(
             message("2017-02-29 07:01:55,66.0,1,66.0,b"),
-            "philly.csv: line 2: timestamp is `2017-02-29 07:01:55`, expected a date such as 2017-10-09 07:01:55"
+            "philly.csv:2: timestamp is `2017-02-29 07:01:55`, expected a date such as 2017-10-09 07:01:55"
         );
         assert_eq!(
             message("2017-02-28 07:01:55,-1,1,66.0,b"),
-            "philly.csv: line 2: duration is `-1`, expected a number of seconds, at least 0"
+            "philly.csv:2: duration is `-1`, expected a number of seconds, at least 0"
         );
         assert_eq!(
             message("2017-02-28 07:01:55,1,0,66.0,b"),
-            "philly.csv: line 2: num_gpus is `0`, expected a whole number of at least 1"
+            "philly.csv:2: num_gpus is `0`, expected a whole number of at least 1"
         );
         assert_eq!(
             read_text("timestamp,gpus\n").unwrap_err().to_string(),
-            "philly.csv: line 1: the columns duration, num_gpus, cluster are missing, found the columns timestamp, gpus"
+            "philly.csv:1: the columns duration, num_gpus, cluster are missing, found the columns timestamp, gpus"
         );
     }
 }

@@ -353,28 +353,28 @@ mod tests {
     #[test]
     fn what_is_wrong_is_one_sentence_with_its_line() {
         for (text, message) in [
-            ("{}", "line 1: expected an array, `[`"),
-            ("[\n1]", "line 2: expected a job as a JSON object, `{`"),
+            ("{}", "1: expected an array, `[`"),
+            ("[\n1]", "2: expected a job as a JSON object, `{`"),
             (
                 "[{}",
-                "line 1: no job of philly-log: missing field `jobid`; jobs of jsonl are one object a line, without an array",
+                "1: no job of philly-log: missing field `jobid`; jobs of jsonl are one object a line, without an array",
             ),
             (
                 "[{\"jobid\": \"a\",\n\"submitted_time\": 5, \"attempts\": []}]",
-                "line 2: no job of philly-log: found `5`, expected a string; jobs of jsonl are one object a line, without an array",
+                "2: no job of philly-log: found `5`, expected a string; jobs of jsonl are one object a line, without an array",
             ),
             (
                 "[{\"jobid\": \"a\", \"submitted_time\": \"now\", \"attempts\": []}]",
-                "line 1: submitted_time is `now`, expected a date such as 2017-10-09 07:01:55",
+                "1: submitted_time is `now`, expected a date such as 2017-10-09 07:01:55",
             ),
             (
                 "[{\"jobid\": \"}",
-                "line 1: a job does not end, expected `}`: is the file whole?",
+                "1: a job does not end, expected `}`: is the file whole?",
             ),
         ] {
             assert_eq!(
                 read(text).unwrap_err().to_string(),
-                format!("log: {message}"),
+                format!("log:{message}"),
                 "{text}"
             );
         }
@@ -382,20 +382,20 @@ mod tests {
         for (text, message) in [
             (
                 format!("[{whole}"),
-                "line 2: the array does not end, expected `]`: is the file whole?",
+                "2: the array does not end, expected `]`: is the file whole?",
             ),
             (
                 format!("[{whole}{whole}]"),
-                "line 2: expected `,` or `]` behind a job",
+                "2: expected `,` or `]` behind a job",
             ),
             (
                 format!("[{whole}] x"),
-                "line 2: expected nothing behind the array",
+                "2: expected nothing behind the array",
             ),
         ] {
             assert_eq!(
                 read(&text).unwrap_err().to_string(),
-                format!("log: {message}"),
+                format!("log:{message}"),
                 "{text}"
             );
         }

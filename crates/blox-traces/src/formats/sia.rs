@@ -108,11 +108,11 @@ mod tests {
         let error = |text: &str| read(text).unwrap_err().to_string();
         assert_eq!(
             error("name,time,application,num_replicas,batch_size\na,0,vgg,1,8\n"),
-            "w.csv: line 2: application is `vgg`, expected one of bert, cifar10, deepspeech2, gpt_pmp, imagenet, ncf, yolov3"
+            "w.csv:2: application is `vgg`, expected one of bert, cifar10, deepspeech2, gpt_pmp, imagenet, ncf, yolov3"
         );
         assert_eq!(
             error("name,time,application,num_replicas,batch_size,category\na,0,bert,1,12,odd\n"),
-            "w.csv: line 2: category is `odd`, expected adaptive, scale-gpus or rigid"
+            "w.csv:2: category is `odd`, expected adaptive, scale-gpus or rigid"
         );
     }
 }

@@ -286,28 +286,28 @@ mod tests {
         for (row, message) in [
             (
                 "17|a|b|c|COMPLETED|yesterday|x|00:00:01||gres/gpu=1|gres/gpu=1",
-                "line 2: Submit is `yesterday`, expected a date such as 2017-10-09 07:01:55",
+                "2: Submit is `yesterday`, expected a date such as 2017-10-09 07:01:55",
             ),
             (
                 "17|a|b|c|COMPLETED|2024-03-01T10:00:00|x|00:00:01||gres/gpu=1|gres/gpu=1",
-                "line 2: Start is `x`, expected a date such as 2017-10-09T07:01:55, or Unknown",
+                "2: Start is `x`, expected a date such as 2017-10-09T07:01:55, or Unknown",
             ),
             (
                 "17|a|b|c|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:00|soon||gres/gpu=1|gres/gpu=1",
-                "line 2: Elapsed is `soon`, expected a length such as 1-02:03:04, or seconds",
+                "2: Elapsed is `soon`, expected a length such as 1-02:03:04, or seconds",
             ),
             (
                 "17|a|b|c|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:00|1||gres/gpu=1|gres/gpu=x",
-                "line 2: AllocTRES is `gres/gpu=x`, expected resources such as cpu=8,mem=64G,gres/gpu=4",
+                "2: AllocTRES is `gres/gpu=x`, expected resources such as cpu=8,mem=64G,gres/gpu=4",
             ),
         ] {
             let error = read(&format!("{row}\n")).unwrap_err().to_string();
-            assert_eq!(error, format!("sacct.txt: {message}"));
+            assert_eq!(error, format!("sacct.txt:{message}"));
         }
         let error = read_bytes("s", b"JobID|Submit\n", Format::Slurm).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "s: line 1: the columns Elapsed, State, ReqTRES are missing, found the columns JobID, Submit"
+            "s:1: the columns Elapsed, State, ReqTRES are missing, found the columns JobID, Submit"
         );
     }
 

@@ -221,11 +221,11 @@ mod tests {
         let error = |text: &str| read(text).unwrap_err().to_string();
         assert_eq!(
             error("job_id,num_gpu,submit_time,duration\n0,0,0,1\n"),
-            "jobs.csv: line 2: num_gpu is `0`, expected a whole number of at least 1"
+            "jobs.csv:2: num_gpu is `0`, expected a whole number of at least 1"
         );
         assert_eq!(
             error("job_id,num_gpu,duration\n0,1,1\n"),
-            "jobs.csv: line 1: the column submit_time is missing, found the columns job_id, num_gpu, duration"
+            "jobs.csv:1: the column submit_time is missing, found the columns job_id, num_gpu, duration"
         );
     }
 
@@ -256,15 +256,15 @@ mod tests {
     fn other_rows_are_refused() {
         assert_eq!(
             read_row("1,1,65,1,1").unwrap_err(),
-            "c.csv: line 2: num_gpu_p_node is `65`, expected a whole number from 1 to 64"
+            "c.csv:2: num_gpu_p_node is `65`, expected a whole number from 1 to 64"
         );
         assert_eq!(
             read_row("").unwrap_err(),
-            "c.csv: line 1: found none, expected one row below the header"
+            "c.csv:1: found none, expected one row below the header"
         );
         assert_eq!(
             read_row("1,1,1,1,1\n1,1,1,1,1\n").unwrap_err(),
-            "c.csv: line 3: found another row, expected one row below the header"
+            "c.csv:3: found another row, expected one row below the header"
         );
         assert!(read_row("4000000000,4000000000,1,1,1").is_err());
     }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(read("duration\n500\n20\n"), Ok(vec![500, 20]));
         assert_eq!(
             read("duration\n"),
-            Err("s.csv: line 1: found no row, expected one a past job".to_owned())
+            Err("s.csv:1: found no row, expected one a past job".to_owned())
         );
     }
 }

@@ -285,7 +285,7 @@ fn empirical_durations_come_from_a_file_or_a_workload() {
     assert_eq!(
         DurationLaw::of_file(&path).unwrap_err().to_string(),
         format!(
-            "{}: line 2: the duration is `long`, expected a number of seconds, at least 0",
+            "{}:2: the duration is `long`, expected a number of seconds, at least 0",
             path.display()
         )
     );

@@ -301,10 +301,7 @@ mod tests {
             Column::Categories(vec!["x".into(), "y".into()])
         );
         let e = log.numbers("b").unwrap_err().to_string();
-        assert!(
-            e.ends_with("log.csv: line 2: b is `x`, expected a number"),
-            "{e}"
-        );
+        assert!(e.ends_with("log.csv:2: b is `x`, expected a number"), "{e}");
         let e = log.numbers("c").unwrap_err().to_string();
         assert!(
             e.ends_with("line 1: the column c is missing, found the columns a, b, t"),

@@ -134,7 +134,7 @@ fn texts(job: &JobSpec) -> Texts {
     };
     let plain = |name: &Name| {
         let trimmed = !name.is_empty() && name.trim() == name.as_str();
-        trimmed && !name.contains(';') && !name.starts_with('[')
+        trimmed && !name.contains([';', ',']) && !name.starts_with('[')
     };
     texts.model = name(&extras.model);
     texts.group = name(&extras.group);

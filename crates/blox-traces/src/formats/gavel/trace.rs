@@ -173,19 +173,19 @@ mod tests {
         let says = |row: &str| {
             std::fs::write(&path, row).unwrap();
             let error = read_jobs(&path, &oracle).unwrap_err().to_string();
-            error.split_once(": ").unwrap().1.to_owned()
+            error.split_once("t.trace:").unwrap().1.to_owned()
         };
         assert_eq!(
             says("A3C\tx\n"),
-            "line 1: has 2 tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)"
+            "1: has 2 tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)"
         );
         assert_eq!(
             says("A3C\tx\tx\t-n\t1\t100\t0\t1\t-1\t0\n"),
-            "line 1: scale_factor is `0`, expected a whole number of at least 1"
+            "1: scale_factor is `0`, expected a whole number of at least 1"
         );
         assert_eq!(
             says("LM\tx\tx\t-n\t1\t100\t1\t1\t-1\t0\n"),
-            "line 1: job_type is `('LM', 1)`, expected a kind that the throughput file has"
+            "1: job_type is `('LM', 1)`, expected a kind that the throughput file has"
         );
     }
 }

@@ -135,27 +135,27 @@ mod tests {
             (
                 "racks = 1",
                 "racks",
-                "c.ini: line 3 is `racks`: expected NAME = NUMBER",
+                "c.ini:3: `racks`: expected NAME = NUMBER",
             ),
             (
                 "= 8",
                 "= 8.5",
-                "c.ini: line 5 is `gpus_per_server = 8.5`: expected a whole number of at least 1",
+                "c.ini:5: `gpus_per_server = 8.5`: expected a whole number of at least 1",
             ),
             (
                 "= 8",
                 "= 65",
-                "c.ini: line 1 is `[CLUSTER]`: gpus_per_server is 65, expected at most 64",
+                "c.ini:1: `[CLUSTER]`: gpus_per_server is 65, expected at most 64",
             ),
             (
                 "dram_per_server = 500\n",
                 "",
-                "c.ini: line 1 is `[CLUSTER]`: dram_per_server is missing in [CLUSTER], expected a whole number",
+                "c.ini:1: `[CLUSTER]`: dram_per_server is missing in [CLUSTER], expected a whole number",
             ),
             (
                 "[CLUSTER]\t\n",
                 "",
-                "c.ini: line 2 is `racks = 1`: expected [CLUSTER] before it",
+                "c.ini:2: `racks = 1`: expected [CLUSTER] before it",
             ),
         ] {
             assert_eq!(parse(&TEXT.replace(from, to)).unwrap_err(), expected);

@@ -205,11 +205,11 @@ pub(super) mod tests {
         };
         assert_eq!(
             message(r#""iter_time": 0.5"#, r#""iter_time": 0"#),
-            "p.json: line 2: alexnet_1.iter_time is `0`, expected a number above 0"
+            "p.json:2: alexnet_1.iter_time is `0`, expected a number above 0"
         );
         assert_eq!(
             message("[0.1, 0.3], ", ""),
-            "p.json: line 2: alexnet_1.tput: `speed` has another size, expected 3 rows of 2 numbers"
+            "p.json:2: alexnet_1.tput: `speed` has another size, expected 3 rows of 2 numbers"
         );
         assert!(message("\"cpu_points\"", "\"x\"").contains("missing field `cpu_points`"));
     }

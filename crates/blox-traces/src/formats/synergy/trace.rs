@@ -173,23 +173,23 @@ mod tests {
         for (text, expected) in [
             (
                 "0,alexnet,0,10\n",
-                "t: line 1: the row has 4 fields, expected 5: job_id, model, arrival_s, total_iterations, gpus",
+                "t:1: the row has 4 fields, expected 5: job_id, model, arrival_s, total_iterations, gpus",
             ),
             (
                 "0,alexnet,0,10,1\n1,alexnet,0,10,3\n",
-                "t: line 2: gpus is `3`, expected 1, 2, 4, 8 or 16",
+                "t:2: gpus is `3`, expected 1, 2, 4, 8 or 16",
             ),
             (
                 "0,bert,0,10,1\n",
-                "t: line 1: model is `bert`, expected one of alexnet, vae",
+                "t:1: model is `bert`, expected one of alexnet, vae",
             ),
             (
                 "0,vae,-1,10,1\n",
-                "t: line 1: arrival_s is `-1`, expected a number of seconds, at least 0",
+                "t:1: arrival_s is `-1`, expected a number of seconds, at least 0",
             ),
             (
                 "0,vae,1,1.5,1\n",
-                "t: line 1: total_iterations is `1.5`, expected a whole number of at least 0",
+                "t:1: total_iterations is `1.5`, expected a whole number of at least 0",
             ),
         ] {
             assert_eq!(read_text(text).unwrap_err(), expected);
