@@ -9,6 +9,7 @@ use blox_core::State;
 use blox_core::registry::Registry;
 use blox_core::replay::{ReplayError, replay, scheduler};
 use blox_core::runtime::Observers;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -43,7 +44,7 @@ pub(super) fn run(
             Ok(OK)
         }
         Err(error @ ReplayError::Differs { .. }) => {
-            writeln!(terminal.err, "{}: {error}", path.display())?;
+            writeln!(terminal.err, "{}", placed(&path, &error))?;
             Ok(DIFFERS)
         }
         Err(error @ ReplayError::Memory { .. }) => {
@@ -80,6 +81,15 @@ fn scheduler_of(path: &Path) -> Result<String, Failure> {
     }
 }
 
-fn of_file(path: &Path, code: Code, error: &dyn std::fmt::Display) -> Failure {
-    Failure::of(code, format!("{}: {error}", path.display()))
+fn of_file(path: &Path, code: Code, error: &dyn Display) -> Failure {
+    Failure::of(code, placed(path, error))
+}
+
+/// Returns a message about a file: `FILE:LINE: ...` if it begins with the line.
+fn placed(path: &Path, error: &dyn Display) -> String {
+    let (path, error) = (path.display(), error.to_string());
+    match error.strip_prefix("line ") {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => format!("{path}:{rest}"),
+        _ => format!("{path}: {error}"),
+    }
 }

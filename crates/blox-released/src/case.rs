@@ -4,6 +4,7 @@ use crate::verify_error::VerifyError;
 use blox_core::suggest::one_of;
 use blox_core::{SortedMap, sort};
 use blox_sim::SimError;
+use blox_sim::workload::WorkloadError;
 use blox_traces::Cells;
 use blox_traces::source::Source;
 use serde::de::DeserializeOwned;
@@ -280,8 +281,9 @@ pub(crate) fn json_lines<T: DeserializeOwned>(
 ) -> Result<impl Iterator<Item = Result<T, VerifyError>>, VerifyError> {
     let lines = Source::at(path)?.text()?.lines().enumerate();
     Ok(lines.map(move |(i, line)| {
-        let bad = |e: &dyn Display| VerifyError::bad(path, format!("line {}: {e}", i + 1));
-        serde_json::from_str(&line.map_err(|e| bad(&e))?).map_err(|e| bad(&e))
+        let bad = |e: &dyn Display| WorkloadError::line(path, i as u64 + 1, e.to_string());
+        let line = line.map_err(|e| bad(&e))?;
+        Ok(serde_json::from_str(&line).map_err(|e| bad(&e))?)
     }))
 }
 

@@ -214,8 +214,8 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         if n != 0.0 {
             let at = table.number(r, time)? as i64;
             if expected.insert(at, n).is_some() {
-                let what = format!("line {}: time_s is {at}, as on a line above", r + 2);
-                return Err(case.bad("preemptions_per_round.csv", what));
+                let expected = "another than on a line above";
+                return Err(table.wrong(r, time, expected).into());
             }
         }
     }
