@@ -13,7 +13,7 @@ use blox_policies::placement::{
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::sia::Goodputs;
 use blox_policies::scheduling::{
-    ElasticFlow, Lucid, LucidSettings, Optimus, Pollux, Share, Sia, Themis,
+    AlloX, ElasticFlow, Lucid, LucidSettings, Optimus, Pollux, Share, Sia, Themis,
 };
 use blox_testing::Scenario;
 use std::sync::Arc;
@@ -106,6 +106,7 @@ fn types_that_the_placement_refuses_are_not_chosen() {
     let policies = [
         sia(InOrder::new(on_one_node)),
         finish_time(Leases::new(on_one_node)),
+        composed(AlloX::new(1.0), InOrder::new(on_one_node)),
     ];
     for policy in policies {
         let mut run = Scenario::new(&cluster, policy);

@@ -198,6 +198,16 @@ impl Followed {
         sink.take(row);
     }
 
+    /// Records the stop of a job that changes its assignment, now or when the new GPUs are free.
+    fn note_change(&mut self, view: View<'_>, id: JobId) {
+        let Some(job) = view.job(id) else { return };
+        if job.phase() != Phase::Running {
+            self.stopped(id, view.now());
+        } else if job.assignment() != job.bound() && !self.awaited.contains(&id) {
+            self.awaited.push(id);
+        }
+    }
+
     /// Records the stops of jobs whose change no longer waits: an event or a plan freed the GPUs.
     fn begin_changes(&mut self, view: View<'_>) {
         for job in std::mem::take(&mut self.awaited) {
@@ -216,6 +226,8 @@ impl Followed {
                 // On a change, the job leaves its previous assignment.
                 self.leave(*job, now, "changed");
                 self.enter(view, *job);
+                // A plan may have changed the job again since it was launched.
+                self.note_change(view, *job);
             }
             Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
             Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
@@ -252,13 +264,7 @@ impl Followed {
                         Some(Phase::Running) if !self.open.contains_key(job) => {
                             self.enter(view, *job);
                         }
-                        Some(Phase::Running) => {
-                            if !self.awaited.contains(job) {
-                                self.awaited.push(*job);
-                            }
-                        }
-                        None => {}
-                        Some(_) => self.stopped(*job, now),
+                        _ => self.note_change(view, *job),
                     }
                 }
                 _ => {}
@@ -421,6 +427,66 @@ mod tests {
         // The second job leaves its GPU at 350 s.
         assert_eq!(spans, [[0.0, 350.0, 370.0], [370.0, 600.0, 600.0]]);
         assert_eq!(report.jobs[0].attained.secs(), 350.0 + 230.0);
+    }
+
+    /// Moves a job at 300 s, and at 600 s onto the GPU of a job that stops then.
+    #[derive(Clone)]
+    struct Moves;
+
+    impl Stateless for Moves {}
+
+    impl PlacementPolicy for Moves {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut JobQueue,
+            draft: &mut Draft<'_>,
+        ) -> Result<Validity, DraftError> {
+            let to = |gpu| Assignment::of([GpuId(gpu)]);
+            match draft.view().now().secs() as u64 {
+                0 => {
+                    draft.assign(JobId(0), to(0))?;
+                    draft.assign(JobId(1), to(2))?;
+                }
+                300 => draft.reassign(JobId(0), to(1))?,
+                600 => {
+                    draft.release(JobId(1), Reason::NotChosen)?;
+                    draft.reassign(JobId(0), to(2))?;
+                }
+                _ => {}
+            }
+            Ok(Validity::NextRound)
+        }
+    }
+
+    #[test]
+    fn change_may_wait_for_gpus_after_an_earlier_change() {
+        let overheads = FixedOverheads {
+            checkpoint: Seconds::new(400.0),
+            migration: Seconds::new(500.0),
+            ..FixedOverheads::default()
+        };
+        let nothing = scheduling_fn(|_, _| Validity::NextRound);
+        let policy = Composition::new("moves").scheduling(nothing);
+        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+        let report = Simulation::new(ClusterSpec::uniform(1, 3))
+            .overheads(overheads)
+            .assignments_to(Some(rows.clone()))
+            .until(crate::Until::Time(Time::new(2000.0)))
+            .run(
+                policy.placement(Moves).build().unwrap(),
+                &mut Jobs::new(vec![job(0.0, 1, 1e6), job(0.0, 1, 1e6)]),
+            )
+            .unwrap();
+        let rows = rows.lock().unwrap();
+        let first = rows.iter().filter(|row| row.job == JobId(0));
+        let spans: Vec<_> = first
+            .map(|r| [r.start, r.stop, r.end].map(|t| t.secs()))
+            .collect();
+        // The first change takes until 800 s, and the other job leaves its GPU at 1000 s.
+        assert_eq!(spans[..2], [[0.0, 300.0, 800.0], [800.0, 1000.0, 1500.0]]);
+        let ran: f64 = spans.iter().map(|[start, stop, _]| stop - start).sum();
+        assert_eq!(report.jobs[0].attained.secs(), ran);
     }
 
     #[test]

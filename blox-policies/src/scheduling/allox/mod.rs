@@ -3,7 +3,7 @@
 mod positions;
 
 use super::gavel::rate_on;
-use super::listed::on_known_types;
+use super::listed::{Layout, on_known_types};
 use crate::placement::most_if_empty;
 use blox_core::{
     Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Phase, Policy, Reason,
@@ -11,6 +11,7 @@ use blox_core::{
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -42,6 +43,32 @@ pub struct AlloX {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     done: SortedMap<Name, f64>,
+    /// Nodes for which `able` is known.
+    #[serde(skip)]
+    layout: Layout,
+    /// Types on which each waiting job could ever be placed, in the order of the pools.
+    #[serde(skip)]
+    able: SortedMap<JobId, SmallVec<[bool; 4]>>,
+}
+
+impl Progress {
+    /// Returns on which types a job could ever be placed.
+    fn able(
+        &mut self,
+        view: View<'_>,
+        pools: &[Pool],
+        job: &JobRef<'_>,
+        out: &JobQueue,
+    ) -> &[bool] {
+        self.able.entry(job.id()).or_insert_with(|| {
+            let on = |pool: &Pool| Shape {
+                gpu_type: Some(pool.id),
+                ..Shape::gang(job)
+            };
+            let could = |pool| out.could_place(view, job, &on(pool));
+            pools.iter().map(could).collect()
+        })
+    }
 }
 
 /// All GPUs of one type.
@@ -164,14 +191,15 @@ fn seconds(gpu_type: &Name, spec: &JobSpec, work: f64) -> f64 {
 }
 
 /// Returns a job with its time on each type.
-fn candidate<'v>(view: View<'v>, pools: &[Pool], job: JobRef<'v>) -> Candidate<'v> {
-    let on = |pool: &Pool| match room(view, pool, &job) < job.gpus().get() {
-        true => f64::INFINITY,
-        false => seconds(&pool.name, job.spec(), job.work_left()),
-    };
+fn candidate<'v>(view: View<'v>, pools: &[Pool], able: &[bool], job: JobRef<'v>) -> Candidate<'v> {
+    let on =
+        |(pool, able): (&Pool, &bool)| match *able && room(view, pool, &job) >= job.gpus().get() {
+            true => seconds(&pool.name, job.spec(), job.work_left()),
+            false => f64::INFINITY,
+        };
     let waiting = Waiting {
         gpus: f64::from(job.gpus().get()),
-        seconds: pools.iter().map(on).collect(),
+        seconds: pools.iter().zip(able).map(on).collect(),
     };
     Candidate { job, waiting }
 }
@@ -264,6 +292,9 @@ impl Policy for AlloX {
         let Some(job) = event.job().and_then(|id| view.job(id)) else {
             return;
         };
+        if job.phase() == Phase::Ended {
+            memory.able.remove(&job.id());
+        }
         if self.alpha < 1.0
             && job.phase() == Phase::Ended
             && let Some(user) = &job.spec().user
@@ -279,7 +310,13 @@ impl SchedulingPolicy for AlloX {
             return Validity::UntilEvent;
         }
         let mut pools = pools(view);
-        let jobs = view.waiting().map(|job| candidate(view, &pools, job));
+        if memory.layout.renew(view) {
+            memory.able.clear();
+        }
+        let jobs = view.waiting().map(|job| {
+            let able = memory.able(view, &pools, &job, out);
+            candidate(view, &pools, able, job)
+        });
         let mut jobs: Vec<Candidate<'_>> = jobs.collect();
         self.compete(memory, view, &mut jobs, view.free_gpus().get());
         note_ends(view, &mut pools);
