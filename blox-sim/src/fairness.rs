@@ -261,10 +261,12 @@ fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)>
                 Some(name) => training.on(name)?,
                 None => training.types.values().next()?,
             };
+            let levels = extras.levels.first().zip(extras.levels.last());
+            let levels = levels.map(|(first, last)| (first.get(), last.get()));
             match training.adapts {
                 Adapts::Nothing => (asked, asked),
-                Adapts::Gpus => (on.stages.min(asked), asked),
-                Adapts::All => (on.stages, u32::MAX),
+                Adapts::Gpus => levels.unwrap_or((on.stages.min(asked), asked)),
+                Adapts::All => levels.unwrap_or((on.stages, u32::MAX)),
             }
         }
         (None, [first, .., last]) => (first.get(), last.get()),

@@ -5,12 +5,15 @@ use blox::core::registry::ComponentSpec;
 use blox::core::runtime::Runtime;
 use blox::core::{Adapts, Deadline, GpuCount, Outcome, Scheduler, TrainingSpec};
 use blox::core::{
-    ClusterSpec, Event, JobId, JobSpec, NodeSpec, Phase, Pipeline, Reason, Seconds, State, Time,
-    TypeLimits,
+    ClusterSpec, Event, Extras, JobId, JobSpec, NodeSpec, Phase, Pipeline, Reason, Seconds, State,
+    Time, TypeLimits, TypeSpeeds,
 };
-use blox::policies::scheduling::Fifo;
+use blox::policies::scheduling::{Fifo, Pollux, Sia};
 use blox::sim::Simulation;
+use blox::sim::execution::Training;
+use blox::sim::execution::training::built_in;
 use blox::sim::workload::Jobs;
+use blox::testing::Scenario;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
@@ -65,6 +68,17 @@ fn random_job(rng: &mut ChaCha8Rng, most: u32) -> JobSpec {
     })
 }
 
+/// Adds speeds on the types, some of them 0.
+fn with_speeds(spec: JobSpec, rng: &mut ChaCha8Rng) -> JobSpec {
+    with(spec, |extras| {
+        let mut speeds = TypeSpeeds::default();
+        for name in TYPES {
+            speeds.set(name, f64::from(rng.random_range(0..3)));
+        }
+        extras.speeds = Some(Arc::new(speeds));
+    })
+}
+
 /// Submits a job to an empty cluster, and decides until it has GPUs or ends, at most ten times.
 /// Returns its phase and reason.
 fn decided(cluster: &ClusterSpec, spec: &JobSpec, mut policy: Pipeline) -> (Phase, Reason) {
@@ -97,7 +111,10 @@ fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String
     for seed in 0..cases {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let cluster = cluster(&mut rng);
-        let spec = random_job(&mut rng, cluster.total_gpus() as u32);
+        let mut spec = random_job(&mut rng, cluster.total_gpus() as u32);
+        if seed % 4 == 3 {
+            spec = with_speeds(spec, &mut rng);
+        }
         // Without admission's check, the placement must try the job.
         let (tried, why) = decided(&cluster, &spec, build().awaiting_growth(true));
         let runs = !matches!(tried, Phase::Waiting | Phase::Ended);
@@ -207,7 +224,162 @@ fn every_scheduler_runs_what_it_accepts() {
         };
         let named: ComponentSpec = brief.parse().unwrap();
         let build = || registry.schedulers.build(&named, 0).unwrap();
-        found.extend(differ(name, build, 60));
+        found.extend(differ(name, build, 400));
     }
     assert!(found.is_empty(), "{}", found.join("\n\n"));
+}
+
+/// Builds a node of a type, without a name if it is empty, with CPUs and memory.
+fn node(gpu_type: &str, gpus: u32, cpus: f64, memory_gib: f64) -> NodeSpec {
+    let mut node = NodeSpec::with_gpus(gpus);
+    (node.cpus, node.memory_gib) = (cpus, memory_gib);
+    match gpu_type {
+        "" => node,
+        name => node.of_type(name),
+    }
+}
+
+/// A job of a number of GPUs, with CPUs and memory.
+fn needy(gpus: u32, cpus: f64, memory_gib: f64) -> JobSpec {
+    with(job(0.0, gpus, 600.0), |extras| {
+        (extras.cpus, extras.memory_gib) = (cpus, memory_gib);
+    })
+}
+
+#[test]
+fn job_gets_gpus_that_have_its_cpus_and_memory() {
+    let faster = with(needy(1, 20.0, 0.0), |extras| {
+        let mut speeds = TypeSpeeds::default();
+        speeds.set("v100", 2.0);
+        speeds.set("t4", 1.0);
+        extras.speeds = Some(speeds.into());
+    });
+    let by_cpus = [node("v100", 4, 8.0, 0.0), node("t4", 4, 48.0, 0.0)];
+    let by_memory = [node("v100", 4, 0.0, 50.0), node("t4", 4, 0.0, 400.0)];
+    let (large, small) = (node("v100", 4, 48.0, 0.0), node("t4", 4, 8.0, 0.0));
+    let over_nodes = [large.clone(), large, small.clone(), small];
+    let short = [node("t4", 8, 0.0, 400.0), node("a100", 3, 0.0, 8.0)];
+    let untyped = [node("", 6, 0.0, 0.0), node("", 2, 4.0, 0.0)];
+    let few_cpus = vec![node("", 4, 8.0, 32.0); 3];
+    let cases: [(&str, JobSpec, &[NodeSpec]); 7] = [
+        ("CPUs", needy(1, 20.0, 0.0), &by_cpus),
+        ("memory", needy(1, 0.0, 100.0), &by_memory),
+        ("faster type", faster, &by_cpus),
+        ("short of memory", needy(3, 0.0, 60.0), &short),
+        ("over nodes", needy(8, 80.0, 0.0), &over_nodes),
+        ("one type", needy(5, 30.0, 0.0), &untyped),
+        ("spread", needy(2, 10.0, 0.0), &few_cpus),
+    ];
+    let mut found = Vec::new();
+    for (what, spec, nodes) in cases {
+        let nodes = nodes.to_vec();
+        let cluster = ClusterSpec { nodes };
+        for name in ["sia", "gavel", "finish-time-fairness", "pollux"] {
+            let (phase, why) = decided(&cluster, &spec, scheduler(name));
+            if matches!(phase, Phase::Waiting | Phase::Ended) {
+                found.push(format!("{what}, {name}: {phase:?}, {why}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn shares_return_to_a_type_with_new_nodes() {
+    // The job fits on no node of its faster type until a larger one joins.
+    let nodes = vec![node("v100", 4, 8.0, 0.0), node("t4", 4, 48.0, 0.0)];
+    let mut case = Scenario::new(&ClusterSpec { nodes }, scheduler("gavel"));
+    let spec = with(needy(1, 20.0, 0.0), |extras| {
+        let mut speeds = TypeSpeeds::default();
+        speeds.set("v100", 2.0);
+        speeds.set("t4", 1.0);
+        extras.speeds = Some(speeds.into());
+    });
+    case.submit(0.0, spec);
+    case.round(0.0);
+    assert_eq!(case.gpus(0), Some(vec![4]));
+    let spec = Box::new(node("v100", 4, 48.0, 0.0));
+    case.event(1.0, Event::NodeJoined { spec });
+    case.round(360.0);
+    assert_eq!(case.gpus(0), Some(vec![8]));
+}
+
+#[test]
+fn training_job_runs_at_its_levels() {
+    let limits = TypeLimits {
+        per_gpu: (16, 512),
+        one_gpu_rate: 80.0,
+        stages: 1,
+    };
+    let spec = with(job(0.0, 5, 600.0), |extras| {
+        extras.levels = [2, 4, 5].map(GpuCount).into();
+        extras.rates = vec![0.4, 0.9, 1.0];
+        extras.training = Some(Arc::new(TrainingSpec {
+            initial_batch: 128,
+            max_batch: 4096,
+            adapts: Adapts::All,
+            restart: Seconds::new(30.0),
+            types: [("v100".into(), limits)].into(),
+        }));
+    });
+    let mut simulation = Simulation::new("1x8:v100".parse().unwrap());
+    simulation = simulation.execution(Training::of(built_in()));
+    for name in ["sia", "pollux"] {
+        let report = run(&simulation, scheduler(name), &[spec.clone()]);
+        assert_eq!(report.jobs[0].outcome, Some(Outcome::Completed), "{name}");
+        // On two GPUs, at two fifths of its rate.
+        assert_eq!(report.jobs[0].attained.secs(), 1500.0, "{name}");
+    }
+}
+
+#[test]
+fn every_placement_rejects_a_gang_beyond_each_type() {
+    let registry = blox::registry();
+    let cluster: ClusterSpec = "1x8:v100,1x8:a100".parse().unwrap();
+    let state = State::new(&cluster).unwrap();
+    let spec = Arc::new(job(0.0, 16, 600.0));
+    let mut found = Vec::new();
+    for (name, _) in registry.placement.iter().filter(|(name, _)| is_plain(name)) {
+        let named: ComponentSpec = name.parse().unwrap();
+        let placement = || registry.placement.build(&named, 0).unwrap();
+        let sia = composed("sia", Sia::default(), placement());
+        let pollux = composed("pollux", Pollux::default(), placement());
+        for pipeline in [sia, pollux] {
+            let why = pipeline.feasibility().check(&state, &spec);
+            let why = why.map_or_else(|why| why.to_string(), |()| "accepted".to_owned());
+            if !why.starts_with("asks for 16 GPUs") {
+                found.push(format!("{} with {name}: {why}", pipeline.name()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn reason_names_the_types_that_a_job_may_use() {
+    let reason = |set: &dyn Fn(&mut Extras)| {
+        let spec = Arc::new(with(job(0.0, 1, 60.0), set));
+        let state = State::new(&"1x1:t4".parse().unwrap()).unwrap();
+        let why = scheduler("fifo").feasibility().check(&state, &spec);
+        why.unwrap_err().to_string()
+    };
+    let speeds = |rates: &[(&str, f64)]| {
+        let mut speeds = TypeSpeeds::default();
+        rates
+            .iter()
+            .for_each(|(name, rate)| speeds.set(*name, *rate));
+        Some(Arc::new(speeds))
+    };
+    let named = reason(&|extras| extras.gpu_types = vec!["zz".into(), "yy".into()]);
+    assert_eq!(
+        named,
+        "asks for 1 GPU of type zz or yy, the cluster has none"
+    );
+    let fast = reason(&|extras| extras.speeds = speeds(&[("slow", 0.1), ("t4", 0.0)]));
+    assert_eq!(fast, "asks for 1 GPU of type slow, the cluster has none");
+    let none = reason(&|extras| extras.speeds = speeds(&[("t4", 0.0)]));
+    assert_eq!(
+        none,
+        "has a speed above 0 on no type of GPU that it may use"
+    );
 }

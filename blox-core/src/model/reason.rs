@@ -289,6 +289,9 @@ impl fmt::Display for Shortfall {
             Within::OneNode if possible > Amount(0.0) => {
                 write!(f, ", the largest node{of_type} has {possible}{unit}")
             }
+            _ if self.resource == Resource::Gpus && possible.0 == 0.0 && !names.is_empty() => {
+                write!(f, "{of_type}, the cluster has none")
+            }
             Within::OneType if names.len() != 1 => {
                 write!(f, " of one type, at most {possible} are possible")
             }

@@ -56,20 +56,15 @@ impl Feasibility {
     }
 }
 
-/// Checks whether a room could hold one of the shapes in which a job could be requested. The
-/// returned reason is about the first shape.
+/// Checks whether a room could hold one of the shapes in which a job could be requested.
 pub(super) fn has_room(
     scheduling: &dyn AnyScheduling,
     placement: &dyn AnyPlacement,
     room: &Room<'_>,
     job: &JobRef<'_>,
 ) -> Result<(), Reason> {
-    let mut first = None;
-    for shape in &scheduling.any_could_request(room.view(), job)? {
-        match placement.any_can_ever_place(room, job, shape) {
-            Ok(()) => return Ok(()),
-            Err(why) => first = first.or(Some(why)),
-        }
-    }
-    Err(first.unwrap_or(Reason::NotChosen))
+    let shapes = scheduling.any_could_request(room.view(), job)?;
+    room.of_shapes(job, &shapes, |shape| {
+        placement.any_can_ever_place(room, job, shape)
+    })
 }

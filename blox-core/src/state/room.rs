@@ -248,16 +248,60 @@ impl<'a> Room<'a> {
         }
         Err(match closest {
             None => self.shortfall(job, shape, Within::Cluster, |_, _| false),
-            Some(Reason::NeverFits(mut shortfall)) if types.len() > 1 => {
-                if (shortfall.resource, &shortfall.within) == (Resource::Gpus, &Within::Cluster) {
-                    let shortfall = Arc::make_mut(&mut shortfall);
-                    shortfall.within = Within::OneType;
-                    shortfall.gpu_types = self.types_of(job, shape);
-                }
-                Reason::NeverFits(shortfall)
-            }
-            Some(why) => why,
+            Some(why) => self.of_types(job, shape, types.len(), why),
         })
+    }
+
+    /// Checks whether a placement could hold one of the shapes of a job.
+    ///
+    /// # Errors
+    /// Returns what is missing for the first shape. If shapes differ in their GPU type, it is the
+    /// reason of the type that comes closest.
+    pub(crate) fn of_shapes(
+        &self,
+        job: &JobRef<'_>,
+        shapes: &[Shape],
+        check: impl Fn(&Shape) -> Result<(), Reason>,
+    ) -> Result<(), Reason> {
+        let mut types: SmallVec<[GpuTypeId; 4]> = SmallVec::new();
+        let mut closest: Option<(Reason, &Shape)> = None;
+        for shape in shapes {
+            let Err(why) = check(shape) else {
+                return Ok(());
+            };
+            let is_new = shape.gpu_type.is_some_and(|t| !types.contains(&t));
+            let is_better = |(best, _): &(Reason, &Shape)| is_new && is_closer(&why, best);
+            if closest.as_ref().is_none_or(is_better) {
+                closest = Some((why, shape));
+            }
+            types.extend(shape.gpu_type.filter(|_| is_new));
+        }
+        Err(match closest {
+            None => Reason::NotChosen,
+            Some((why, shape)) if shape.gpu_type.is_some() => {
+                let untyped = Shape {
+                    gpu_type: None,
+                    ..shape.clone()
+                };
+                self.of_types(job, &untyped, types.len(), why)
+            }
+            Some((why, _)) => why,
+        })
+    }
+
+    /// Returns the reason of one of some GPU types as the reason of all of them.
+    fn of_types(&self, job: &JobRef<'_>, shape: &Shape, types: usize, why: Reason) -> Reason {
+        let Reason::NeverFits(mut shortfall) = why else {
+            return why;
+        };
+        let gpus = (shortfall.resource, &shortfall.within) == (Resource::Gpus, &Within::Cluster);
+        if types > 1 && gpus {
+            Arc::make_mut(&mut shortfall).within = Within::OneType;
+        }
+        if gpus || types == 1 {
+            Arc::make_mut(&mut shortfall).gpu_types = self.types_of(job, shape);
+        }
+        Reason::NeverFits(shortfall)
     }
 
     /// Checks whether the nodes could hold a job, according to a rule that gets the nodes on which
@@ -297,6 +341,14 @@ impl<'a> Room<'a> {
         };
         let needed = shape.gpus.get();
         let fits = with(0.0, 0.0);
+        let gpu_types = self.types_of(job, shape);
+        let extras = job.spec().extras();
+        if fits.is_empty() && gpu_types.is_empty() && !extras.runs_anywhere() {
+            return Reason::other(match extras.speeds {
+                Some(_) => "has a speed above 0 on no type of GPU that it may use",
+                None => "may use no type of GPU",
+            });
+        }
         let largest = |of: fn(&Offer<'_>) -> f64| {
             let amounts = fits.iter().map(|fit| of(&fit.offer));
             Amount(amounts.fold(0.0, f64::max))
@@ -305,7 +357,7 @@ impl<'a> Room<'a> {
             Within::OneNode => largest(|offer| f64::from(offer.gpus)),
             _ => {
                 let all = |offer: Offer<'_>| f64::from(offer.gpus) * f64::from(offer.nodes);
-                Amount(fits.iter().map(|fit| all(fit.offer)).sum())
+                Amount(fits.iter().fold(0.0, |sum, fit| sum + all(fit.offer)))
             }
         };
         let (resource, asked, possible, within) = if !rule(&fits, needed) {
@@ -323,24 +375,26 @@ impl<'a> Room<'a> {
             asked,
             possible,
             within,
-            gpu_types: self.types_of(job, shape),
+            gpu_types,
         }))
     }
 
-    /// Returns the GPU types to which a job is restricted; empty if there is no restriction.
+    /// Returns the GPU types to which a job is restricted; empty if there is no restriction, or if
+    /// the job runs on no type with a name.
     fn types_of(&self, job: &JobRef<'_>, shape: &Shape) -> Vec<Name> {
         let extras = job.spec().extras();
         let only = self.only.filter(|name| !name.is_empty());
         let wanted = shape.gpu_type.map(|t| type_name(self.view, t));
-        match (only.or(wanted), &extras.training) {
-            (Some(name), _) => vec![name.into()],
-            (None, _) if !extras.gpu_types.is_empty() => extras.gpu_types.clone(),
-            (None, Some(training)) => {
-                let named = training.types.keys().filter(|name| !name.is_empty());
-                named.cloned().collect()
-            }
-            (None, None) => Vec::new(),
+        if let Some(name) = only.or(wanted).filter(|name| !name.is_empty()) {
+            return vec![name.into()];
         }
+        let named: Vec<&Name> = match (&*extras.gpu_types, &extras.speeds, &extras.training) {
+            ([], Some(speeds), _) => speeds.types().map(|(name, _)| name).collect(),
+            ([], None, Some(training)) => training.types.keys().collect(),
+            (named, ..) => named.iter().collect(),
+        };
+        let usable = |name: &&Name| !name.is_empty() && extras.runs_on(name);
+        named.into_iter().filter(usable).cloned().collect()
     }
 }
 

@@ -21,11 +21,12 @@ pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> 
     gpus.into_iter().map(|gpus| resized(job, gpus)).collect()
 }
 
-/// Returns the shapes of a job on each GPU type on which it trains: one replica if it adapts, and
-/// otherwise its gang. A job that does not train has its gang on each type on which it runs.
+/// Returns the shapes of a job on each GPU type on which it trains: its [smallest](smallest_count)
+/// if it adapts, and otherwise its gang. A job that does not train has its gang on each type on
+/// which it runs.
 ///
 /// # Errors
-/// It trains on no type of the cluster.
+/// It trains on no type of the cluster, or has no level for a whole number of replicas.
 pub(super) fn on_trained_types(
     view: View<'_>,
     job: &JobRef<'_>,
@@ -37,14 +38,39 @@ pub(super) fn on_trained_types(
         // The placement states what is missing for a job that runs on none.
         return Ok(gangs.unwrap_or_else(|| Shapes::from_elem(Shape::gang(job), 1)));
     };
-    of_types(view, |name| {
+    let mut trains = false;
+    let shapes = of_types(view, |name| {
         let stages = training.on(name)?.stages;
-        Some(match adapts {
-            true => resized(job, stages),
-            false => Shape::gang(job),
+        trains = true;
+        match adapts {
+            true => smallest_count(job, stages).map(|gpus| resized(job, gpus)),
+            false => Some(Shape::gang(job)),
+        }
+    });
+    shapes.ok_or_else(|| {
+        Reason::other(match trains {
+            true => "has no level for a whole number of replicas, at a rate above 0",
+            false => "trains on no type of GPU of the cluster",
         })
     })
-    .ok_or_else(|| Reason::other("trains on no type of GPU of the cluster"))
+}
+
+/// Returns the smallest number of GPUs on which an adapting job runs if each of its replicas has
+/// `stages` GPUs: one replica, or the first level for whole replicas.
+pub(super) fn smallest_count(job: &JobRef<'_>, stages: u32) -> Option<u32> {
+    match job.spec().extras().levels.is_empty() {
+        true => Some(stages),
+        false => levels(job).find(|gpus| gpus.is_multiple_of(stages)),
+    }
+}
+
+/// Returns the numbers of GPUs on which an adapting job runs, ascending; none if it runs on any
+/// number. Levels with a profiled rate of 0 are left out.
+pub(super) fn levels<'a>(job: &JobRef<'a>) -> impl Iterator<Item = u32> + use<'a> {
+    let spec = job.spec();
+    let runs = |level: &&GpuCount| spec.rate_at(**level) != Some(0.0);
+    let levels = spec.extras().levels.iter().filter(runs);
+    levels.map(|level| level.get())
 }
 
 /// Returns the gang of a job on each GPU type on which its speed is above 0. All types are equal for
@@ -63,7 +89,7 @@ pub(super) fn on_known_types(view: View<'_>, job: &JobRef<'_>) -> Result<Shapes,
 
 /// Returns a shape for each GPU type of the cluster for which there is one; `None` if there are no
 /// shapes.
-fn of_types(view: View<'_>, shape: impl Fn(&str) -> Option<Shape>) -> Option<Shapes> {
+fn of_types(view: View<'_>, mut shape: impl FnMut(&str) -> Option<Shape>) -> Option<Shapes> {
     let types = view.cluster().gpu_types().iter();
     let shapes = types.filter_map(|(id, name)| {
         let gpu_type = Some(GpuTypeId(id.0));

@@ -244,6 +244,11 @@ impl Summary {
         self.completed < self.measured
     }
 
+    /// Returns whether the fairness is over fewer jobs than were measured.
+    pub fn is_fairness_partial(&self) -> bool {
+        self.fairness.is_some_and(|f| f.jobs < self.measured)
+    }
+
     /// Corrects the utilisation if jobs shared GPUs, or nodes joined or left. `busy` is the time of
     /// GPUs with a running job, and `changed` the GPU-seconds of all nodes if their number changed.
     pub(crate) fn occupy(&mut self, jobs: &[JobResult], busy: Seconds, changed: Option<f64>) {

@@ -74,7 +74,10 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let only = |shown: bool, head| if shown { head } else { "" };
     let partial = runs.iter().any(|r| r.report.summary.is_partial());
     let mark = |s: &&Summary, text: String| marked(text, s.is_partial());
-    let rho = |s: &&Summary, of: fn(&Fairness) -> f64| s.fairness.as_ref().map_or(f64::NAN, of);
+    let rho = |s: &&Summary, of: fn(&Fairness) -> String| {
+        let text = s.fairness.as_ref().map_or("-".to_owned(), of);
+        marked(text, s.is_fairness_partial())
+    };
     Grid::of(
         runs.iter().map(|run| &run.report.summary),
         1,
@@ -96,13 +99,13 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
             ("GPU\nutil.", &|s| percent(s.utilisation)),
             ("pre-\nempted", &|s| whole(s.preemptions)),
             (only(has_fairness, "mean\nrho"), &|s| {
-                decimal(rho(s, |f| f.mean), 2)
+                rho(s, |f| decimal(f.mean, 2))
             }),
             (only(has_fairness, "worst\nrho"), &|s| {
-                decimal(rho(s, |f| f.worst), 2)
+                rho(s, |f| decimal(f.worst, 2))
             }),
             (only(has_fairness, "unfair"), &|s| {
-                percent(rho(s, |f| f.unfair))
+                rho(s, |f| percent(f.unfair))
             }),
         ],
     )
@@ -247,6 +250,14 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
             "rho",
             "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly",
         );
+        for s in summaries().filter(|s| s.is_fairness_partial()) {
+            let known = s.fairness.map_or(0, |f| f.jobs);
+            let of = of_measured((known, s.measured));
+            about.say(
+                "rho",
+                format!("{}: {PARTIAL} over {of} measured jobs", s.scheduler),
+            );
+        }
     }
     for run in runs {
         if let Some(line) = leftovers(run) {

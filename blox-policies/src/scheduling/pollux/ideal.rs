@@ -54,6 +54,9 @@ impl Ideal {
                 }
                 for gpus in least.max(1)..=most.min(*capacity) {
                     let speedups = &mut problem.speedups[job];
+                    if speedups.at_most(gpus) != gpus {
+                        continue;
+                    }
                     // More than one node is the same for any number of them.
                     let one = match gpus <= *largest {
                         true => speedups.at(t as u32, 1, gpus),

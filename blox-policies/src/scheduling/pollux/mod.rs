@@ -40,7 +40,7 @@ use speedup::{Speedups, Worker};
 /// A job without reports gets one GPU, on which it counts as a job at its fair share. Three kinds of
 /// jobs get their requested GPUs or nothing: rigid jobs, jobs whose replicas have several GPUs, and
 /// jobs without training information. With their GPUs, they count as jobs at their fair share. The
-/// paper has no such jobs.
+/// paper has no such jobs. A job with levels gets one of these numbers, at first the smallest.
 #[derive(Clone)]
 pub struct Pollux {
     settings: PolluxSettings,

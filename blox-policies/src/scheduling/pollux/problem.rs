@@ -211,9 +211,10 @@ impl Problem {
             }
             let speedups = &self.speedups[job];
             let mut sum: u32 = used.iter().map(|at| u32::from(row[*at])).sum();
-            while sum > speedups.most {
+            let most = speedups.at_most(sum);
+            while sum > most {
                 let at = draw.below(width);
-                let cut = u32::from(row[at]).min(sum - speedups.most);
+                let cut = u32::from(row[at]).min(sum - most);
                 row[at] -= cut as u8;
                 sum -= cut;
             }
@@ -267,7 +268,7 @@ impl Problem {
         }
     }
 
-    /// Gives a rigid job all GPUs that it needs, if they are free; otherwise none.
+    /// Gives a job the fewest GPUs that it needs, if they are free; otherwise none.
     fn fill(
         &self,
         job: usize,

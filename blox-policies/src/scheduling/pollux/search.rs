@@ -153,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn allocation_stays_at_levels() {
+        let mut problem = problem(-1.0, &[2, 1, 2], &[(1.0, 1)]);
+        let mut speedups = Speedups::linear(2.0, 12);
+        (speedups.least, speedups.levels) = (2, vec![2, 4]);
+        problem.speedups = vec![speedups];
+        let found = Population::seeded(0).search(&mut problem, 0.0);
+        assert_eq!(found.iter().sum::<u8>(), 4, "{found:?}");
+        let cases = [([2, 1, 2], 4), ([2, 1, 0], 2), ([1, 0, 0], 2)];
+        for (matrix, expected) in cases {
+            let mut matrix: Matrix = matrix.into();
+            problem.repair(&mut matrix, &mut Draw(0));
+            assert_eq!(matrix.iter().sum::<u8>(), expected, "{matrix:?}");
+        }
+    }
+
+    #[test]
     fn search_finds_the_best_of_small_cases() {
         let cases = [
             [(1.0, 4), (1.0, 4), (1.0, 4)],

@@ -1,5 +1,6 @@
 //! Speedup of a job over its fair share.
 
+use crate::scheduling::listed::levels;
 use blox_core::{Adapts, JobRef, Name, NameId, NodeId, SortedMap, TrainingSpec, TypeLimits, View};
 use blox_perf::goodput::{BatchLimits, GoodputModel};
 
@@ -21,6 +22,8 @@ pub(super) struct Speedups {
     pub most: u32,
     /// Minimum number of GPUs, if it gets any.
     pub least: u32,
+    /// Numbers of GPUs on which it runs, ascending; empty for any.
+    pub levels: Vec<u32>,
     /// True for each GPU type on which it runs.
     pub types: Vec<bool>,
     /// Speedups by type, nodes and GPUs.
@@ -77,23 +80,26 @@ impl Speedups {
             .map(|t| name(t).is_some_and(runs))
             .collect();
         let asked = job.gpus().get();
-        let plain = |how, most, least| Speedups {
+        let plain = |how, most, least, levels| Speedups {
             how,
             most,
             least,
+            levels,
             types: types.clone(),
             known: SortedMap::new(),
         };
         let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
         let adapts = |t: &&TrainingSpec| t.adapts != Adapts::Nothing && whole(t);
         let Some(training) = training.filter(adapts) else {
-            return plain(How::Linear(f64::from(asked)), asked, asked);
+            return plain(How::Linear(f64::from(asked)), asked, asked, Vec::new());
         };
+        let levels: Vec<u32> = levels(job).collect();
+        let least = levels.first().copied().unwrap_or(1);
         let report = job.report().filter(|r| !r.speed.is_empty());
         let begins = || {
             let bound = job.assignment().map_or(1, |a| a.count().get());
-            let most = if waits { 1 } else { bound };
-            plain(How::Linear(1.0), most, 1)
+            let most = if waits { least } else { bound.max(least) };
+            plain(How::Linear(f64::from(least)), most, least, levels.clone())
         };
         let Some(report) = report else {
             return begins();
@@ -128,7 +134,10 @@ impl Speedups {
         if training.adapts == Adapts::Gpus {
             most = most.min(asked);
         }
-        let usable = |model| (1..=most).any(|gpus| goodput(model, batch, 1, gpus) > 0.0);
+        let most = most.max(least);
+        let runs_on = |gpus: &u32| levels.is_empty() || levels.contains(gpus);
+        let counts = || (least..=most).filter(runs_on);
+        let usable = |model| counts().any(|gpus| goodput(model, batch, 1, gpus) > 0.0);
         if base <= 0.0 && !models.iter().flatten().any(usable) {
             // No configuration within the limits is usable: the job continues as one without
             // reports.
@@ -140,7 +149,15 @@ impl Speedups {
             batch,
             fair,
         };
-        plain(how, most, 1)
+        plain(how, most, least, levels)
+    }
+
+    /// Returns the largest number of GPUs, at most `gpus`, that the job may get; `gpus` if they are
+    /// fewer than its least.
+    pub fn at_most(&self, gpus: u32) -> u32 {
+        let most = gpus.min(self.most);
+        let within = self.levels.iter().rev().find(|level| **level <= most);
+        within.copied().unwrap_or(most)
     }
 
     pub fn at(&mut self, gpu_type: u32, nodes: u32, gpus: u32) -> f64 {
@@ -172,6 +189,7 @@ impl Speedups {
             how: How::Linear(fair),
             most,
             least: 1,
+            levels: Vec::new(),
             types: vec![true],
             known: SortedMap::new(),
         }

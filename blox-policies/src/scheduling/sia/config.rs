@@ -11,6 +11,7 @@ pub struct Config {
     pub nodes: u32,
     /// Number of GPUs.
     pub gpus: u32,
-    /// Index among all configurations of the cluster; `None` for a configuration of a rigid job.
+    /// Index among all configurations of the cluster; `None` for a configuration of a rigid job, or
+    /// of a job with levels.
     pub column: Option<usize>,
 }

@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::scores::Applicant;
+use crate::scheduling::listed::levels;
 use blox_core::{Adapts, GpuTypeId, NameId, SortedMap, View};
 
 /// Configurations and capacities of a cluster.
@@ -14,6 +15,8 @@ pub struct Kinds {
     /// GPUs of a whole node by type: the largest power of two within the most frequent number of
     /// GPUs; ties go to the largest number.
     pub node_gpus: Vec<u32>,
+    /// Maximum number of GPUs of a configuration.
+    pub most_gpus: u32,
 }
 
 /// Returns the configurations of Sia (section 3.2): powers of two within a node, whole nodes
@@ -34,6 +37,7 @@ pub fn configs_of(
         configs: Vec::new(),
         capacities: vec![0; types.len()],
         node_gpus: vec![0; types.len()],
+        most_gpus,
     };
     let mut nodes = vec![0u32; types.len()];
     let mut sizes: Vec<SortedMap<u32, u32>> = vec![SortedMap::new(); types.len()];
@@ -72,23 +76,32 @@ pub fn configs_of(
 
 impl Kinds {
     /// Returns the configurations that a job may get. A rigid job gets one configuration for each
-    /// of its types, with the number of GPUs that it requests.
+    /// of its types, with the number of GPUs that it requests. A job with levels gets one for each
+    /// of its types and levels.
     pub fn of(&self, applicant: &Applicant<'_>) -> Vec<Config> {
         let allowed = |t: usize| applicant.types.get(t).copied().unwrap_or(false);
-        if applicant.adapts == Adapts::Nothing {
-            let gpus = applicant.job.gpus().get();
-            let fits = |t: &usize| allowed(*t) && gpus <= self.capacities[*t];
-            let rigid = (0..self.capacities.len()).filter(fits);
-            return rigid
-                .map(|t| Config {
-                    gpu_type: GpuTypeId(t as u32),
-                    nodes: gpus.div_ceil(self.node_gpus[t].max(1)),
-                    gpus,
-                    column: None,
-                })
-                .collect();
+        let rigid = applicant.adapts == Adapts::Nothing;
+        let levels: Vec<u32> = match rigid {
+            true => vec![applicant.job.gpus().get()],
+            false => {
+                let within = |gpus: &u32| *gpus <= self.most_gpus;
+                levels(&applicant.job).filter(within).collect()
+            }
+        };
+        if !rigid && applicant.job.spec().extras().levels.is_empty() {
+            let all = self.configs.iter().copied();
+            return all.filter(|c| allowed(c.gpu_type.index())).collect();
         }
-        let all = self.configs.iter().copied();
-        all.filter(|c| allowed(c.gpu_type.index())).collect()
+        let types = (0..self.capacities.len()).filter(|t| allowed(*t));
+        let on = |t: usize| {
+            let fits = move |gpus: &u32| *gpus <= self.capacities[t];
+            levels.iter().copied().filter(fits).map(move |gpus| Config {
+                gpu_type: GpuTypeId(t as u32),
+                nodes: gpus.div_ceil(self.node_gpus[t].max(1)),
+                gpus,
+                column: None,
+            })
+        };
+        types.flat_map(on).collect()
     }
 }

@@ -37,7 +37,8 @@ use std::sync::Arc;
 ///
 /// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps
 /// its configuration. A rigid job has one configuration per type; a job without training
-/// information counts as rigid. Configurations that the placement could never place are left out.
+/// information counts as rigid. A job with levels has one for each type and level, and starts on the
+/// first. Configurations that the placement could never place are left out.
 ///
 /// Estimates of values and tie breaking are replaceable: [`Scores`], [`Ties`].
 #[derive(Clone)]
@@ -347,7 +348,20 @@ impl SchedulingPolicy for Sia {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         let training = job.spec().extras().training.as_deref();
         let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
-        on_trained_types(view, job, adapts)
+        let mut shapes = on_trained_types(view, job, adapts)?;
+        if let Some(training) = training {
+            // Replicas are whole.
+            let types = view.cluster().gpu_types();
+            let stages = |t: GpuTypeId| Some(training.on(types.get(NameId(t.0))?)?.stages);
+            shapes.retain(|shape| {
+                let stages = shape.gpu_type.and_then(stages).unwrap_or(1);
+                shape.gpus.get().is_multiple_of(stages)
+            });
+        }
+        match shapes.is_empty() {
+            true => Err(Reason::other("asks for no whole number of replicas")),
+            false => Ok(shapes),
+        }
     }
 }
 

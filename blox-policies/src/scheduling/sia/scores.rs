@@ -1,6 +1,7 @@
 //! Values of configurations for a job.
 
 use super::config::Config;
+use crate::scheduling::listed::smallest_count;
 use blox_core::{
     Adapts, JobRef, Name, NameId, Seconds, SpeedReport, TrainingSpec, TypeLimits, View,
 };
@@ -122,8 +123,8 @@ pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
 
 /// Scores from reported goodputs, as in the paper.
 ///
-/// Before its first report, a job has a value on one GPU of each type only: the throughput in its
-/// profile of that type. On a type on which it has not run on several GPUs, another type on which it
+/// Before its first report, a job has a value on one GPU of each type only, or on its first level:
+/// the throughput in its profile of that type. On a type on which it has not run on several GPUs, another type on which it
 /// has stands in. The value there is multiplied by the ratio of both profiles (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodputs {
@@ -233,10 +234,12 @@ fn values(
         };
         return configs.iter().map(rate).collect();
     }
-    // One replica on each type, as profiled.
+    // One replica on each type, as profiled, or the first level.
     let first = |c: &Config| {
-        let l = limits(c).filter(|l| c.gpus == l.stages)?;
-        Some(l.one_gpu_rate)
+        let l = limits(c)?;
+        let replicas = f64::from(c.gpus / l.stages);
+        let is_first = smallest_count(&applicant.job, l.stages) == Some(c.gpus);
+        is_first.then_some(l.one_gpu_rate * replicas)
     };
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         return configs.iter().map(first).collect();
@@ -250,7 +253,10 @@ fn values(
     let asked = applicant.job.spec().extras().batch_size;
     let stays = (applicant.adapts == Adapts::Gpus).then(|| asked.unwrap_or(training.initial_batch));
     let widest = training.types.values().map(|t| t.stages).max();
-    let largest = most.saturating_mul(widest.unwrap_or(1));
+    let largest = match applicant.job.spec().extras().levels.is_empty() {
+        true => most.saturating_mul(widest.unwrap_or(1)),
+        false => u32::MAX,
+    };
     let mut value = |c: &Config| {
         // Most configurations of a large cluster.
         if c.gpus > largest {
@@ -262,7 +268,8 @@ fn values(
             Adapts::Gpus => most.min(applicant.job.gpus().get() / own.stages),
             _ => most,
         };
-        if replicas > most || !c.gpus.is_multiple_of(own.stages) {
+        let least = smallest_count(&applicant.job, own.stages)? / own.stages;
+        if replicas > most.max(least) || !c.gpus.is_multiple_of(own.stages) {
             return None;
         }
         let ran = report.speed.get(name(c)?).map(|speed| (speed, own));
