@@ -255,7 +255,10 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
             let of = of_measured((known, s.measured));
             about.say(
                 "rho",
-                format!("{}: {PARTIAL} over {of} measured jobs", s.scheduler),
+                format!(
+                    "{}: values with {PARTIAL} are over {of} measured jobs",
+                    s.scheduler
+                ),
             );
         }
     }
