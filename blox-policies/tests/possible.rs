@@ -121,7 +121,7 @@ fn types_that_the_placement_refuses_are_not_chosen() {
 }
 
 #[test]
-fn gang_over_two_types_is_refused_by_policies_of_types() {
+fn gang_over_two_types_is_refused() {
     let cluster = cluster("1x4:a100,1x1:v100", &[0.0; 2]);
     let placement = || InOrder::new(Consolidated::default());
     for policy in [
@@ -207,7 +207,7 @@ fn themis_looks_again_after_awards() {
 }
 
 #[test]
-fn profiler_of_lucid_leaves_joined_nodes_to_a_wide_job() {
+fn profiler_leaves_joined_nodes_to_a_wide_job() {
     let lucid = Lucid::with(LucidSettings::DEFAULT, Oracle);
     let lucid = Composition::new("lucid").joint(lucid, |roles| roles.scheduling().placement());
     let policy = lucid.build().unwrap().awaiting_growth(true);

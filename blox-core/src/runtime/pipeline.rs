@@ -21,7 +21,7 @@ use crate::policy::{
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
     SchedulingPolicy, StaticCluster,
 };
-use crate::queue::{JobQueue, Request};
+use crate::queue::{JobQueue, PlaceRule, Request};
 use crate::reason::Reason;
 use crate::room::Room;
 use crate::runtime::fitting;
@@ -390,7 +390,7 @@ impl Composition {
         }
         let slot = |policy: Arc<dyn AnyPolicy>| Slot::new(policy, self.seed);
         let mut requests = JobQueue::default();
-        requests.placement = Some(Arc::clone(&placement.policy));
+        requests.could_place = Some(rule_of(&placement.policy));
         Ok(Pipeline {
             missing: None,
             name,
@@ -652,7 +652,7 @@ impl Pipeline {
     pub fn with_placement(mut self, policy: impl PlacementPolicy) -> Result<Self, ComposeError> {
         let (policy, slot) = self.replace(Role::Placement, policy)?;
         let policy: Arc<dyn AnyPlacement> = policy;
-        self.requests.placement = Some(Arc::clone(&policy));
+        self.requests.could_place = Some(rule_of(&policy));
         self.placement = Taken { policy, slot };
         Ok(self)
     }
@@ -706,6 +706,12 @@ impl Pipeline {
     fn saved_as(&self, slot: usize) -> String {
         joined(&self.roles_of(slot))
     }
+}
+
+/// Returns the rule by which a placement judges shapes.
+fn rule_of(placement: &Arc<dyn AnyPlacement>) -> PlaceRule {
+    let placement = Arc::clone(placement);
+    Arc::new(move |room, job, shape| (*placement).any_can_ever_place(room, job, shape).is_ok())
 }
 
 /// Returns a policy and its memory as their types. Follows policies that are an `Arc` of a policy.

@@ -5,7 +5,6 @@ use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::order::{KeyFn, RateFn};
 use crate::partners::Partners;
-use crate::policy::AnyPlacement;
 use crate::reason::Reason;
 use crate::room::Room;
 use crate::shape::{Shape, Shapes};
@@ -19,6 +18,9 @@ mod aging;
 mod kept;
 
 pub(in crate::policy) use kept::Kept;
+
+/// Whether a placement could ever place a job in a shape.
+pub(crate) type PlaceRule = Arc<dyn Fn(&Room<'_>, &JobRef<'_>, &Shape) -> bool + Send + Sync>;
 
 /// A job that should run, or a group of jobs on the same GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,8 +80,8 @@ pub struct JobQueue {
     pub(crate) promoted: Vec<JobId>,
     pub(crate) finished: Vec<(JobId, Reason)>,
     pub(crate) explained: Vec<(JobId, Reason)>,
-    /// The placement that serves the queue.
-    pub(crate) placement: Option<Arc<dyn AnyPlacement>>,
+    /// The rule of the placement that serves the queue.
+    pub(crate) could_place: Option<PlaceRule>,
 }
 
 impl JobQueue {
@@ -92,11 +94,10 @@ impl JobQueue {
     /// must have the GPUs, CPUs and memory.
     pub fn could_place(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
         let room = Room::of(view);
-        let answer = match &self.placement {
-            Some(placement) => (**placement).any_can_ever_place(&room, job, shape),
-            None => room.anywhere(job, shape),
-        };
-        answer.is_ok()
+        match &self.could_place {
+            Some(could_place) => could_place(&room, job, shape),
+            None => room.anywhere(job, shape).is_ok(),
+        }
     }
 
     /// Appends a request.
