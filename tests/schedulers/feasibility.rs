@@ -325,7 +325,7 @@ fn training_job_runs_at_its_levels() {
     let mut simulation = Simulation::new("1x8:v100".parse().unwrap());
     simulation = simulation.execution(Training::of(built_in()));
     for name in ["sia", "pollux"] {
-        let report = run(&simulation, scheduler(name), &[spec.clone()]);
+        let report = run(&simulation, scheduler(name), std::slice::from_ref(&spec));
         assert_eq!(report.jobs[0].outcome, Some(Outcome::Completed), "{name}");
         // On two GPUs, at two fifths of its rate.
         assert_eq!(report.jobs[0].attained.secs(), 1500.0, "{name}");

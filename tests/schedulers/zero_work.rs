@@ -22,8 +22,11 @@ fn levels(extras: &mut Extras, rates: bool) {
     }
 }
 
+/// A kind of job: its name, and what it sets.
+type Kind = (&'static str, fn(&mut Extras));
+
 /// Properties by which schedulers distinguish jobs.
-const KINDS: [(&str, fn(&mut Extras)); 9] = [
+const KINDS: [Kind; 9] = [
     ("plain", |_| {}),
     ("with a deadline", |e| deadline(e, 1e6)),
     ("with a deadline that is over", |e| deadline(e, 0.0)),
