@@ -55,8 +55,8 @@ pub(super) fn on_trained_types(
     })
 }
 
-/// Returns the smallest number of GPUs on which an adapting job runs if each of its replicas has
-/// `stages` GPUs: one replica, or the first level for whole replicas.
+/// Returns the smallest number of GPUs on which an adapting job runs: one replica of `stages` GPUs,
+/// or the first level for whole replicas.
 pub(super) fn smallest_count(job: &JobRef<'_>, stages: u32) -> Option<u32> {
     match job.spec().extras().levels.is_empty() {
         true => Some(stages),

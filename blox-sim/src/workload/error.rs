@@ -73,7 +73,7 @@ pub enum WorkloadError {
     NotText {
         /// The path.
         path: PathBuf,
-        /// What the file is.
+        /// The kind of the file.
         found: &'static str,
         /// Expected file, and how to get it.
         expected: &'static str,

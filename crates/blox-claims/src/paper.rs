@@ -110,7 +110,7 @@ pub struct Claim {
     pub expect: Verdict,
     /// Reason for an expected verdict other than `holds`.
     pub reason: Option<String>,
-    /// What a result rests on, for a claim that holds.
+    /// Condition of the result, for a claim that holds.
     pub note: Option<String>,
 }
 

@@ -253,8 +253,8 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     })
 }
 
-/// Returns what a file is that is not text in UTF-8, by the start of its first line, and what is
-/// expected.
+/// Returns the kind of a file that is not text in UTF-8, and the expected kind. The start of the
+/// first line decides.
 fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
     let utf8 = "text in UTF-8; `iconv -f UTF-16 -t UTF-8 FILE` converts it";
     let text = "a text file such as CSV; pandas writes one with `to_csv(FILE, index=False)`";

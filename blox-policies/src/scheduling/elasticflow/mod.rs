@@ -64,7 +64,7 @@ pub struct Allocated {
     /// Numbers of GPUs on which a job could not be placed, if it could be on others.
     #[serde(default)]
     never: SortedMap<JobId, Vec<u32>>,
-    /// Jobs for which the placement was asked, on these nodes.
+    /// Jobs whose shapes the placement has judged, on these nodes.
     #[serde(skip)]
     asked: (Layout, BTreeSet<JobId>),
     answer: Answer,

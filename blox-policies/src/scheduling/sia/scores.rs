@@ -123,9 +123,9 @@ pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
 
 /// Scores from reported goodputs, as in the paper.
 ///
-/// Before its first report, a job has a value on one GPU of each type only, or on its first level:
-/// the throughput in its profile of that type. On a type on which it has not run on several GPUs, another type on which it
-/// has stands in. The value there is multiplied by the ratio of both profiles (section 3.1).
+/// Before its first report, a job has a value on one GPU of each type only, or on its first level.
+/// This value is the throughput in its profile. On a type on which it has not run on several GPUs,
+/// another type on which it has stands in. The value there is multiplied by the ratio of both profiles (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodputs {
     /// Fairness power. Values are minimized if it is below 0, and maximized if it is above 0.
