@@ -31,3 +31,4 @@ pub mod estimate;
 pub mod placement;
 pub mod scheduling;
 mod splitmix;
+mod type_sets;

@@ -31,6 +31,20 @@ fn a_walk_ends_where_a_simulation_does() {
     }
 }
 
+#[test]
+fn a_walk_ends_at_its_limit() {
+    let mut step = blox()
+        .args("step las --load 8 --cluster 4x4 --until 2h".split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    step.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    let walked = String::from_utf8(step.wait_with_output().unwrap().stdout).unwrap();
+    let end = "ended at 7200 s, the limit of --until";
+    assert!(walked.contains(end), "{walked}");
+}
+
 fn subcommands(dir: &Path) -> Vec<String> {
     let help = good(dir, "--help").out;
     let list = help.split("Commands:").nth(1).unwrap();

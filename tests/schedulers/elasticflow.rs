@@ -3,7 +3,8 @@
 
 use crate::cases::{self, with};
 use blox::core::{
-    ClusterSpec, Deadline, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time, Work,
+    ClusterSpec, Deadline, GpuCount, JobSpec, NodeSpec, Outcome, Pipeline, Seconds, ServiceClass,
+    Time, Work,
 };
 use blox::released::verify::compare;
 use blox::schedulers as shipped;
@@ -123,6 +124,160 @@ fn no_admitted_job_misses_its_deadline() {
         met > 1000 && declined > 500,
         "{met} met, {declined} declined"
     );
+}
+
+/// A cluster of nodes of these numbers of GPUs, each with its type.
+fn typed(nodes: &[(u32, &str)]) -> ClusterSpec {
+    let node = |(gpus, name): &(u32, &str)| NodeSpec::with_gpus(*gpus).of_type(*name);
+    ClusterSpec {
+        nodes: nodes.iter().map(node).collect(),
+    }
+}
+
+/// Sets the GPU types of a job.
+fn only(job: JobSpec, types: &[&str]) -> JobSpec {
+    let types = types.iter().map(|name| (*name).into());
+    with(job, |e| e.gpu_types = types.collect())
+}
+
+const BY_DEADLINE: [&str; 4] = ["elasticflow", "edf-admission", "ef", "edf"];
+
+#[test]
+fn a_job_leaves_gpus_that_only_another_accepts() {
+    let cluster = typed(&[(2, "v100"), (8, "t4"), (8, "t4"), (8, "t4")]);
+    let slow = FixedOverheads {
+        restart: Seconds::new(60.0),
+        migration: Seconds::new(60.0),
+        ..FixedOverheads::default()
+    };
+    let small = only(cases::job(3600.0, 1, 10.0), &["v100"]);
+    for name in BY_DEADLINE {
+        let jobs = [cases::job(0.0, 16, 36_000.0), small.clone()];
+        let simulation = Simulation::new(cluster.clone()).overheads(slow);
+        let report = cases::run(&simulation, cases::scheduler(name), &jobs);
+        let ends = cases::ends(&report);
+        assert!(ends[0] < 36_500.0 && ends[1] < 4000.0, "{name}: {ends:?}");
+        assert!(report.summary.preemptions <= 1, "{name}");
+    }
+}
+
+#[test]
+fn waiting_for_a_type_moves_no_running_job() {
+    // The third job waits for the only GPU that it accepts.
+    let jobs = [
+        only(cases::job(0.0, 1, 6000.0), &["v100"]),
+        cases::job(0.0, 3, 9000.0),
+        only(cases::job(60.0, 1, 600.0), &["v100"]),
+    ];
+    for name in BY_DEADLINE {
+        let simulation = Simulation::new(typed(&[(1, "v100"), (2, "t4"), (2, "t4")]));
+        let report = cases::run(&simulation, cases::scheduler(name), &jobs);
+        assert_eq!(report.summary.preemptions, 0, "{name}");
+        assert!(report.jobs.iter().all(|j| j.outcome.is_some()), "{name}");
+    }
+}
+
+#[test]
+fn an_elastic_job_grows_to_the_gpus_it_accepts() {
+    let job = with(only(cases::job(0.0, 4, 600.0), &["v100"]), |e| {
+        e.levels = [2, 4].map(GpuCount).to_vec();
+        e.rates = vec![0.6, 1.0];
+    });
+    for name in ["elasticflow", "edf-admission", "ef", "edf", "themis"] {
+        let simulation = Simulation::new(typed(&[(2, "v100"), (8, "t4")]));
+        let report = cases::run(&simulation, cases::scheduler(name), &[job.clone()]);
+        assert_eq!(report.jobs[0].outcome, Some(Outcome::Completed), "{name}");
+        assert!(cases::ends(&report)[0] <= 1300.0, "{name}");
+    }
+}
+
+#[test]
+fn admission_counts_gpus_of_accepted_types() {
+    let job = only(due(cases::job(0.0, 8, 3600.0), 4000.0), &["a"]);
+    for name in ["elasticflow", "edf-admission"] {
+        let simulation = Simulation::new(typed(&[(8, "a"), (8, "b")]));
+        let jobs = [job.clone(), job.clone()];
+        let report = cases::run(&simulation, cases::scheduler(name), &jobs);
+        let d = report.summary.deadlines.unwrap_or_default();
+        assert_eq!((d.met, d.missed, d.declined), (1, 0, 1), "{name}");
+    }
+}
+
+#[test]
+fn chronus_clears_gpus_of_a_type_for_a_lease() {
+    // Both may run at once, but the first one starts on the GPUs that the second one needs.
+    let jobs = [
+        cases::job(0.0, 8, 36_000.0),
+        only(due(cases::job(300.0, 8, 3600.0), 6000.0), &["a"]),
+    ];
+    let simulation = Simulation::new(typed(&[(8, "a"), (8, "b")]));
+    let report = cases::run(&simulation, cases::scheduler("chronus"), &jobs);
+    let fates = report
+        .jobs
+        .iter()
+        .map(|j| j.deadline_fate().map(|f| f.as_str()));
+    assert_eq!(fates.collect::<Vec<_>>(), [None, Some("met")]);
+    assert_eq!(cases::ends(&report)[0], 36_000.0);
+}
+
+/// Runs random jobs that `limit` changes, and checks that no admitted job misses its deadline.
+fn check_admitted(cluster: &ClusterSpec, limit: impl Fn(&mut ChaCha8Rng, JobSpec) -> JobSpec) {
+    let mut declined = 0;
+    for seed in 0..CASES {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let (_, jobs) = case(seed);
+        let jobs: Vec<JobSpec> = jobs.into_iter().map(|job| limit(&mut rng, job)).collect();
+        let name = ["elasticflow", "edf-admission"][seed as usize % 2];
+        let simulation = Simulation::new(cluster.clone());
+        let report = cases::run(&simulation, cases::scheduler(name), &jobs);
+        for job in &report.jobs {
+            let fate = job.deadline_fate().map(|f| f.as_str());
+            assert_ne!(fate, Some("missed"), "{name}, case {seed}: {job:?}");
+            assert!(job.outcome.is_some(), "{name}, case {seed}: {job:?}");
+        }
+        declined += report.summary.deadlines.unwrap_or_default().declined;
+    }
+    assert!(declined > 100, "{declined}");
+}
+
+#[test]
+fn no_admitted_job_is_late_on_several_types() {
+    let sets: [&[&str]; 5] = [&["a"], &["b"], &["a", "b"], &["b", "c"], &[]];
+    let cluster = typed(&[(4, "a"), (4, "a"), (2, "b"), (8, "c")]);
+    check_admitted(&cluster, |rng, job| only(job, sets[rng.random_range(0..5)]));
+}
+
+#[test]
+fn no_admitted_job_is_late_for_lack_of_cpus() {
+    let mut node = NodeSpec::with_gpus(4);
+    (node.cpus, node.memory_gib) = (8.0, 64.0);
+    let nodes = vec![node; 1];
+    check_admitted(&ClusterSpec { nodes }, |rng, job| {
+        let gpus = f64::from(job.gpus.get());
+        with(job, |e| {
+            e.cpus = gpus * [0.0, 1.0, 2.0, 5.0][rng.random_range(0..4)];
+            e.memory_gib = gpus * [0.0, 16.0, 20.0][rng.random_range(0..3)];
+        })
+    });
+}
+
+#[test]
+fn cpus_and_memory_of_nodes_are_kept() {
+    let mut node = NodeSpec::with_gpus(4);
+    (node.cpus, node.memory_gib) = (8.0, 50.0);
+    let simulation = Simulation::new(ClusterSpec { nodes: vec![node] });
+    let six = || with(cases::job(0.0, 1, 600.0), |e| e.cpus = 6.0);
+    let large = with(cases::job(0.0, 1, 600.0), |e| e.memory_gib = 2000.0);
+    for name in ["elasticflow", "edf-admission", "ef", "edf", "lucid"] {
+        let jobs = [six(), six(), large.clone()];
+        let report = cases::run(&simulation, cases::scheduler(name), &jobs);
+        let outcomes: Vec<_> = report.jobs.iter().map(|j| j.outcome).collect();
+        let done = Some(Outcome::Completed);
+        assert_eq!(outcomes, [done, done, Some(Outcome::Rejected)], "{name}");
+        let mut ends = cases::ends(&report);
+        ends.truncate(2);
+        assert!((ends[0] - ends[1]).abs() >= 600.0, "{name}: {ends:?}");
+    }
 }
 
 #[test]

@@ -72,6 +72,18 @@ impl Shape {
         shape
     }
 
+    /// Returns the shape of a job on a number of GPUs, with its CPUs and memory in proportion.
+    pub fn sized(job: &JobRef<'_>, gpus: GpuCount) -> Self {
+        let share = f64::from(gpus.get()) / f64::from(job.gpus().get().max(1));
+        let whole = Shape::gang(job);
+        Shape {
+            gpus,
+            cpus: whole.cpus * share,
+            memory_gib: whole.memory_gib * share,
+            ..whole
+        }
+    }
+
     /// Returns whether the shape requests CPUs or memory.
     #[inline(always)]
     pub fn has_resources(&self) -> bool {

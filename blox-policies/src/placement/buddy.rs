@@ -5,6 +5,7 @@ use super::in_order::shortage_of_gpus;
 use super::moving::{change, changeable};
 use super::resizing::parts;
 use super::selector::{most_with_resources, suits};
+use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId, PlacementPolicy,
     Reason, Request, Shape, Stateless, Validity, View, sort,
@@ -14,7 +15,7 @@ use blox_core::{
 ///
 /// A job whose size is a power of two gets one node, or whole nodes that it does not share. Jobs
 /// are placed the largest first, each on the node with the fewest free GPUs that are enough. Jobs
-/// that keep their size stay where they are. If the free GPUs are too scattered for a job, all jobs
+/// that accept fewer GPUs than others, because of their type, come before these. Jobs that keep their size stay where they are. If the free GPUs are too scattered for a job, all jobs
 /// are placed again, which moves some of them. If all nodes have the same power of two of GPUs,
 /// every job that fits by count then has room. A job of another size, or on other nodes, takes any
 /// free GPUs.
@@ -36,18 +37,24 @@ impl PlacementPolicy for Buddy {
     ) -> Result<Validity, DraftError> {
         let preempts = requests.preemption_allowed();
         let all = requests.all(draft.view());
-        let (mut wanted, passed_over) = enough_for(&all, preempts, draft)?;
-        sort::by_key(&mut wanted, |(_, shape)| std::cmp::Reverse(shape.gpus));
+        let (wanted, passed_over) = enough_for(&all, preempts, draft)?;
         let start = draft.savepoint();
         if !stay_and_fill(&wanted, draft)? {
             draft.rollback(start);
             anew(&wanted, draft)?;
-            if !preempts && ends_someone(&wanted, draft) {
+            let placed = count_placed(&wanted, draft);
+            let ends_someone = !preempts && ends_someone(&wanted, draft);
+            if placed < wanted.len() {
                 // Running jobs stay, and the others get the remaining GPUs, contiguous or not.
                 draft.rollback(start);
                 stay_and_fill(&wanted, draft)?;
-                wanted.retain(|(request, _)| draft.current(request.job).is_none());
-                fill_up(&wanted, draft)?;
+                let mut waiting = wanted.clone();
+                waiting.retain(|w| draft.current(w.request.job).is_none());
+                fill_up(&waiting, draft)?;
+                if !ends_someone && count_placed(&wanted, draft) < placed {
+                    draft.rollback(start);
+                    anew(&wanted, draft)?;
+                }
             }
         }
         fill_up(&passed_over, draft)?;
@@ -55,10 +62,17 @@ impl PlacementPolicy for Buddy {
     }
 }
 
-/// JobQueue, each with the shape to try.
-type Wanted<'r> = Vec<(&'r Request, &'r Shape)>;
+/// Request with the shape to try.
+#[derive(Clone, Copy)]
+struct Wanted<'r> {
+    request: &'r Request,
+    shape: &'r Shape,
+    /// Number of the set of GPU types that it accepts.
+    set: usize,
+}
 
-/// Splits requests into those with enough GPUs by count and those that are skipped.
+/// Splits requests into those with enough GPUs by count and those that are skipped. Those with
+/// enough are in order of placement: jobs that accept few GPUs come first, and then large jobs.
 ///
 /// Skipped jobs then have no GPUs. If the scheduling policy does not preempt, a skipped running job
 /// keeps its current GPUs.
@@ -66,7 +80,8 @@ fn enough_for<'r>(
     requests: &'r [Request],
     preempts: bool,
     draft: &mut Draft<'_>,
-) -> Result<(Wanted<'r>, Wanted<'r>), DraftError> {
+) -> Result<(Vec<Wanted<'r>>, Vec<Wanted<'r>>), DraftError> {
+    let view = draft.view();
     let has = |draft: &Draft<'_>, r: &Request| draft.current(r.job).map_or(0, |a| a.count().get());
     let mut list: Vec<&Request> = requests.iter().collect();
     list.retain(|r| draft.may_place(r.job));
@@ -79,18 +94,45 @@ fn enough_for<'r>(
         Some(shape) => has(draft, r).min(shape.gpus.get()),
         None => has(draft, r),
     };
-    let shared: u32 = list.iter().map(|r| has(draft, r) - own(draft, r)).sum();
-    let mut left = draft.free_gpus() + shared;
+    let mut gpus = GpusByType::default();
+    for node in draft.nodes_with_free() {
+        gpus.add(node.gpu_type(), draft.free_on(node.id()));
+    }
+    for request in &list {
+        let held = draft.current(request.job).into_iter().flat_map(|a| &a.gpus);
+        let nodes = held.filter_map(|gpu| on(view, *gpu));
+        for node in nodes.filter_map(|id| view.node(id)) {
+            gpus.add(node.gpu_type(), 1);
+        }
+    }
+    let wants = list
+        .iter()
+        .filter_map(|r| Some((view.job(r.job)?, r.shapes.first()?)));
+    let sets = TypeSets::of(view, gpus, wants);
+    let mut left: Vec<i64> = sets.sizes().iter().map(|gpus| i64::from(*gpus)).collect();
+    for request in &list {
+        let shape = request.shapes.first().cloned().unwrap_or_default();
+        if let Some(job) = view.job(request.job) {
+            let seat = sets.seat(view, &job, &shape);
+            sets.take(seat, own(draft, request), &mut left);
+        }
+    }
     let mut wanted = Vec::with_capacity(list.len());
     let mut passed_over = Vec::new();
     for request in list {
-        let Some(shape) = request.shapes.first() else {
+        let (Some(shape), Some(job)) = (request.shapes.first(), view.job(request.job)) else {
             continue;
         };
+        let seat = sets.seat(view, &job, shape);
+        let entry = Wanted {
+            request,
+            shape,
+            set: seat.set,
+        };
         let more = shape.gpus.get() - own(draft, request);
-        if more <= left {
-            left -= more;
-            wanted.push((request, shape));
+        if i64::from(more) <= sets.room(seat, |line| left[line]) {
+            sets.take(seat, more, &mut left);
+            wanted.push(entry);
             continue;
         }
         if draft.current(request.job).is_some() {
@@ -99,22 +141,29 @@ fn enough_for<'r>(
             }
             draft.release(request.job, Reason::NotChosen)?;
         }
-        passed_over.push((request, shape));
+        passed_over.push(entry);
     }
+    sort::by_key(&mut wanted, |w| (w.set, std::cmp::Reverse(w.shape.gpus)));
     Ok((wanted, passed_over))
 }
 
+/// Returns the number of jobs that have GPUs.
+fn count_placed(wanted: &[Wanted<'_>], draft: &Draft<'_>) -> usize {
+    let jobs = wanted.iter().map(|w| w.request.job);
+    jobs.filter(|job| draft.current(*job).is_some()).count()
+}
+
 /// Returns whether a running job has lost its GPUs.
-fn ends_someone(wanted: &Wanted<'_>, draft: &Draft<'_>) -> bool {
+fn ends_someone(wanted: &[Wanted<'_>], draft: &Draft<'_>) -> bool {
     let runs = |job| draft.view().job(job).is_some_and(|j| j.is_placed());
-    let mut jobs = wanted.iter().map(|(request, _)| request.job);
+    let mut jobs = wanted.iter().map(|w| w.request.job);
     jobs.any(|job| runs(job) && draft.current(job).is_none())
 }
 
 /// Gives skipped jobs the GPUs that earlier jobs cannot use, because these do not run on their
 /// type.
-fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    for (request, shape) in passed_over {
+fn fill_up(passed_over: &[Wanted<'_>], draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    for Wanted { request, shape, .. } in passed_over {
         let job = request.job;
         let had = draft.view().job(job).and_then(|j| j.assignment());
         if had.is_some_and(|had| had.count() == shape.gpus) && draft.spare(job).is_ok() {
@@ -130,10 +179,10 @@ fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftE
 
 /// Changes as little as possible. Returns `false` if the free GPUs are too scattered for a job that
 /// would fit by count.
-fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
+fn stay_and_fill(wanted: &[Wanted<'_>], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
     let mut all = true;
     // Jobs that shrink make room first, and keep their GPUs on one node if possible.
-    for (request, shape) in wanted {
+    for Wanted { request, shape, .. } in wanted {
         let has = changeable(draft, request.job).filter(|has| has.count() > shape.gpus);
         if let Some(has) = has {
             let count = shape.gpus.get() as usize;
@@ -141,7 +190,7 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
             all &= resize(draft, request.job, shape, part)?;
         }
     }
-    for (request, shape) in wanted {
+    for Wanted { request, shape, .. } in wanted {
         let job = request.job;
         if draft.current(job).is_none() {
             match find(draft, job, shape, &[], false) {
@@ -169,38 +218,41 @@ fn resize(
     })
 }
 
-/// Places all jobs again, the largest first. A job whose old GPUs are still free keeps them.
-fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    let mut jobs: Vec<(JobId, &Shape, Option<Assignment>)> = Vec::with_capacity(wanted.len());
-    for (request, shape) in wanted {
-        let had = draft.current(request.job).cloned();
+/// Places all jobs again in their order. A job whose old GPUs are still free keeps them.
+fn anew(wanted: &[Wanted<'_>], draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let mut jobs: Vec<(Wanted<'_>, Option<Assignment>)> = Vec::with_capacity(wanted.len());
+    for entry in wanted {
+        let had = draft.current(entry.request.job).cloned();
         if had.is_some() {
-            draft.release(request.job, Reason::NotChosen)?;
+            draft.release(entry.request.job, Reason::NotChosen)?;
         }
-        jobs.push((request.job, shape, had));
+        jobs.push((*entry, had));
     }
-    for same_size in jobs.chunk_by(|a, b| a.1.gpus == b.1.gpus) {
+    let alike = |a: &(Wanted<'_>, _), b: &(Wanted<'_>, _)| {
+        (a.0.set, a.0.shape.gpus) == (b.0.set, b.0.shape.gpus)
+    };
+    for same_size in jobs.chunk_by(alike) {
         // Jobs that stay come first, so that no other job takes their GPUs.
-        for (job, shape, had) in same_size {
+        for (Wanted { request, shape, .. }, had) in same_size {
             if let Some(had) = had
                 && had.count() == shape.gpus
                 && is_compact(draft, &had.gpus)
             {
-                let _ = draft.spare(*job);
+                let _ = draft.spare(request.job);
             }
         }
-        for (job, shape, had) in same_size {
-            if draft.current(*job).is_some() {
+        for (Wanted { request, shape, .. }, had) in same_size {
+            let job = request.job;
+            if draft.current(job).is_some() {
                 continue;
             }
             let had = had.as_ref().map_or(&[][..], |a| &a.gpus);
             // A job that does not fit on one node is spread.
-            let gpus = find(draft, *job, shape, had, true);
-            match gpus {
+            match find(draft, job, shape, had, true) {
                 // A job that finds the same GPUs does not restart.
-                Some(gpus) => settle(draft, *job, shape.on(gpus))?,
-                None if had.len() as u32 == shape.gpus.get() && draft.spare(*job).is_ok() => {}
-                None => draft.explain(*job, shortage_of_gpus(shape.gpus, draft)),
+                Some(gpus) => settle(draft, job, shape.on(gpus))?,
+                None if had.len() as u32 == shape.gpus.get() && draft.spare(job).is_ok() => {}
+                None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
             }
         }
     }

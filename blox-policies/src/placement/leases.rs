@@ -80,7 +80,7 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
     let has_room = |partner: JobId| {
         let other = view.job(partner);
         other.is_some_and(|other| {
-            let shape = Shape::gpus(other.gpus());
+            let shape = Shape::gang(&other);
             draft.beside(request.job, &other, &shape).is_some()
         })
     };

@@ -2,10 +2,11 @@
 
 use super::Consolidated;
 use super::in_order::{place_in_free, place_or_explain};
+use super::selector::suits;
 use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape, Stateless,
-    Validity, sort,
+    Draft, DraftError, JobQueue, JobRef, Node, PlacementPolicy, Reason, Request, Room, Shape,
+    Stateless, Validity, sort,
 };
 use std::cmp::Reverse;
 
@@ -23,7 +24,8 @@ use std::cmp::Reverse;
 /// It then improves the best of them: it moves one job at a time to the front, and keeps the move
 /// if the cost falls. The cost is the number of nodes above the minimum, summed over jobs and
 /// weighted by communication. If the policy's own order places a job, an order that leaves this job
-/// without GPUs is rejected. The search is limited by trials, not by time, so results do not depend
+/// without GPUs is rejected. A job that accepts only some GPU types may find them taken. Jobs that
+/// accept others then move out of its way, if all of them still find GPUs. The search is limited by trials, not by time, so results do not depend
 /// on the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalSearch;
@@ -106,6 +108,53 @@ fn outcome(
     Ok(enough.then_some(outcome))
 }
 
+/// Places a job that accepts only some GPU types, by moving jobs that run on these types and also
+/// accept others. The last jobs of the list move first, and as few as possible. Returns false,
+/// without any change, if this does not suffice.
+fn make_way(request: &Request, all: &[Request], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
+    let view = draft.view();
+    let (Some(job), Some(shape)) = (view.job(request.job), request.shapes.first()) else {
+        return Ok(false);
+    };
+    if job.needs_only_gpus() && shape.gpu_type.is_none() {
+        return Ok(false);
+    }
+    let (rule, start) = (Consolidated::default(), draft.savepoint());
+    let is_ours = |node: &Node| suits(node, &job, shape, view);
+    let mut moved = Vec::new();
+    for other in all.iter().rev().filter(|other| other.job != request.job) {
+        let (Some(its), Some(its_shape)) = (view.job(other.job), other.shapes.first()) else {
+            continue;
+        };
+        let mut elsewhere = view.nodes().filter(|node| !is_ours(node));
+        let alone = draft.companions(other.job).is_empty();
+        let in_the_way = draft.current(other.job).is_some_and(|has| {
+            let mut nodes = has
+                .gpus
+                .iter()
+                .filter_map(|gpu| view.cluster().node_with(*gpu));
+            nodes.any(is_ours)
+        });
+        let movable = elsewhere.any(|node| suits(node, &its, its_shape, view));
+        if !(in_the_way && alone && movable) {
+            continue;
+        }
+        draft.release(other.job, Reason::NotChosen)?;
+        moved.push(other);
+        if place_in_free(&rule, request, draft)? {
+            break;
+        }
+    }
+    let mut all_placed = draft.current(request.job).is_some();
+    for other in moved.iter().rev() {
+        all_placed &= draft.spare(other.job).is_ok() || place_in_free(&rule, other, draft)?;
+    }
+    if !all_placed {
+        draft.rollback(start);
+    }
+    Ok(all_placed)
+}
+
 /// Number of nodes above the minimum, weighted by the job's communication.
 fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
     let view = draft.view();
@@ -136,7 +185,10 @@ impl PlacementPolicy for LocalSearch {
         let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
         let listed: Vec<Request> = all.iter().filter(waits).cloned().collect();
         for request in Self::best_order(listed, draft)? {
-            place_or_explain(&Consolidated::default(), &request, draft)?;
+            let rule = Consolidated::default();
+            if !place_in_free(&rule, &request, draft)? && !make_way(&request, &all, draft)? {
+                place_or_explain(&rule, &request, draft)?;
+            }
         }
         Ok(Validity::UntilEvent)
     }

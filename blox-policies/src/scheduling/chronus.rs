@@ -1,9 +1,10 @@
 //! Leases for jobs with deadlines.
 
 use super::listed::list_fitting;
+use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Deadline, JobId, JobQueue, JobRef, Policy,
-    SchedulingPolicy, Seconds, ServiceClass, SortedMap, Time, Validity, View, sort,
+    SchedulingPolicy, Seconds, ServiceClass, Shape, SortedMap, Time, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,9 @@ pub enum LeaseChoice {
 /// Time is divided into leases; decisions should fall on their multiples. A job is accepted if
 /// enough leases before one of its deadlines are free for all its work. They are then reserved, and
 /// the job is promised that deadline. Otherwise it runs as best-effort. A reservation rounds the
-/// GPUs of a job up to a power of two, or to all GPUs. So few nodes suffice for each job of a
-/// lease.
+/// GPUs of a job up to a power of two, or to all GPUs that it accepts. So few nodes suffice for each
+/// job of a lease. Leases of a job that accepts only some GPU types are on these. If two jobs accept
+/// sets of types that overlap, and none contains the other, a lease counts in both sets.
 ///
 /// A job with a reservation keeps its GPUs for the whole lease. In each decision, all other GPUs go
 /// to best-effort jobs by least remaining time, as long as they fit. Accepted jobs that run ahead
@@ -62,6 +64,8 @@ struct Wish {
     job: JobId,
     /// Number of GPUs to reserve.
     gpus: u32,
+    /// Its place among the sets of GPU types.
+    seat: Seat,
     /// Number of leases that it needs before lease `until`.
     needed: u64,
     until: u64,
@@ -79,10 +83,49 @@ fn reserved(job: &JobRef<'_>, total: u32) -> u32 {
     rounded.min(total).max(gpus)
 }
 
-/// Takes the GPUs of a wish from those that are left in each lease from `first` on.
-fn take(wish: &Wish, leases: &[u64], first: u64, left: &mut [i64]) {
-    for k in leases {
-        left[(k - first) as usize] -= i64::from(wish.gpus);
+/// GPUs that are left in each lease from `first` on, for each set of GPU types that jobs accept.
+#[derive(Clone)]
+struct Left {
+    sets: Arc<TypeSets>,
+    first: u64,
+    leases: Vec<Vec<i64>>,
+}
+
+impl Left {
+    /// All GPUs, until before lease `until`.
+    fn whole(sets: &Arc<TypeSets>, first: u64, until: u64) -> Self {
+        let each: Vec<i64> = sets.sizes().iter().map(|gpus| i64::from(*gpus)).collect();
+        Left {
+            sets: Arc::clone(sets),
+            first,
+            leases: vec![each; until.saturating_sub(first) as usize],
+        }
+    }
+
+    /// Returns the number of the first lease after all.
+    fn until(&self) -> u64 {
+        self.first + self.leases.len() as u64
+    }
+
+    /// Returns whether the GPUs of a wish are left in a lease.
+    fn has(&self, wish: &Wish, lease: u64) -> bool {
+        let left = self.leases.get((lease - self.first) as usize);
+        left.is_some_and(|left| {
+            self.sets.room(wish.seat, |line| left[line]) >= i64::from(wish.gpus)
+        })
+    }
+
+    /// Takes the GPUs of a job in each of some leases.
+    fn take(&mut self, seat: Seat, gpus: u32, leases: &[u64]) {
+        for k in leases {
+            let left = &mut self.leases[(k - self.first) as usize];
+            self.sets.take(seat, gpus, left);
+        }
+    }
+
+    /// Takes all GPUs of a lease.
+    fn close(&mut self, lease: u64) {
+        self.leases[(lease - self.first) as usize].fill(0);
     }
 }
 
@@ -126,7 +169,9 @@ impl Chronus {
         job: &JobRef<'_>,
         deadline: Deadline,
         first: u64,
+        sets: &TypeSets,
     ) -> Wish {
+        let seat = sets.seat(view, job, &Shape::gang(job));
         let mut leases = job.work_left() / job.spec().work.rate / self.lease;
         if job.is_placed() && memory.holds(job.id()) {
             // It does this work in the lease that is under way.
@@ -142,7 +187,8 @@ impl Chronus {
         let until = (deadline.at.secs() / self.lease).floor().max(0.0) as u64;
         Wish {
             job: job.id(),
-            gpus: reserved(job, view.usable_gpus().get()),
+            gpus: reserved(job, sets.size(seat)),
+            seat,
             needed,
             until: until.min(first.saturating_add(ahead.min(FURTHEST))),
             deadline,
@@ -150,24 +196,39 @@ impl Chronus {
     }
 
     /// Returns the GPUs that plans leave in each lease from `first` until before `until`.
-    fn left_over(&self, memory: &Leases, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
-        let total = view.usable_gpus().get();
-        let mut left = vec![i64::from(total); until.saturating_sub(first) as usize];
+    fn left_over(
+        &self,
+        memory: &Leases,
+        view: View<'_>,
+        first: u64,
+        until: u64,
+        sets: &Arc<TypeSets>,
+    ) -> Left {
+        let mut left = Left::whole(sets, first, until);
         for (job, leases) in &memory.plans {
-            let gpus = view.job(*job).map_or(0, |j| i64::from(reserved(&j, total)));
+            let Some(job) = view.job(*job) else { continue };
+            let seat = sets.seat(view, &job, &Shape::gang(&job));
+            let gpus = reserved(&job, sets.size(seat));
             for k in leases.iter().filter(|k| **k >= first && **k < until) {
-                left[(k - first) as usize] -= gpus;
+                left.take(seat, gpus, &[*k]);
             }
         }
         left
     }
 
+    /// Returns the sets of GPU types that active jobs, and jobs that ask for admission, accept.
+    fn sets(view: View<'_>, asking: &[JobId]) -> Arc<TypeSets> {
+        let asking = asking.iter().filter_map(|id| view.job(*id));
+        let jobs = view.active().chain(asking);
+        let jobs: Vec<(JobRef<'_>, Shape)> = jobs.map(|j| (j, Shape::gang(&j))).collect();
+        let known = jobs.iter().map(|(job, shape)| (*job, shape));
+        Arc::new(TypeSets::of(view, GpusByType::usable(view), known))
+    }
+
     /// Returns the latest suitable leases, if there are enough.
-    fn latest(wish: &Wish, first: u64, left: &[i64]) -> Option<Vec<u64>> {
-        let open = (first..wish.until).rev().filter(|k| {
-            let left = left.get((k - first) as usize);
-            left.is_some_and(|l| *l >= i64::from(wish.gpus))
-        });
+    fn latest(wish: &Wish, left: &Left) -> Option<Vec<u64>> {
+        let open = (left.first..wish.until).rev();
+        let open = open.filter(|k| left.has(wish, *k));
         let mut leases: Vec<u64> = open.take(wish.needed as usize).collect();
         leases.reverse();
         (leases.len() as u64 == wish.needed).then_some(leases)
@@ -175,13 +236,15 @@ impl Chronus {
 
     /// Returns leases for all wishes, as late as possible, within the GPUs that are left. From the
     /// last lease backward, the jobs with the fewest leases to spare come first.
-    fn packed(wishes: &[Wish], first: u64, left: &[i64]) -> Option<Plans> {
+    fn packed(wishes: &[Wish], left: &Left) -> Option<Plans> {
+        let (first, mut left) = (left.first, left.clone());
         let mut rest: Vec<u64> = wishes.iter().map(|w| w.needed).collect();
         let mut plans: Plans = wishes.iter().map(|w| (*w, Vec::new())).collect();
         let mut open: Vec<usize> = Vec::new();
-        let mut next = first + left.len() as u64;
+        let end = left.until();
+        let mut next = end;
         loop {
-            let until = |i: &usize| wishes[*i].until.min(first + left.len() as u64);
+            let until = |i: &usize| wishes[*i].until.min(end);
             let waiting = (0..wishes.len()).filter(|i| rest[*i] > 0);
             let Some(last) = waiting.map(|i| until(&i)).max().map(|u| u.min(next)) else {
                 break;
@@ -196,10 +259,9 @@ impl Chronus {
                 let spare = lease as i64 + 1 - first as i64 - rest[*i] as i64;
                 (spare, std::cmp::Reverse(wishes[*i].gpus), wishes[*i].job)
             });
-            let mut free = left[(lease - first) as usize];
             for &i in &open {
-                if i64::from(wishes[i].gpus) <= free {
-                    free -= i64::from(wishes[i].gpus);
+                if left.has(&wishes[i], lease) {
+                    left.take(wishes[i].seat, wishes[i].gpus, &[lease]);
                     rest[i] -= 1;
                     plans[i].1.push(lease);
                 }
@@ -214,9 +276,9 @@ impl Chronus {
 
     /// Returns the new plans of greatest total value: the plans of the program if it serves more
     /// than `Greedy`.
-    fn choose_best(wishes: &mut [Wish], first: u64, left: Vec<i64>, solver: &dyn Solver) -> Plans {
+    fn choose_best(wishes: &mut [Wish], left: Left, solver: &dyn Solver) -> Plans {
         let value = |plans: &Plans| plans.iter().map(|(w, _)| w.deadline.value).sum::<f64>();
-        let greedy = Self::choose_greedily(wishes, first, left.clone());
+        let greedy = Self::choose_greedily(wishes, left.clone());
         let mut most: SortedMap<JobId, f64> = SortedMap::new();
         for wish in wishes.iter() {
             let most = most.entry(wish.job).or_default();
@@ -227,30 +289,31 @@ impl Chronus {
         if most.values().sum::<f64>() <= least {
             return greedy;
         }
-        match Self::choose(wishes, first, &left, solver) {
+        match Self::choose(wishes, &left, solver) {
             Some(plans) if value(&plans) > least => {
                 // The program does not choose the latest leases.
                 let chosen: Vec<Wish> = plans.iter().map(|(wish, _)| *wish).collect();
-                Self::packed(&chosen, first, &left).unwrap_or(plans)
+                Self::packed(&chosen, &left).unwrap_or(plans)
             }
             _ => greedy,
         }
     }
 
     /// Returns the wishes of the accepted jobs for the rest of their work.
-    fn accepted(&self, memory: &Leases, view: View<'_>, first: u64) -> Vec<Wish> {
+    fn accepted(&self, memory: &Leases, view: View<'_>, first: u64, sets: &TypeSets) -> Vec<Wish> {
         let jobs = view.active().filter(|j| memory.plans.contains_key(&j.id()));
         let wishes = jobs.filter_map(|j| {
             let deadline = Deadline {
                 at: j.deadline()?,
                 value: 1.0,
             };
-            Some(self.wish(memory, view, &j, deadline, first))
+            Some(self.wish(memory, view, &j, deadline, first, sets))
         });
         wishes.collect()
     }
 
-    fn choose_greedily(wishes: &mut [Wish], first: u64, mut left: Vec<i64>) -> Plans {
+    fn choose_greedily(wishes: &mut [Wish], mut left: Left) -> Plans {
+        let first = left.first;
         sort::by(wishes, |a, b| {
             let slack = |w: &Wish| w.until.saturating_sub(first.saturating_add(w.needed));
             let value = b.deadline.value.total_cmp(&a.deadline.value);
@@ -262,8 +325,8 @@ impl Chronus {
             if plans.iter().any(|(other, _)| other.job == wish.job) {
                 continue;
             }
-            if let Some(leases) = Self::latest(wish, first, &left) {
-                take(wish, &leases, first, &mut left);
+            if let Some(leases) = Self::latest(wish, &left) {
+                left.take(wish.seat, wish.gpus, &leases);
                 plans.push((*wish, leases));
             }
         }
@@ -271,15 +334,16 @@ impl Chronus {
     }
 
     /// Returns the wishes of greatest total value that fit, with their leases.
-    fn choose(wishes: &[Wish], first: u64, left: &[i64], solver: &dyn Solver) -> Option<Plans> {
+    fn choose(wishes: &[Wish], left: &Left, solver: &dyn Solver) -> Option<Plans> {
+        let (first, ahead) = (left.first, left.leases.len());
         let mut program = Program::maximise();
-        let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); left.len()];
+        let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); ahead * left.sets.sizes().len()];
         let mut of_job: SortedMap<JobId, Vec<(Var, f64)>> = SortedMap::new();
         let mut rows = Vec::new();
         let needs = |w: &Wish| w.needed as f64 * f64::from(w.gpus);
         let total = wishes.iter().map(needs).sum::<f64>().max(1.0);
         for wish in wishes {
-            let span = wish.until.saturating_sub(first).min(left.len() as u64);
+            let span = wish.until.saturating_sub(first).min(ahead as u64);
             if wish.needed > span {
                 continue;
             }
@@ -291,14 +355,16 @@ impl Chronus {
             row.push((chosen, -(wish.needed as f64)));
             program.equal(&row, 0.0);
             for (k, var) in leases.iter().enumerate() {
-                in_lease[k].push((*var, f64::from(wish.gpus)));
+                for (line, gpus) in left.sets.taken(wish.seat, wish.gpus) {
+                    in_lease[line * ahead + k].push((*var, f64::from(gpus)));
+                }
             }
             of_job.entry(wish.job).or_default().push((chosen, 1.0));
             rows.push((*wish, chosen, leases));
         }
-        for (row, left) in in_lease.iter().zip(left) {
+        for (i, row) in in_lease.iter().enumerate() {
             if !row.is_empty() {
-                program.at_most(row, (*left).max(0) as f64);
+                program.at_most(row, left.leases[i % ahead][i / ahead].max(0) as f64);
             }
         }
         for (_, row) in &of_job {
@@ -317,7 +383,7 @@ impl Chronus {
 
     /// Begins a lease if one has begun since the last decision. Then removes past leases and leases
     /// that are no longer needed, and reserves missing ones.
-    fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64) {
+    fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64, sets: &Arc<TypeSets>) {
         let between = self.is_between(view, first);
         let begun = first.saturating_sub(u64::from(between));
         if memory.begun != Some(begun) {
@@ -330,7 +396,7 @@ impl Chronus {
             }
         }
         let mut short = Vec::new();
-        let accepted = self.accepted(memory, view, first).into_iter();
+        let accepted = self.accepted(memory, view, first, sets).into_iter();
         let wishes: SortedMap<JobId, Wish> = accepted.map(|wish| (wish.job, wish)).collect();
         memory.plans.retain(|job, leases| {
             let Some(wish) = wishes.get(job) else {
@@ -345,14 +411,14 @@ impl Chronus {
             true
         });
         for mut wish in short {
-            let mut left = self.left_over(memory, view, first, wish.until.max(first));
+            let mut left = self.left_over(memory, view, first, wish.until.max(first), sets);
             let has = memory.plans.get(&wish.job).cloned().unwrap_or_default();
             for k in has.iter().filter(|k| **k < wish.until) {
                 // A job cannot reserve a lease twice.
-                left[(k - first) as usize] = 0;
+                left.close(*k);
             }
             wish.needed -= has.len() as u64;
-            if let Some(more) = Self::latest(&wish, first, &left) {
+            if let Some(more) = Self::latest(&wish, &left) {
                 let mut leases = [has, more].concat();
                 leases.sort_unstable();
                 memory.plans.insert(wish.job, leases);
@@ -397,7 +463,8 @@ impl AdmissionPolicy for Chronus {
             return Validity::UntilEvent;
         }
         let first = self.first_lease(view);
-        self.tidy(memory, view, first);
+        let sets = Self::sets(view, asking);
+        self.tidy(memory, view, first, &sets);
         let mut wishes = Vec::new();
         let jobs = asking.iter().filter_map(|id| view.job(*id));
         for job in jobs.filter(|j| j.class() == ServiceClass::Guaranteed) {
@@ -405,14 +472,14 @@ impl AdmissionPolicy for Chronus {
             wishes.extend(
                 deadlines
                     .iter()
-                    .map(|d| self.wish(memory, view, &job, *d, first)),
+                    .map(|d| self.wish(memory, view, &job, *d, first, &sets)),
             );
         }
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
-        let left = self.left_over(memory, view, first, until);
+        let left = self.left_over(memory, view, first, until, &sets);
         let chosen = match &self.choice {
-            LeaseChoice::Greedy => Self::choose_greedily(&mut wishes, first, left),
-            LeaseChoice::Optimal(solver) => Self::choose_best(&mut wishes, first, left, &**solver),
+            LeaseChoice::Greedy => Self::choose_greedily(&mut wishes, left),
+            LeaseChoice::Optimal(solver) => Self::choose_best(&mut wishes, left, &**solver),
         };
         let mut promised = SortedMap::new();
         for (wish, leases) in chosen {
@@ -435,7 +502,8 @@ impl AdmissionPolicy for Chronus {
 impl SchedulingPolicy for Chronus {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let first = self.first_lease(view);
-        self.tidy(memory, view, first);
+        let sets = Self::sets(view, &[]);
+        self.tidy(memory, view, first, &sets);
         let mut order: Vec<(u8, f64, JobId)> = view
             .active()
             .map(|job| {
@@ -474,26 +542,42 @@ mod tests {
         Wish {
             job: JobId(job),
             gpus,
+            seat: Seat {
+                set: 0,
+                weight: 1.0,
+            },
             needed,
             until,
             deadline,
         }
     }
 
+    fn left(first: u64, gpus: &[i64]) -> Left {
+        let sets = Arc::new(TypeSets::whole(4));
+        Left {
+            sets,
+            first,
+            leases: gpus.iter().map(|gpus| vec![*gpus]).collect(),
+        }
+    }
+
     #[test]
     fn leases_are_set_aside_as_late_as_they_may() {
         assert_eq!(
-            Chronus::latest(&wish(0, 2, 2, 5), 1, &[4, 4, 1, 4]),
+            Chronus::latest(&wish(0, 2, 2, 5), &left(1, &[4, 4, 1, 4])),
             Some(vec![2, 4])
         );
-        assert_eq!(Chronus::latest(&wish(0, 2, 4, 5), 1, &[4, 4, 1, 4]), None);
+        assert_eq!(
+            Chronus::latest(&wish(0, 2, 4, 5), &left(1, &[4, 4, 1, 4])),
+            None
+        );
     }
 
     #[test]
     fn reservation_takes_gpus_of_its_leases_only() {
-        let mut left = [4, 4, 4];
-        take(&wish(0, 3, 2, 5), &[2, 4], 2, &mut left);
-        assert_eq!(left, [1, 4, 1]);
+        let (mut left, wish) = (left(2, &[4, 4, 4]), wish(0, 3, 2, 5));
+        left.take(wish.seat, wish.gpus, &[2, 4]);
+        assert_eq!(left.leases.concat(), [1, 4, 1]);
     }
 
     #[test]
@@ -506,7 +590,7 @@ mod tests {
             wish(2, 2, 2, 5),
             wish(3, 2, 1, 1),
         ];
-        let best = Chronus::choose_best(&mut wishes, 0, vec![4; 5], &solver);
+        let best = Chronus::choose_best(&mut wishes, left(0, &[4; 5]), &solver);
         let mut leases: Vec<(u32, Vec<u64>)> =
             best.into_iter().map(|(w, on)| (w.job.0, on)).collect();
         leases.sort();
@@ -517,12 +601,12 @@ mod tests {
     fn packed_leases_exist_if_any_do() {
         // Each needs two of three leases, so no lease may be left to the last two alone.
         let all = [wish(0, 2, 2, 3), wish(1, 2, 2, 3), wish(2, 2, 2, 3)];
-        let plans = Chronus::packed(&all, 0, &[4, 4, 4]).unwrap();
+        let plans = Chronus::packed(&all, &left(0, &[4, 4, 4])).unwrap();
         assert!(plans.iter().all(|(_, on)| on.len() == 2), "{plans:?}");
-        assert!(Chronus::packed(&all, 0, &[4, 4, 2]).is_none());
+        assert!(Chronus::packed(&all, &left(0, &[4, 4, 2])).is_none());
         // Deadlines far apart, and none before the first lease.
         let far = [wish(0, 4, 1, 9), wish(1, 4, 1, 2)];
-        let plans = Chronus::packed(&far, 0, &[4; 9]).unwrap();
+        let plans = Chronus::packed(&far, &left(0, &[4; 9])).unwrap();
         assert_eq!([&plans[0].1, &plans[1].1], [&vec![8], &vec![1]]);
     }
 
@@ -566,30 +650,33 @@ mod tests {
                 wish
             };
             let mut wishes: Vec<Wish> = (0..5).map(&mut drawn).collect();
-            let left: Vec<i64> = (0..5).map(|_| 2 + below(3) as i64).collect();
+            let gpus: Vec<i64> = (0..5).map(|_| 2 + below(3) as i64).collect();
             let of = |set: u32| {
                 let chosen = (0..).zip(&wishes).filter(|(i, _)| (set >> i) & 1 == 1);
                 chosen.map(|(_, wish)| *wish).collect::<Vec<Wish>>()
             };
             let room = |some: &Vec<Wish>| {
                 let rest: Vec<u64> = some.iter().map(|wish| wish.needed).collect();
-                fits(some, &rest, 0, &left)
+                fits(some, &rest, 0, &gpus)
             };
             let sets = (0..1 << wishes.len()).map(of).filter(room);
             let sum = |some: Vec<Wish>| some.iter().map(|w| w.deadline.value).sum::<f64>();
             let most = sets.map(sum).fold(0.0, f64::max);
-            let greedy = Chronus::choose_greedily(&mut wishes, 0, left.clone());
-            let best = Chronus::choose_best(&mut wishes, 0, left.clone(), &solver);
-            assert_eq!(value(&best), most, "{wishes:?} {left:?}");
+            let greedy = Chronus::choose_greedily(&mut wishes, left(0, &gpus));
+            let best = Chronus::choose_best(&mut wishes, left(0, &gpus), &solver);
+            assert_eq!(value(&best), most, "{wishes:?} {gpus:?}");
             more += u32::from(value(&greedy) < most);
-            let mut rest = left;
+            let mut rest = left(0, &gpus);
             for (wish, leases) in &best {
                 let on: std::collections::BTreeSet<&u64> = leases.iter().collect();
                 assert_eq!(on.len() as u64, wish.needed);
                 assert!(leases.iter().all(|k| *k < wish.until));
-                take(wish, leases, 0, &mut rest);
+                rest.take(wish.seat, wish.gpus, leases);
             }
-            assert!(rest.iter().all(|left| *left >= 0), "{best:?}");
+            assert!(
+                rest.leases.concat().iter().all(|left| *left >= 0),
+                "{best:?}"
+            );
         }
         assert!(more > 10, "{more}");
     }
@@ -599,9 +686,9 @@ mod tests {
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
         let solver = blox_microlp::BranchAndBound { limit: Some(1000) };
         let jobs = |plans: Plans| plans.iter().map(|(w, _)| w.job.0).collect::<Vec<_>>();
-        let program = Chronus::choose(&wishes, 0, &[4], &solver).unwrap();
+        let program = Chronus::choose(&wishes, &left(0, &[4]), &solver).unwrap();
         assert_eq!(jobs(program), [1, 2]);
-        let greedy = Chronus::choose_greedily(&mut wishes, 0, vec![4]);
+        let greedy = Chronus::choose_greedily(&mut wishes, left(0, &[4]));
         assert_eq!(jobs(greedy), [0]);
     }
 }

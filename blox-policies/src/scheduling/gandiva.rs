@@ -302,11 +302,11 @@ impl SchedulingPolicy for Gandiva {
                     job.id(),
                     Shape {
                         place: Place::ShareWith(*host),
-                        ..Shape::gpus(job.gpus())
+                        ..Shape::gang(job)
                     },
                 ),
                 None if gpus == job.gpus().get() => Request::gang(job),
-                None => Request::with_shape(job.id(), Shape::gpus(GpuCount(gpus))),
+                None => Request::with_shape(job.id(), Shape::sized(job, GpuCount(gpus))),
             });
         }
         out.stop_unlisted();

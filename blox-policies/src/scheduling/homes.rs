@@ -44,7 +44,7 @@ impl Homes {
     /// gets nodes of least load.
     pub fn choose(&mut self, view: View<'_>, job: &JobRef<'_>) {
         let wanted = job.gpus().get();
-        let shape = Shape::gpus(job.gpus());
+        let shape = Shape::gang(job);
         let mut loads = vec![0_u32; gpu_numbers(view)];
         let mut sizes: Vec<[bool; 2]> = vec![[false; 2]; view.cluster().nodes().len()];
         for (id, home) in self.0.iter() {

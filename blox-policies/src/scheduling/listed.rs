@@ -1,24 +1,15 @@
 //! Helpers of policies that list jobs anew in each decision.
 
+use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NodeKind, Reason, Request, Shape, Shapes,
     Validity, View,
 };
 
-/// Returns the shape of a job on a number of GPUs, with its CPUs and memory in proportion.
-pub(super) fn resized(job: &JobRef<'_>, gpus: u32) -> Shape {
-    let extras = job.spec().extras();
-    let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
-    Shape {
-        cpus: extras.cpus * share,
-        memory_gib: extras.memory_gib * share,
-        ..Shape::gpus(GpuCount(gpus))
-    }
-}
-
 /// Returns the shapes of a job on each of some numbers of GPUs.
 pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> Shapes {
-    gpus.into_iter().map(|gpus| resized(job, gpus)).collect()
+    let sized = |gpus| Shape::sized(job, GpuCount(gpus));
+    gpus.into_iter().map(sized).collect()
 }
 
 /// Returns the shapes of a job on each GPU type on which it trains: its [smallest](smallest_count)
@@ -43,7 +34,7 @@ pub(super) fn on_trained_types(
         let stages = training.on(name)?.stages;
         trains = true;
         match adapts {
-            true => smallest_count(job, stages).map(|gpus| resized(job, gpus)),
+            true => smallest_count(job, stages).map(|gpus| Shape::sized(job, GpuCount(gpus))),
             false => Some(Shape::gang(job)),
         }
     });
@@ -118,21 +109,28 @@ impl Layout {
     }
 }
 
-/// Lists the jobs that fit on the usable GPUs together, each in its turn, and stops all others.
+/// Lists the jobs that fit on the usable GPUs together, each in its turn, and stops all others. The
+/// GPUs that a job does not accept are not counted for it.
 pub(super) fn list_fitting(
     view: View<'_>,
     out: &mut JobQueue,
     order: impl Iterator<Item = JobId>,
 ) -> Validity {
-    let mut free = view.usable_gpus().get();
+    let jobs: Vec<(JobRef<'_>, Shape)> = order
+        .filter_map(|id| view.job(id))
+        .map(|job| (job, Shape::gpus(job.gpus())))
+        .collect();
+    let listed = || jobs.iter().map(|(job, shape)| (*job, shape));
+    let sets = TypeSets::of(view, GpusByType::usable(view), listed());
+    let mut free: Vec<i64> = sets.sizes().iter().map(|gpus| i64::from(*gpus)).collect();
     let mut validity = Validity::UntilEvent;
-    for job in order.filter_map(|id| view.job(id)) {
-        match free.checked_sub(job.gpus().get()) {
-            Some(rest) => {
-                free = rest;
-                out.push(Request::gang(&job));
-            }
-            None => validity = Validity::NextRound,
+    for (job, shape) in listed() {
+        let (seat, gpus) = (sets.seat(view, &job, shape), shape.gpus.get());
+        if i64::from(gpus) <= sets.room(seat, |line| free[line]) {
+            sets.take(seat, gpus, &mut free);
+            out.push(Request::gang(&job));
+        } else {
+            validity = Validity::NextRound;
         }
     }
     out.stop_unlisted();

@@ -1,7 +1,8 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
 use crate::placement::{
-    NodeSelector, Packing, PackingLimits, could_find, estimated_service, find_alike, suits,
+    NodeSelector, Packing, PackingLimits, could_find, estimated_service, find_alike, has_resources,
+    suits,
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
@@ -184,7 +185,11 @@ impl Lucid {
         let mut nodes = self.reserved(memory, view, memory.grown);
         for job in queue {
             let gpus = job.gpus().get();
-            let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
+            let shape = Shape::gang(&job);
+            let fits = |n: &&NodeId| {
+                let room = draft.free_on(**n) >= gpus && may_use(view, **n, &job);
+                room && draft.has_left(**n, shape.cpus, shape.memory_gib)
+            };
             let fits = nodes.iter().filter(fits);
             let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
                 draft.explain(job.id(), Reason::NotChosen);
@@ -193,7 +198,7 @@ impl Lucid {
                 continue;
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
-                draft.assign(job.id(), Assignment::of(gpus))?;
+                draft.assign(job.id(), shape.on(gpus))?;
                 memory.profiled.insert(job.id(), job.attempt() + 1);
                 placed = true;
             }
@@ -203,10 +208,10 @@ impl Lucid {
 
     /// Returns whether the job can ever be profiled on these nodes.
     fn fits_profiler(view: View<'_>, nodes: &[NodeId], job: &JobRef<'_>) -> bool {
+        let shape = Shape::gang(job);
         let usable = |n: &NodeId| {
-            view.node(*n)
-                .is_some_and(|n| n.usable_count() >= job.gpus().get())
-                && may_use(view, *n, job)
+            let holds = |n: &Node| n.usable_count() >= shape.gpus.get() && has_size(n, &shape);
+            view.node(*n).is_some_and(holds) && may_use(view, *n, job)
         };
         nodes.iter().any(usable)
     }
@@ -240,7 +245,7 @@ impl Lucid {
         let mut without: Vec<GpuCount> = Vec::new();
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
-            let shape = Shape::gpus(job.gpus());
+            let shape = Shape::gang(&job);
             let bare = job.needs_only_gpus();
             let mut found = packing.beside(&hosts, draft, &job, &shape);
             if found.is_none() && !(bare && without.contains(&job.gpus())) {
@@ -271,18 +276,25 @@ impl NodeSelector for Outside {
         let (view, gpus) = (draft.view(), shape.gpus.get());
         let suited = |n: &&Node| !self.0.contains(&n.id()) && suits(n, job, shape, view);
         let free = || draft.nodes_with_free().filter(suited);
-        let fitting = free().filter(|n| draft.free_on(n.id()) >= gpus);
+        let has_room = |n: &Node, count: u32| {
+            draft.free_on(n.id()) >= count && has_resources(draft, n, shape, count)
+        };
+        let fitting = free().filter(|n| has_room(n, gpus));
         if let Some(node) = fitting.min_by_key(|n| draft.free_on(n.id())) {
             return Some(shape.on(draft.take_from(node.id(), gpus)?));
         }
         let mut nodes = view.nodes().filter(suited);
-        if nodes.any(|n| n.status() != NodeStatus::Left && n.gpu_count() >= gpus) {
+        let holds = |n: &Node| n.gpu_count() >= gpus && has_size(n, shape);
+        if nodes.any(|n| n.status() != NodeStatus::Left && holds(n)) {
             return None;
         }
         let mut list = GpuList::new();
         for node in free().filter(|n| draft.free_on(n.id()) == n.gpu_count()) {
-            let rest = gpus - list.len() as u32;
-            list.extend(draft.take_from(node.id(), rest.min(node.gpu_count()))?);
+            let count = node.gpu_count().min(gpus - list.len() as u32);
+            if !has_room(node, count) {
+                continue;
+            }
+            list.extend(draft.take_from(node.id(), count)?);
             if list.len() as u32 == gpus {
                 return Some(shape.on(list));
             }
@@ -290,10 +302,16 @@ impl NodeSelector for Outside {
         None
     }
 
-    /// CPUs and memory are ignored.
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
-        room.on_whole_nodes(job, &Shape::gpus(shape.gpus))
+        room.on_whole_nodes(job, shape)
     }
+}
+
+/// Returns whether an empty node has the CPUs and memory of a shape.
+fn has_size(node: &Node, shape: &Shape) -> bool {
+    let enough = |has: f64, needed: f64| has == 0.0 || needed <= has;
+    let spec = node.spec();
+    enough(spec.cpus, shape.cpus) && enough(spec.memory_gib, shape.memory_gib)
 }
 
 /// Returns whether the job runs on GPUs of this node's type.

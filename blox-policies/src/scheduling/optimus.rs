@@ -1,8 +1,8 @@
 //! Optimus: workers where they shorten training most.
 
-use super::listed::{Layout, on_each, resized};
+use super::listed::{Layout, on_each};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
+    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
@@ -264,7 +264,7 @@ impl SchedulingPolicy for Optimus {
             memory.levels.1.clear();
         }
         let candidate = |job: JobRef<'_>| {
-            let could = |gpus| out.could_place(view, &job, &resized(&job, gpus));
+            let could = |gpus| out.could_place(view, &job, &Shape::sized(&job, GpuCount(gpus)));
             self.candidate(memory, &job, could)
         };
         let mut candidates: Vec<Candidate> = view.active().map(candidate).collect();
@@ -281,7 +281,7 @@ impl SchedulingPolicy for Optimus {
             out.push(Request {
                 job: c.job,
                 partners: Partners::default(),
-                shapes: shapes.map(|&gpus| resized(&job, gpus)).collect(),
+                shapes: on_each(&job, shapes.copied()),
             });
         }
         out.stop_unlisted();

@@ -1,10 +1,11 @@
 //! Finish-time fairness by auctions of leases.
 
-use super::listed::{Layout, on_each, resized};
+use super::listed::{Layout, on_each};
 use super::{Bid, TimeMean, partial_allocation};
+use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds, Shapes, SortedMap,
-    Time, Validity, View,
+    GpuCount, JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
+    Shapes, SortedMap, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -31,7 +32,8 @@ use smallvec::SmallVec;
 ///
 /// A job can use its `levels` up to its requested number, as profiled. A job without levels is a gang, which
 /// cannot be split: it keeps what it wins. Speeds and remaining work are the true values. Bids
-/// depend on the number of GPUs, not on their places.
+/// depend on the number of GPUs, not on their places. A job bids for GPUs of the types that it
+/// accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Themis {
     lease: Seconds,
@@ -195,7 +197,7 @@ impl Themis {
             false => levels.retain(|id, _| is_here(id)),
         }
         for job in jobs {
-            let could = |gpus: u32| out.could_place(view, job, &resized(job, gpus));
+            let could = |gpus: u32| out.could_place(view, job, &Shape::sized(job, GpuCount(gpus)));
             levels
                 .entry(job.id())
                 .or_insert_with(|| placeable(job, could));
@@ -370,10 +372,29 @@ impl SchedulingPolicy for Themis {
         let (now, total) = (view.now(), view.usable_gpus().get());
         let jobs: Vec<JobRef<'_>> = view.active().collect();
         self.sync(memory, view, &jobs, out);
-        let demand: u64 = jobs.iter().map(|j| u64::from(memory.most(j.id()))).sum();
-        memory.plenty = demand <= u64::from(total);
-        let holders = memory.jobs.values();
-        let free = total.saturating_sub(holders.map(Holder::gpus).sum());
+        // A job counts only on the types that it accepts.
+        let gangs: Vec<Shape> = jobs.iter().map(|job| Shape::gpus(job.gpus())).collect();
+        let listed = jobs.iter().copied().zip(&gangs);
+        let sets = TypeSets::of(view, GpusByType::usable(view), listed.clone());
+        let seats: Vec<Seat> = listed
+            .map(|(job, gang)| sets.seat(view, &job, gang))
+            .collect();
+        let left = |gpus: &[u32]| {
+            let mut left: Vec<i64> = sets.sizes().iter().map(|size| i64::from(*size)).collect();
+            for (seat, gpus) in seats.iter().zip(gpus) {
+                sets.take(*seat, *gpus, &mut left);
+            }
+            left
+        };
+        let most: Vec<u32> = jobs.iter().map(|j| memory.most(j.id())).collect();
+        let total_fits = most
+            .iter()
+            .zip(&seats)
+            .all(|(gpus, seat)| *gpus <= sets.size(*seat));
+        memory.plenty = total_fits && left(&most).iter().all(|left| *left >= 0);
+        let held: Vec<u32> = memory.jobs.values().map(Holder::gpus).collect();
+        let free = total.saturating_sub(held.iter().sum());
+        let open = left(&held);
         let bid = |id: JobId| {
             // Both lists are in order of job.
             let at = jobs.partition_point(|job| job.id() < id);
@@ -397,7 +418,14 @@ impl SchedulingPolicy for Themis {
                         self.claim(job, (holder, levels), now, total)
                     }),
                 );
-                self.share_out(&mut claims, free, bid)
+                // A job bids only for GPUs that it accepts.
+                self.share_out(&mut claims, free, |id| {
+                    let mut bid = bid(id);
+                    let at = jobs.partition_point(|job| job.id() < id);
+                    let room = sets.room(seats[at], |line| open[line]);
+                    bid.offers.retain(|(gpus, _)| i64::from(*gpus) <= room);
+                    bid
+                })
             }
         };
         // Until the worst-off job finds enough GPUs, no lease goes beyond the time at which it may.
@@ -422,7 +450,7 @@ impl SchedulingPolicy for Themis {
         for id in order {
             let gpus = memory.jobs.get(&id).map_or(0, Holder::gpus);
             if let Some(job) = view.job(id).filter(|_| gpus > 0) {
-                out.push(Request::with_shape(id, resized(&job, gpus)));
+                out.push(Request::with_shape(id, Shape::sized(&job, GpuCount(gpus))));
             }
         }
         // The placement may not find GPUs for each award, and a job that lost its GPUs waits from the

@@ -753,7 +753,7 @@ fn hide_results(arg: clap::Arg) -> clap::Arg {
 /// Returns whether an option selects results to keep, or their place.
 pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
     arg.get_help_heading() == Some("Results")
-        && !["measure", "quiet", "collect"]
+        && !["measure", "until", "quiet", "collect"]
             .map(Some)
             .contains(&arg.get_long())
 }

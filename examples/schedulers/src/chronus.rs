@@ -36,8 +36,9 @@ const PARAMETERS: [ParamDoc; 4] = [
 ///
 /// **Differences from the paper.** There is no profiler: plans use the true durations, without
 /// overheads. The program considers the jobs of one round, and accepted jobs keep their leases; the
-/// paper's solves for all jobs at the end of each lease. Placement moves no running job, so a job
-/// may span more nodes than its rounded size needs.
+/// paper's solves for all jobs at the end of each lease. Placement moves a running job only from
+/// GPUs that a job needs because of their type. So a job may span more nodes than its rounded size
+/// needs.
 ///
 /// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
 /// the path without its commercial solver. It equals the original row by row on all golden runs.

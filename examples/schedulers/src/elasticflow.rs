@@ -24,7 +24,9 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// migration.
 ///
 /// **Guarantee.** Without overheads and failures, no admitted job misses its deadline. If these
-/// cost time, the results count missed deadlines.
+/// cost time, the results count missed deadlines. A job is planned on the GPU types that it accepts.
+/// The guarantee assumes that a job is equally fast on them, and that it needs no more CPUs and
+/// memory than the share of its GPUs.
 ///
 /// **Differences from the paper.** Admission also tries the GPUs that all plans leave, and keeps
 /// plans where new ones would be late. So it admits more jobs, with the same guarantee. Jobs grow

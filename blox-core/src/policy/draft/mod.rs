@@ -238,7 +238,7 @@ impl<'a> Draft<'a> {
         let Some(other) = self.view.job(partner).filter(|_| waits) else {
             return false;
         };
-        let beside = self.beside(job, &other, &Shape::gpus(other.gpus()));
+        let beside = self.beside(job, &other, &Shape::gang(&other));
         beside.is_some_and(|beside| self.assign(partner, beside).is_ok())
     }
 

@@ -1,6 +1,7 @@
 //! Elastic expansion: distributes the GPUs that deadlines leave, level by level.
 
-use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill, minimum};
+use super::free::Free;
+use super::plan::{Begun, Grid, Plan, Task, fill, minimum};
 use blox_core::{JobId, Seconds, SortedMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,32 +31,31 @@ pub(super) fn expand(
     window: &Window,
     tasks: &[(JobId, Task)],
     plans: &mut SortedMap<JobId, Plan>,
-    line: &mut Timeline,
+    free: &mut Free,
     grow: bool,
 ) -> SortedMap<JobId, u32> {
     let mut spare: SortedMap<JobId, u32> = SortedMap::new();
     // Older jobs come first among equals.
     let mut queue: BinaryHeap<Reverse<(Rank, usize)>> = BinaryHeap::new();
-    let mut scratch = Timeline::new();
+    let mut scratch = Free::default();
     for (job, (id, task)) in tasks.iter().enumerate() {
         let has = plans.get(id).map_or(0, |p| p.at(window.now));
         if !grow && (has > 0 || task.due.is_some()) {
             continue;
         }
-        if let Some(offer) = offer(window, task, plans.get(id), has, line, &mut scratch) {
+        if let Some(offer) = offer(window, task, plans.get(id), has, free, &mut scratch) {
             queue.push(Reverse((offer.rank, job)));
         }
     }
     while let Some(Reverse((queued, job))) = queue.pop() {
-        let free = line.first().map_or(0, |(_, f)| *f);
-        if free <= 0 {
+        if free.is_full() {
             break;
         }
         let (id, task) = &tasks[job];
         let planned = plans.get(id);
         let has = planned.map_or_else(|| spare.get(id).copied().unwrap_or(0), |p| p.at(window.now));
         // The offer may have become worse since it was queued.
-        let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
+        let Some(offer) = offer(window, task, planned, has, free, &mut scratch) else {
             continue;
         };
         let now = Reverse((offer.rank, job));
@@ -66,15 +66,18 @@ pub(super) fn expand(
         match offer.plan {
             Some(plan) => {
                 if let Some(old) = plans.get(id) {
-                    commit(line, old, window.now, true);
+                    free.commit(task.seat, old, window.now, true);
                 }
-                commit(line, &plan, window.now, false);
+                free.commit(task.seat, &plan, window.now, false);
                 plans.insert(*id, plan);
             }
             None => {
-                let more = i64::from(offer.gpus - has);
-                let until = window.until.unwrap_or(f64::MAX);
-                add(line, window.now, until, -more);
+                let held = |gpus| Plan {
+                    steps: vec![(window.now, gpus)],
+                    end: window.until.unwrap_or(f64::MAX),
+                };
+                free.commit(task.seat, &held(has), window.now, true);
+                free.commit(task.seat, &held(offer.gpus), window.now, false);
                 spare.insert(*id, offer.gpus);
             }
         }
@@ -92,13 +95,12 @@ fn offer(
     task: &Task,
     planned: Option<&Plan>,
     has: u32,
-    line: &Timeline,
-    scratch: &mut Timeline,
+    free: &Free,
+    scratch: &mut Free,
 ) -> Option<Offer> {
     let (gpus, rate) = task.next(has)?;
     let need = gpus - has;
-    let free = line.first().map_or(0, |(_, f)| *f);
-    if i64::from(need) > free || rate <= 0.0 {
+    if i64::from(gpus) > free.now(task.seat, has) || rate <= 0.0 {
         return None;
     }
     let (now, until) = (window.now, window.until.unwrap_or(f64::MAX));
@@ -121,8 +123,8 @@ fn offer(
             plan: None,
         });
     };
-    scratch.clone_from(line);
-    commit(scratch, plan, now, true);
+    scratch.copy_from(free);
+    scratch.commit(task.seat, plan, now, true);
     let first = Plan {
         steps: vec![(now, gpus)],
         end: until,
@@ -143,10 +145,11 @@ fn offer(
             upto: window.until?,
             left,
         };
+        let line = scratch.of(task.seat);
         match task.due {
-            Some(due) if plan.end <= due => minimum(task, window.grid, scratch, begun)?,
+            Some(due) if plan.end <= due => minimum(task, window.grid, &line, begun)?,
             // A job that is late in any case runs as fast as it can.
-            _ => fill(task, window.grid, scratch, task.top(), begun)?,
+            _ => fill(task, window.grid, &line, task.top(), begun)?,
         }
     };
     Some(Offer {
@@ -159,12 +162,18 @@ fn offer(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::type_sets::{Seat, TypeSets};
+    use std::sync::Arc;
 
     fn task(left: f64, levels: &[(u32, f64)]) -> Task {
         Task {
             left,
             due: None,
             levels: levels.into(),
+            seat: Seat {
+                set: 0,
+                weight: 1.0,
+            },
         }
     }
 
@@ -181,10 +190,10 @@ mod tests {
             (JobId(0), task(100.0, &[(1, 1.0), (2, 1.8), (4, 2.0)])),
             (JobId(1), task(100.0, &[(1, 1.0), (2, 1.7), (4, 2.25)])),
         ];
-        let shares = |gpus: i64| {
-            let mut line = vec![(0.0, gpus)];
+        let shares = |gpus: u32| {
+            let mut line = Free::whole(Arc::new(TypeSets::whole(gpus)), 0.0);
             let spare = expand(&window, &tasks, &mut SortedMap::new(), &mut line, true);
-            let left = line[0].1;
+            let left = line.line()[0].1;
             (spare.into_values().collect::<Vec<u32>>(), left)
         };
         assert_eq!(shares(3), (vec![2, 1], 0));

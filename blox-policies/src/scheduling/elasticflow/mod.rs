@@ -1,16 +1,19 @@
 //! Deadlines for elastic jobs: ElasticFlow (ASPLOS 2023) and its ablations.
 
 mod expand;
+mod free;
 mod plan;
 
-use super::listed::Layout;
+use super::listed::{Layout, on_each};
+use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
     Request, Room, SchedulingPolicy, Seconds, ServiceClass, Shape, Shapes, SortedMap, Time,
     Validity, View, sort,
 };
 use expand::{Window, expand};
-use plan::{Begun, Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
+use free::Free;
+use plan::{Begun, Grid, Plan, Task, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,8 +41,14 @@ pub enum Share {
 /// whose GPU time rises least per GPU (section 4.2: marginal return). Jobs without GPUs come
 /// before equal ones. Best-effort jobs and jobs without deadline run on the remaining GPUs.
 ///
-/// **Guarantee.** No admitted job misses its deadline under three conditions: jobs run as profiled,
-/// changes cost nothing, and a decision falls on every multiple of the slot. If a new plan would be
+/// A job that accepts only some GPU types is planned on these. The plans of all jobs together never
+/// exceed the GPUs of any set of types that a job accepts. If two sets overlap and none contains the
+/// other, a job counts in both, so some GPUs may idle. If a job needs more CPUs or memory than the
+/// share of its GPUs, it counts as the GPUs whose share it takes.
+///
+/// **Guarantee.** No admitted job misses its deadline under four conditions: jobs run as profiled,
+/// changes cost nothing, a decision falls on every multiple of the slot, and no job needs more CPUs
+/// or memory than the share of its GPUs on several nodes. Free CPUs may be scattered over nodes. If a new plan would be
 /// worse than the plan with which a job was admitted, the old plan is kept. If changes cost time, a
 /// deadline can be missed. Such a job is then planned after all jobs that are on time.
 #[derive(Clone, Debug)]
@@ -58,7 +67,7 @@ pub struct Allocated {
     #[serde(skip)]
     decision: Option<u64>,
     #[serde(skip)]
-    free: Timeline,
+    free: Free,
     #[serde(skip)]
     levels: SortedMap<JobId, Arc<[(u32, f64)]>>,
     /// Numbers of GPUs on which a job could not be placed, if it could be on others.
@@ -116,7 +125,7 @@ impl ElasticFlow {
         self
     }
 
-    fn task(&self, memory: &mut Allocated, job: &JobRef<'_>) -> Task {
+    fn task(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> Task {
         let never = memory.never.get(&job.id());
         let levels = memory.levels.entry(job.id()).or_insert_with(|| {
             let all = levels_of(job);
@@ -132,7 +141,9 @@ impl ElasticFlow {
             .deadline()
             .filter(|_| job.class() == ServiceClass::Guaranteed);
         let due = deadline.map(|d| self.grid.floor(d.secs()));
-        Task::of(job, Arc::clone(levels), due)
+        let levels = Arc::clone(levels);
+        let seat = memory.free.sets().seat(view, job, &Shape::gang(job));
+        Task::of(job, levels, due, seat)
     }
 
     /// Notes the numbers of GPUs on which a job could not be placed. A job that could be placed on
@@ -141,7 +152,7 @@ impl ElasticFlow {
         let (id, all) = (job.id(), levels_of(job));
         let gpus = all.iter().map(|(gpus, _)| *gpus);
         let mut never: Vec<u32> = gpus
-            .filter(|gpus| !could(&Shape::gpus(GpuCount(*gpus))))
+            .filter(|gpus| !could(&Shape::sized(job, GpuCount(*gpus))))
             .collect();
         if never.len() == all.len() {
             never.clear();
@@ -158,32 +169,43 @@ impl ElasticFlow {
         }
     }
 
-    fn plan(&self, task: &Task, line: &Timeline, now: f64) -> Option<Plan> {
+    fn plan(&self, task: &Task, free: &Free, now: f64) -> Option<Plan> {
+        let line = free.of(task.seat);
         match self.share {
-            Share::Minimum => minimum(task, self.grid, line, Begun::nothing(task, now)),
+            Share::Minimum => minimum(task, self.grid, &line, Begun::nothing(task, now)),
             Share::Greedy => {
                 let in_time = |p: &Plan| task.due.is_none_or(|due| p.end <= due);
-                greedy(task, self.grid, line, now).filter(in_time)
+                greedy(task, self.grid, &line, now).filter(in_time)
             }
         }
     }
 
-    /// Plans all jobs with deadlines again, once per decision.
-    fn refresh(&self, memory: &mut Allocated, view: View<'_>) {
+    /// Plans all jobs with deadlines again, once per decision. Jobs that ask for admission are
+    /// `asking`.
+    fn refresh(&self, memory: &mut Allocated, view: View<'_>, asking: &[JobId]) {
         if memory.decision == Some(view.decision()) {
             return;
         }
         memory.decision = Some(view.decision());
         let now = view.now().secs();
+        let asking = asking.iter().filter_map(|id| view.job(*id));
+        let known: Vec<(JobRef<'_>, Shape)> = view
+            .active()
+            .chain(asking)
+            .map(|job| (job, Shape::gang(&job)))
+            .collect();
+        let known = known.iter().map(|(job, shape)| (*job, shape));
+        let sets = TypeSets::of(view, GpusByType::usable(view), known);
+        let whole = Free::whole(Arc::new(sets), now);
+        memory.free.clone_from(&whole);
         let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();
         for job in view.active() {
-            let task = self.task(memory, &job);
+            let task = self.task(memory, view, &job);
             if let Some(due) = task.due {
                 jobs.push((due, job.id(), task));
             }
         }
         sort::by(&mut jobs, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
         let old = std::mem::take(&mut memory.plans);
         if self.admits_all {
             self.in_order(memory, &jobs, whole, now);
@@ -198,17 +220,17 @@ impl ElasticFlow {
         for (due, id, task) in &jobs {
             let kept = old.get(id).filter(|p| {
                 let enough = work_of(task, p, now) >= task.left * (1.0 - 1e-9);
-                enough && p.end <= *due && fits(&memory.free, p, now)
+                enough && p.end <= *due && fits(&memory.free.of(task.seat), p, now)
             });
             match kept {
-                Some(plan) => self.adopt(memory, *id, plan.clone(), now),
+                Some(plan) => self.adopt(memory, *id, task, plan.clone(), now),
                 None => open.push((*id, task)),
             }
         }
         let mut late = Vec::new();
         for (id, task) in open {
             match self.plan(task, &memory.free, now) {
-                Some(plan) => self.adopt(memory, id, plan, now),
+                Some(plan) => self.adopt(memory, id, task, plan, now),
                 None => late.push((id, task)),
             }
         }
@@ -216,18 +238,13 @@ impl ElasticFlow {
     }
 
     /// Plans all jobs in order of deadline, on time or not.
-    fn in_order(
-        &self,
-        memory: &mut Allocated,
-        jobs: &[(f64, JobId, Task)],
-        whole: Timeline,
-        now: f64,
-    ) {
+    fn in_order(&self, memory: &mut Allocated, jobs: &[(f64, JobId, Task)], whole: Free, now: f64) {
         memory.free = whole;
         for (_, id, task) in jobs {
             let plan = self.plan(task, &memory.free, now);
-            if let Some(plan) = plan.or_else(|| greedy(task, self.grid, &memory.free, now)) {
-                self.adopt(memory, *id, plan, now);
+            let late = || greedy(task, self.grid, &memory.free.of(task.seat), now);
+            if let Some(plan) = plan.or_else(late) {
+                self.adopt(memory, *id, task, plan, now);
             }
         }
     }
@@ -237,7 +254,7 @@ impl ElasticFlow {
         &self,
         memory: &mut Allocated,
         jobs: &[(f64, JobId, Task)],
-        whole: &Timeline,
+        whole: &Free,
         now: f64,
         old: &SortedMap<JobId, Plan>,
     ) -> bool {
@@ -245,7 +262,7 @@ impl ElasticFlow {
         let mut late = Vec::new();
         for (due, id, task) in jobs {
             match self.plan(task, &memory.free, now) {
-                Some(plan) => self.adopt(memory, *id, plan, now),
+                Some(plan) => self.adopt(memory, *id, task, plan, now),
                 None => {
                     let on_time = old.get(id).is_some_and(|p| {
                         p.end <= *due && work_of(task, p, now) >= task.left * (1.0 - 1e-9)
@@ -264,25 +281,26 @@ impl ElasticFlow {
     /// Plans jobs that can no longer end in time on the remaining GPUs.
     fn plan_late(&self, memory: &mut Allocated, late: &[(JobId, &Task)], now: f64) {
         for (id, task) in late {
-            if let Some(plan) = greedy(task, self.grid, &memory.free, now) {
-                self.adopt(memory, *id, plan, now);
+            let plan = greedy(task, self.grid, &memory.free.of(task.seat), now);
+            if let Some(plan) = plan {
+                self.adopt(memory, *id, task, plan, now);
             }
         }
     }
 
-    fn adopt(&self, memory: &mut Allocated, id: JobId, plan: Plan, now: f64) {
-        commit(&mut memory.free, &plan, now, false);
+    fn adopt(&self, memory: &mut Allocated, id: JobId, task: &Task, plan: Plan, now: f64) {
+        memory.free.commit(task.seat, &plan, now, false);
         memory.plans.insert(id, plan);
     }
 
     /// Returns whether a plan exists with which the job and all others end in time, and adopts it.
     fn admit_one(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
-        let task = self.task(memory, job);
+        let task = self.task(memory, view, job);
         let Some(due) = task.due else { return true };
         // On the GPUs that all others leave: the existing plans remain valid.
         if let Some(plan) = self.plan(&task, &memory.free, now) {
-            self.adopt(memory, job.id(), plan, now);
+            self.adopt(memory, job.id(), &task, plan, now);
             return true;
         }
         // In order of deadline, with new plans for later jobs.
@@ -290,13 +308,13 @@ impl ElasticFlow {
         let ids: Vec<JobId> = memory.plans.keys().copied().collect();
         for id in ids {
             if let Some(other) = view.job(id) {
-                let task = self.task(memory, &other);
+                let task = self.task(memory, view, &other);
                 jobs.push((task.due.unwrap_or(f64::MAX), id, task));
             }
         }
         sort::by(&mut jobs, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let (plans, free) = (memory.plans.clone(), memory.free.clone());
-        let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
+        let whole = Free::whole(Arc::clone(free.sets()), now);
         memory.plans.clear();
         let all = self.afresh(memory, &jobs, &whole, now, &plans);
         let met = memory.plans.get(&job.id()).is_some_and(|p| p.end <= due);
@@ -342,7 +360,7 @@ impl AdmissionPolicy for ElasticFlow {
         out: &mut AdmissionDecisions,
     ) -> Validity {
         if !self.admits_all && !asking.is_empty() {
-            self.refresh(memory, view);
+            self.refresh(memory, view, asking);
         }
         for &id in asking {
             if let Some(job) = view.job(id) {
@@ -374,11 +392,13 @@ impl SchedulingPolicy for ElasticFlow {
                     Self::limit(memory, &job, |shape| out.could_place(view, &job, shape));
                 }
             }
-            self.refresh(memory, view);
+            self.refresh(memory, view, &[]);
             memory.answer = self.share_out(memory, view);
         }
         for &(id, gpus) in &memory.answer.list {
-            out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
+            if let Some(job) = view.job(id) {
+                out.push(Request::with_shape(id, Shape::sized(&job, GpuCount(gpus))));
+            }
         }
         out.stop_unlisted();
         memory
@@ -388,11 +408,7 @@ impl SchedulingPolicy for ElasticFlow {
     }
 
     fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
-        let levels = levels_of(job);
-        Ok(levels
-            .iter()
-            .map(|(gpus, _)| Shape::gpus(GpuCount(*gpus)))
-            .collect())
+        Ok(on_each(job, levels_of(job).iter().map(|(gpus, _)| *gpus)))
     }
 }
 
@@ -403,7 +419,7 @@ impl ElasticFlow {
         let active: Vec<JobRef<'_>> = view.active().collect();
         let tasks: Vec<(JobId, Task)> = active
             .iter()
-            .map(|j| (j.id(), self.task(memory, j)))
+            .map(|j| (j.id(), self.task(memory, view, j)))
             .collect();
         let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
         memory.levels.retain(|id, _| !gone(id));
@@ -503,7 +519,8 @@ mod tests {
         }
 
         fn refresh(&mut self) {
-            self.elastic.refresh(&mut self.memory, self.core.view());
+            self.elastic
+                .refresh(&mut self.memory, self.core.view(), &[]);
         }
 
         /// Returns the plans of both jobs after a refresh of the given plans.
@@ -528,7 +545,7 @@ mod tests {
         let expected = SortedMap::from([(JobId(0), plan(&[(0.0, 1)], 120.0))]);
         run.refresh();
         assert_eq!(run.memory.plans, expected);
-        assert_eq!(run.memory.free, [(0.0, 1), (120.0, 2)]);
+        assert_eq!(*run.memory.free.line(), [(0.0, 1), (120.0, 2)]);
         // A plan that admission adds in the same decision stays.
         let added = plan(&[(60.0, 2)], 120.0);
         run.memory.plans.insert(JobId(7), added.clone());
@@ -547,7 +564,7 @@ mod tests {
         let late = || plan(&[(60.0, 2)], 120.0);
         let early = || plan(&[(0.0, 2)], 60.0);
         assert_eq!(run.refreshed([late(), early()]), [late(), early()]);
-        assert_eq!(run.memory.free, [(0.0, 0), (120.0, 2)]);
+        assert_eq!(*run.memory.free.line(), [(0.0, 0), (120.0, 2)]);
         assert_eq!(run.refreshed([early(), late()]), [early(), late()]);
         // A plan that does too little, ends too late or overlaps is replaced.
         let anew = || plan(&[(0.0, 0), (60.0, 2)], 120.0);

@@ -1,5 +1,6 @@
 //! Plans on a grid of slots.
 
+use crate::type_sets::Seat;
 use blox_core::JobRef;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -51,16 +52,21 @@ pub(super) struct Task {
     pub due: Option<f64>,
     /// GPU counts with their iterations per second, both ascending.
     pub levels: Arc<[(u32, f64)]>,
+    /// Its place among the sets of GPU types.
+    pub seat: Seat,
 }
 
 impl Task {
-    pub fn of(job: &JobRef<'_>, levels: Arc<[(u32, f64)]>, due: Option<f64>) -> Self {
-        // A job without work gets a slot, too, so that it starts and ends.
-        let left = match job.spec().work.iterations == 0.0 {
-            true => f64::MIN_POSITIVE,
-            false => job.work_left(),
-        };
-        Task { left, due, levels }
+    pub fn of(job: &JobRef<'_>, levels: Arc<[(u32, f64)]>, due: Option<f64>, seat: Seat) -> Self {
+        // A job without work gets a slot, too, so that it starts and ends. So does a job that was
+        // stopped when only rounding was left.
+        let left = job.work_left().max(f64::MIN_POSITIVE);
+        Task {
+            left,
+            due,
+            levels,
+            seat,
+        }
     }
 
     /// Returns the largest level within `free` GPUs and `share`.
@@ -175,14 +181,6 @@ pub(super) fn add(line: &mut Timeline, from: f64, until: f64, gpus: i64) {
         entry.1 += gpus;
     }
     line.dedup_by(|next, kept| next.1 == kept.1);
-}
-
-/// Takes a plan's GPUs from the free GPUs from `now` on, or gives them back.
-pub(super) fn commit(line: &mut Timeline, plan: &Plan, now: f64, give_back: bool) {
-    for (start, end, gpus) in plan.stretches(now) {
-        let gpus = i64::from(gpus);
-        add(line, start, end, if give_back { gpus } else { -gpus });
-    }
 }
 
 /// Returns whether all GPUs of a plan are free.
@@ -334,12 +332,17 @@ mod tests {
     use super::*;
 
     const GRID: Grid = Grid { slot: 60.0 };
+    const SEAT: Seat = Seat {
+        set: 0,
+        weight: 1.0,
+    };
 
     fn task(left: f64, due: f64) -> Task {
         Task {
             left,
             due: Some(due),
             levels: [(1, 1.0), (2, 1.8), (4, 3.0)].into(),
+            seat: SEAT,
         }
     }
 
@@ -394,12 +397,7 @@ mod tests {
         let plan = planned(60.0);
         assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (180.0, 2)]);
         assert_eq!(plan.end, 240.0);
-        let mut after = line.clone();
-        assert!(fits(&after, &plan, 0.0));
-        commit(&mut after, &plan, 0.0, false);
-        assert_eq!(after, [(0.0, 0), (120.0, 3), (180.0, 2), (240.0, 4)]);
-        assert!(!fits(&after, &plan, 0.0));
-        commit(&mut after, &plan, 0.0, true);
-        assert_eq!(after, line);
+        assert!(fits(&line, &plan, 0.0));
+        assert!(!fits(&vec![(0.0, 0), (120.0, 4)], &plan, 0.0));
     }
 }

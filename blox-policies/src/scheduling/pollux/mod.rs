@@ -8,10 +8,10 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
-use super::listed::{on_trained_types, resized};
+use super::listed::on_trained_types;
 use crate::placement::OnNodes;
 use blox_core::{
-    Adapts, ClusterManager, Composition, Event, JobId, JobQueue, JobRef, NodeActionKind,
+    Adapts, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
     NodeActionKinds, NodeActions, NodeId, NodeSpec, Place, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
@@ -215,7 +215,7 @@ impl SchedulingPolicy for Pollux {
             // The first start is no restart.
             let penalty = known.restarts.map_or(1.0, |n| penalty(age, n, restart));
             problem.add(job.id(), speedups, &known.last, penalty);
-            let one = resized(job, 1);
+            let one = Shape::sized(job, GpuCount(1));
             problem.needing([one.cpus, one.memory_gib]);
             let fits = !one.has_resources() || problem.last_fits();
             if !fits
@@ -256,7 +256,7 @@ impl SchedulingPolicy for Pollux {
             let place = Place::Nodes(nodes);
             let shape = Shape {
                 place,
-                ..resized(job, gpus)
+                ..Shape::sized(job, GpuCount(gpus))
             };
             out.push(Request::with_shape(job.id(), shape));
         }

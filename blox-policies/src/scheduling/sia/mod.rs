@@ -13,7 +13,7 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Keeping, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use super::listed::{on_trained_types, resized};
+use super::listed::on_trained_types;
 use blox_core::{
     Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Reason,
     Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
@@ -369,6 +369,6 @@ impl SchedulingPolicy for Sia {
 fn shape(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Shape {
     Shape {
         gpu_type: Some(GpuTypeId(gpu_type)),
-        ..resized(job, gpus)
+        ..Shape::sized(job, GpuCount(gpus))
     }
 }

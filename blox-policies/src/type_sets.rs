@@ -1,0 +1,214 @@
+//! Room for jobs that accept only some GPU types.
+
+use blox_core::{GpuTypeId, JobRef, Shape, View, sort};
+
+/// GPUs of one type, and the least share of CPUs and memory for each of them on a node. A share is
+/// infinite if no node states the amount.
+#[derive(Clone, Copy, Debug)]
+struct OfType {
+    gpu_type: GpuTypeId,
+    gpus: u32,
+    share: [f64; 2],
+}
+
+/// Number of GPUs of each type that a decision may give to jobs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GpusByType(Vec<OfType>);
+
+impl GpusByType {
+    /// Counts the usable GPUs of all nodes in view.
+    pub fn usable(view: View<'_>) -> Self {
+        let mut all = GpusByType::default();
+        for node in view.nodes().filter(|node| node.is_usable()) {
+            let spec = node.spec();
+            let each = |amount: f64| match amount > 0.0 {
+                true => amount / f64::from(node.gpu_count().max(1)),
+                false => f64::INFINITY,
+            };
+            let of_type = all.entry(node.gpu_type());
+            of_type.gpus += node.usable_count();
+            let share = [each(spec.cpus), each(spec.memory_gib)];
+            of_type.share = std::array::from_fn(|i| of_type.share[i].min(share[i]));
+        }
+        all.0.retain(|of_type| of_type.gpus > 0);
+        all
+    }
+
+    /// Adds GPUs of a type.
+    pub fn add(&mut self, gpu_type: GpuTypeId, gpus: u32) {
+        self.entry(gpu_type).gpus += gpus;
+    }
+
+    fn entry(&mut self, gpu_type: GpuTypeId) -> &mut OfType {
+        let at = self.0.iter().position(|t| t.gpu_type == gpu_type);
+        let at = at.unwrap_or_else(|| {
+            self.0.push(OfType {
+                gpu_type,
+                gpus: 0,
+                share: [f64::INFINITY; 2],
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Returns which of the types a job accepts in a shape.
+    fn accepted(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> Vec<bool> {
+        let accepts = |t: &OfType| {
+            shape.gpu_type.is_none_or(|only| only == t.gpu_type)
+                && job.accepts(view.cluster(), t.gpu_type)
+        };
+        self.0.iter().map(accepts).collect()
+    }
+
+    fn sum(&self, of: impl Fn(usize) -> bool) -> u32 {
+        let all = self.0.iter().enumerate();
+        all.filter(|(i, _)| of(*i)).map(|(_, t)| t.gpus).sum()
+    }
+}
+
+/// The sets of GPU types that some jobs accept, those with the fewest GPUs first.
+///
+/// Each set has a line of free GPUs. A job takes GPUs from the line of its own set, from the lines
+/// of all wider sets, and from the lines of all sets that only overlap with its own. From each
+/// line, it takes at most the number of GPUs that are in both sets. If no line is below zero, and jobs
+/// get any GPUs that they accept in order of their sets, every job finds its GPUs: the jobs before
+/// it have taken no more GPUs of its set than its line counts.
+///
+/// The rule is exact if each two sets are nested or disjoint. Otherwise it may leave GPUs idle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypeSets {
+    gpus: GpusByType,
+    sets: Vec<Vec<bool>>,
+    /// GPUs of each set.
+    sizes: Vec<u32>,
+    /// For each set, the lines from which its jobs take, and the most GPUs of each.
+    lines: Vec<Vec<(usize, u32)>>,
+}
+
+impl TypeSets {
+    /// Finds the sets of these jobs, each in a shape.
+    pub fn of<'a>(
+        view: View<'_>,
+        gpus: GpusByType,
+        jobs: impl Iterator<Item = (JobRef<'a>, &'a Shape)>,
+    ) -> Self {
+        let mut sets: Vec<Vec<bool>> = vec![vec![true; gpus.0.len()]];
+        for (job, shape) in jobs {
+            if job.needs_only_gpus() && shape.gpu_type.is_none() {
+                continue;
+            }
+            let set = gpus.accepted(view, &job, shape);
+            if !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        sort::by_key(&mut sets, |set| (gpus.sum(|i| set[i]), set.clone()));
+        let sizes = sets.iter().map(|set| gpus.sum(|i| set[i])).collect();
+        let lines = sets.iter().map(|set| {
+            let others = sets.iter().enumerate().filter_map(|(line, other)| {
+                let shared = gpus.sum(|i| set[i] && other[i]);
+                let wider = set != other && other.iter().zip(set).all(|(o, s)| *s || !o);
+                (set == other || shared > 0 && !wider).then_some((line, shared))
+            });
+            others.collect()
+        });
+        TypeSets {
+            lines: lines.collect(),
+            gpus,
+            sizes,
+            sets,
+        }
+    }
+
+    /// Creates one set of all GPUs.
+    #[cfg(test)]
+    pub fn whole(gpus: u32) -> Self {
+        TypeSets {
+            gpus: GpusByType::default(),
+            sets: vec![Vec::new()],
+            sizes: vec![gpus],
+            lines: vec![vec![(0, gpus)]],
+        }
+    }
+
+    /// Returns the number of GPUs of each set.
+    pub fn sizes(&self) -> &[u32] {
+        &self.sizes
+    }
+
+    /// Returns the number of GPUs that a job accepts.
+    pub fn size(&self, seat: Seat) -> u32 {
+        self.sizes.get(seat.set).copied().unwrap_or(0)
+    }
+
+    /// Returns the place of a job in a shape. A job of an unknown set has the narrowest one.
+    pub fn seat(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> Seat {
+        if job.needs_only_gpus() && shape.gpu_type.is_none() {
+            return Seat {
+                set: self.sets.len().saturating_sub(1),
+                weight: 1.0,
+            };
+        }
+        let set = self.gpus.accepted(view, job, shape);
+        let types = self
+            .gpus
+            .0
+            .iter()
+            .zip(&set)
+            .filter(|(_, accepted)| **accepted);
+        let each = f64::from(shape.gpus.get().max(1));
+        let weight = types.fold(1.0_f64, |weight, (t, _)| {
+            let weight = weight.max(shape.cpus / each / t.share[0]);
+            weight.max(shape.memory_gib / each / t.share[1])
+        });
+        Seat {
+            set: self.sets.iter().position(|s| *s == set).unwrap_or(0),
+            weight,
+        }
+    }
+
+    /// Returns the lines from which a job on some GPUs takes, with the GPUs that it takes.
+    pub fn taken(&self, seat: Seat, gpus: u32) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let needed = (f64::from(gpus) * seat.weight - 1e-9).ceil() as u32;
+        let lines = self.lines.get(seat.set).into_iter().flatten();
+        lines.map(move |(line, most)| (*line, needed.min(*most)))
+    }
+
+    /// Takes the GPUs of a job from the free GPUs of all lines.
+    pub fn take(&self, seat: Seat, gpus: u32, free: &mut [i64]) {
+        for (line, gpus) in self.taken(seat, gpus) {
+            free[line] -= i64::from(gpus);
+        }
+    }
+
+    /// Returns how many GPUs a job can have if each line has some GPUs free.
+    pub fn room(&self, seat: Seat, free: impl Fn(usize) -> i64) -> i64 {
+        let size = self.size(seat);
+        let lines = self.lines.get(seat.set).into_iter().flatten();
+        let each = lines.map(|(line, most)| match free(*line) {
+            free if free >= i64::from(*most) => i64::from(size),
+            free => (free.max(0) as f64 / seat.weight + 1e-9).floor() as i64,
+        });
+        each.min().unwrap_or(0)
+    }
+
+    /// Returns whether a job takes GPUs only from one line, and as many as it has.
+    pub fn is_plain(&self, seat: Seat) -> bool {
+        seat.weight == 1.0
+            && self
+                .lines
+                .get(seat.set)
+                .is_some_and(|lines| lines.len() == 1)
+    }
+}
+
+/// Place of a job among sets of GPU types.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seat {
+    /// Number of its set; sets with fewer GPUs come first.
+    pub set: usize,
+    /// GPUs that it takes for each of its GPUs: more than 1 if it needs more CPUs or memory than
+    /// the share of a GPU.
+    pub weight: f64,
+}
