@@ -69,12 +69,12 @@ impl GpusByType {
 
 /// The sets of GPU types that some jobs accept, those with the fewest GPUs first.
 ///
-/// Each set has a line of free GPUs. A job takes GPUs from the line of its own set, from the lines
-/// of all wider sets, and from the lines of all sets that only overlap with its own. From each
-/// line, it takes at most the number of GPUs that are in both sets. If no line is below zero, and jobs
-/// get any GPUs that they accept in order of their sets, every job finds its GPUs: the jobs before
-/// it have taken no more GPUs of its set than its line counts.
+/// Each set has a line of free GPUs. A job takes GPUs from the line of its own set and from the
+/// lines of all wider sets. It also takes GPUs from the lines of all sets that only overlap with
+/// its own. From each line, it takes at most the number of GPUs that are in both sets.
 ///
+/// If no line is below zero, jobs find GPUs in order of their sets, each on any GPUs that it
+/// accepts. The reason: the jobs before it have taken no more GPUs of its set than its line counts.
 /// The rule is exact if each two sets are nested or disjoint. Otherwise it may leave GPUs idle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeSets {

@@ -46,11 +46,13 @@ pub enum Share {
 /// other, a job counts in both, so some GPUs may idle. If a job needs more CPUs or memory than the
 /// share of its GPUs, it counts as the GPUs whose share it takes.
 ///
-/// **Guarantee.** No admitted job misses its deadline under four conditions: jobs run as profiled,
-/// changes cost nothing, a decision falls on every multiple of the slot, and no job needs more CPUs
-/// or memory than the share of its GPUs on several nodes. Free CPUs may be scattered over nodes. If a new plan would be
-/// worse than the plan with which a job was admitted, the old plan is kept. If changes cost time, a
-/// deadline can be missed. Such a job is then planned after all jobs that are on time.
+/// **Guarantee.** No admitted job misses its deadline under three conditions: jobs run as profiled,
+/// changes cost nothing, and a decision falls on every multiple of the slot. On several nodes, no
+/// job may need more CPUs or memory than the share of its GPUs, since free CPUs may be scattered.
+///
+/// If a new plan would be worse than the plan with which a job was admitted, the old plan is kept.
+/// If changes cost time, a deadline can be missed. Such a job is then planned after all jobs that
+/// are on time.
 #[derive(Clone, Debug)]
 pub struct ElasticFlow {
     grid: Grid,
