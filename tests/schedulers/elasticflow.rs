@@ -248,17 +248,20 @@ fn no_admitted_job_is_late_on_several_types() {
 }
 
 #[test]
-fn no_admitted_job_is_late_for_lack_of_cpus() {
+fn admission_counts_cpus_and_memory() {
     let mut node = NodeSpec::with_gpus(4);
     (node.cpus, node.memory_gib) = (8.0, 64.0);
-    let nodes = vec![node; 1];
-    check_admitted(&ClusterSpec { nodes }, |rng, job| {
-        let gpus = f64::from(job.gpus.get());
-        with(job, |e| {
-            e.cpus = gpus * [0.0, 1.0, 2.0, 5.0][rng.random_range(0..4)];
-            e.memory_gib = gpus * [0.0, 16.0, 20.0][rng.random_range(0..3)];
-        })
-    });
+    let simulation = Simulation::new(ClusterSpec { nodes: vec![node] });
+    let job = with(due(cases::job(0.0, 1, 600.0), 700.0), |e| e.cpus = 6.0);
+    for name in ["elasticflow", "edf-admission"] {
+        let report = cases::run(
+            &simulation,
+            cases::scheduler(name),
+            &[job.clone(), job.clone()],
+        );
+        let d = report.summary.deadlines.unwrap_or_default();
+        assert_eq!((d.met, d.missed, d.declined), (1, 0, 1), "{name}");
+    }
 }
 
 #[test]
