@@ -288,13 +288,25 @@ impl NodeSelector for Outside {
         if nodes.any(|n| n.status() != NodeStatus::Left && holds(n)) {
             return None;
         }
+        let empty = || free().filter(|n| draft.free_on(n.id()) == n.gpu_count());
+        let mut whole: Vec<&Node> = empty().filter(|n| has_room(n, n.gpu_count())).collect();
+        if shape.has_resources() {
+            sort::by_key(&mut whole, |n| std::cmp::Reverse(n.gpu_count()));
+        }
         let mut list = GpuList::new();
-        for node in free().filter(|n| draft.free_on(n.id()) == n.gpu_count()) {
-            let count = node.gpu_count().min(gpus - list.len() as u32);
-            if !has_room(node, count) {
-                continue;
+        for (i, node) in whole.iter().enumerate() {
+            let rest = gpus - list.len() as u32;
+            list.extend(draft.take_from(node.id(), rest.min(node.gpu_count()))?);
+            let rest = gpus - list.len() as u32;
+            // The last node may have CPUs and memory for the rest only.
+            let taken = |n: &Node| whole[..=i].iter().any(|other| other.id() == n.id());
+            let mut others = empty().filter(|n| shape.has_resources() && !taken(n));
+            if rest > 0
+                && rest <= node.gpu_count()
+                && let Some(last) = others.find(|n| has_room(n, rest))
+            {
+                list.extend(draft.take_from(last.id(), rest)?);
             }
-            list.extend(draft.take_from(node.id(), count)?);
             if list.len() as u32 == gpus {
                 return Some(shape.on(list));
             }
