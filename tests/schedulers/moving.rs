@@ -7,9 +7,11 @@ use blox::core::policy::scheduling_fn;
 use blox::core::{
     Assignment, BatchConfig, ClusterSpec, Draft, DraftError, Event, GpuCount, JobId, JobQueue,
     JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
-    Seconds, Shape, Validity, View,
+    Seconds, Shape, Time, Validity, View,
 };
-use blox::policies::placement::{Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming};
+use blox::policies::placement::{
+    Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
+};
 use blox::policies::scheduling::Gandiva;
 use blox::sim::Simulation;
 use blox::sim::overheads::FixedOverheads;
@@ -274,4 +276,24 @@ fn jobs_that_share_gpus_move_together_or_not_at_all() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn grown_job_keeps_its_gpus_while_it_starts() {
+    // The job starts for longer than a round. The placement changes no running job in place.
+    let overheads = FixedOverheads {
+        launch: Seconds::new(90.0),
+        ..FixedOverheads::default()
+    };
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 4)).overheads(overheads);
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
+    let job = with(job, |extras| extras.levels = vec![GpuCount(1), GpuCount(2)]);
+    let policy = composed(
+        "gandiva",
+        Gandiva::new(Seconds::new(60.0)),
+        Synergy::new(Consolidated::default()),
+    );
+    let report = cases::run(&simulation, policy, &[job]);
+    assert_eq!(report.summary.completed, 1);
+    assert_eq!(report.jobs[0].preemptions, 1);
 }

@@ -337,7 +337,7 @@ fn grow(
         if extras.levels.is_empty() || extras.cpus > 0.0 || extras.memory_gib > 0.0 {
             continue;
         }
-        let Some(has) = job.assignment().filter(|_| job.phase() == Phase::Running) else {
+        let Some(has) = job.assignment() else {
             grown = true;
             continue;
         };
@@ -347,6 +347,10 @@ fn grow(
         }
         spare -= extra;
         counts[i] += extra;
+        if job.phase() != Phase::Running {
+            grown = true;
+            continue;
+        }
         let mut nodes = has.gpus.iter().map(|gpu| view.cluster().node_of(*gpu));
         let Some(Some(node)) = nodes.next() else {
             continue;
