@@ -185,7 +185,11 @@ fn an_elastic_job_grows_to_the_gpus_it_accepts() {
     });
     for name in ["elasticflow", "edf-admission", "ef", "edf", "themis"] {
         let simulation = Simulation::new(typed(&[(2, "v100"), (8, "t4")]));
-        let report = cases::run(&simulation, cases::scheduler(name), &[job.clone()]);
+        let report = cases::run(
+            &simulation,
+            cases::scheduler(name),
+            std::slice::from_ref(&job),
+        );
         assert_eq!(report.jobs[0].outcome, Some(Outcome::Completed), "{name}");
         assert!(cases::ends(&report)[0] <= 1300.0, "{name}");
     }
