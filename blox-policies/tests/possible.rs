@@ -46,7 +46,7 @@ fn finish_time(placement: impl PlacementPolicy) -> Pipeline {
 }
 
 #[test]
-fn queue_knows_what_the_placement_could_place() {
+fn placement_judges_the_shapes_of_a_queue() {
     let asks = || {
         scheduling_fn(|view, out: &mut JobQueue| {
             let job = view.active().next();
