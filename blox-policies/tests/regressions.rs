@@ -639,10 +639,11 @@ fn buddy_restarts_no_job_on_the_same_gpus() {
     let mut run = Scenario::new(&"1x8:t4,1x8:v100".parse().unwrap(), policy);
     run.submit(0.0, job(15, 0.0, 10_000.0));
     run.round(0.0);
-    // The free GPU is of another type, so all jobs are placed again.
+    // The free GPU is of another type, so the first job leaves one of the type that the second needs.
     run.submit(10.0, bound(1, "t4", 10_000.0));
-    assert_eq!(run.round(300.0), "");
-    assert_eq!(run.gpus(1), None);
+    run.round(300.0);
+    assert_eq!(run.gpus(1), Some(vec![0]));
+    assert_eq!(run.round(600.0), "");
 }
 
 #[test]
