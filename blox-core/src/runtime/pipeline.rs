@@ -856,10 +856,7 @@ impl Scheduler for Pipeline {
         };
         match result {
             Ok(placed) => match fits {
-                Ok(()) => {
-                    let has_rounds = || self.trigger.following(view.now()).is_some();
-                    Ok(validity.and_if(placed, has_rounds))
-                }
+                Ok(()) => Ok(validity.and(placed)),
                 Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
             },
             Err(error) => Err(DecisionError::Draft {

@@ -275,7 +275,7 @@ mod tests {
         write("scheduler,load,nodes,avg_jct_s\nfifo,8,2,x\n");
         let error = drawn(d).unwrap_err().to_string();
         assert!(
-            error.ends_with("line 2: avg_jct_s is `x`, expected a number"),
+            error.ends_with("sweep.csv:2: avg_jct_s is `x`, expected a number"),
             "{error}"
         );
     }

@@ -304,7 +304,7 @@ mod tests {
         assert!(e.ends_with("log.csv:2: b is `x`, expected a number"), "{e}");
         let e = log.numbers("c").unwrap_err().to_string();
         assert!(
-            e.ends_with("line 1: the column c is missing, found the columns a, b, t"),
+            e.ends_with("log.csv:1: the column c is missing, found the columns a, b, t"),
             "{e}"
         );
         let recipe = Recipe {
