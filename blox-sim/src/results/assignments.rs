@@ -402,31 +402,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn job_runs_until_its_change_finds_free_gpus() {
+    /// Returns start, stop and end of each assignment of the first of two jobs, and its service, all in
+    /// seconds. A checkpoint and a migration take `[checkpoint, migration]` seconds.
+    fn first_of_two(
+        placement: impl PlacementPolicy,
+        gpus: u32,
+        [checkpoint, migration]: [f64; 2],
+        until: f64,
+    ) -> (Vec<[f64; 3]>, f64) {
         let overheads = FixedOverheads {
-            checkpoint: Seconds::new(50.0),
-            migration: Seconds::new(20.0),
+            checkpoint: Seconds::new(checkpoint),
+            migration: Seconds::new(migration),
             ..FixedOverheads::default()
         };
         let nothing = scheduling_fn(|_, _| Validity::NextRound);
-        let policy = Composition::new("grows").scheduling(nothing);
+        let policy = Composition::new("moves").scheduling(nothing);
         let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
         let mut jobs = Jobs::new(vec![job(0.0, 1, 1e6), job(0.0, 1, 1e6)]);
-        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        let report = Simulation::new(ClusterSpec::uniform(1, gpus))
             .overheads(overheads)
             .assignments_to(Some(rows.clone()))
-            .until(crate::Until::Time(Time::new(700.0)))
-            .run(policy.placement(Grows).build().unwrap(), &mut jobs)
+            .until(crate::Until::Time(Time::new(until)))
+            .run(policy.placement(placement).build().unwrap(), &mut jobs)
             .unwrap();
         let rows = rows.lock().unwrap();
         let first = rows.iter().filter(|row| row.job == JobId(0));
-        let spans: Vec<_> = first
-            .map(|r| [r.start, r.stop, r.end].map(|t| t.secs()))
-            .collect();
+        let spans = first.map(|r| [r.start, r.stop, r.end].map(|t| t.secs()));
+        (spans.collect(), report.jobs[0].attained.secs())
+    }
+
+    #[test]
+    fn job_runs_until_its_change_finds_free_gpus() {
+        let (spans, attained) = first_of_two(Grows, 2, [50.0, 20.0], 700.0);
         // The second job leaves its GPU at 350 s.
         assert_eq!(spans, [[0.0, 350.0, 370.0], [370.0, 600.0, 600.0]]);
-        assert_eq!(report.jobs[0].attained.secs(), 350.0 + 230.0);
+        assert_eq!(attained, 350.0 + 230.0);
     }
 
     /// Moves a job at 300 s, and at 600 s onto the GPU of a job that stops then.
@@ -461,32 +471,11 @@ mod tests {
 
     #[test]
     fn change_may_wait_for_gpus_after_an_earlier_change() {
-        let overheads = FixedOverheads {
-            checkpoint: Seconds::new(400.0),
-            migration: Seconds::new(500.0),
-            ..FixedOverheads::default()
-        };
-        let nothing = scheduling_fn(|_, _| Validity::NextRound);
-        let policy = Composition::new("moves").scheduling(nothing);
-        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-        let report = Simulation::new(ClusterSpec::uniform(1, 3))
-            .overheads(overheads)
-            .assignments_to(Some(rows.clone()))
-            .until(crate::Until::Time(Time::new(2000.0)))
-            .run(
-                policy.placement(Moves).build().unwrap(),
-                &mut Jobs::new(vec![job(0.0, 1, 1e6), job(0.0, 1, 1e6)]),
-            )
-            .unwrap();
-        let rows = rows.lock().unwrap();
-        let first = rows.iter().filter(|row| row.job == JobId(0));
-        let spans: Vec<_> = first
-            .map(|r| [r.start, r.stop, r.end].map(|t| t.secs()))
-            .collect();
+        let (spans, attained) = first_of_two(Moves, 3, [400.0, 500.0], 2000.0);
         // The first change takes until 800 s, and the other job leaves its GPU at 1000 s.
         assert_eq!(spans[..2], [[0.0, 300.0, 800.0], [800.0, 1000.0, 1500.0]]);
         let ran: f64 = spans.iter().map(|[start, stop, _]| stop - start).sum();
-        assert_eq!(report.jobs[0].attained.secs(), ran);
+        assert_eq!(attained, ran);
     }
 
     #[test]
