@@ -4,7 +4,7 @@ use super::timeline::Timeline;
 use blox_core::SortedMap;
 use blox_core::{
     Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
-    Phase, Plan, Time, View,
+    Name, Phase, Plan, Time, View,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AssignmentRow {
-    /// The job.
+    /// Number of the job.
     pub job: JobId,
+    /// Identifier of the job in its trace, if it has one.
+    pub name: Option<Name>,
     /// Number of the job's launch, from 1. Failed launches count, so that numbers can be left out.
     pub launch: u32,
     /// Time of the plan that allocated the GPUs, in seconds since the start of the simulation. The
@@ -92,6 +94,7 @@ pub type SharedSink = Arc<Mutex<dyn AssignmentSink>>;
 /// A running job.
 #[derive(Clone, Debug)]
 struct Open {
+    name: Option<Name>,
     launch: u32,
     placed: Time,
     start: Time,
@@ -162,6 +165,7 @@ impl Followed {
         let Some(bound) = job.bound() else { return };
         let placed = self.placed_at.get(&id).copied();
         let open = Open {
+            name: job.spec().name.clone(),
             launch: job.attempt(),
             placed: placed.unwrap_or(view.now()),
             start: view.now(),
@@ -186,6 +190,7 @@ impl Followed {
         gpus.sort_unstable();
         let row = AssignmentRow {
             job: id,
+            name: open.name,
             launch: open.launch,
             placed: open.placed,
             start: open.start,
@@ -307,7 +312,7 @@ mod tests {
     use super::*;
     use crate::Simulation;
     use crate::overheads::FixedOverheads;
-    use crate::results::AssignmentWriter;
+    use crate::results::{AssignmentWriter, CsvTable};
     use crate::workload::Jobs;
     use blox_core::policy::{by_key, scheduling_fn};
     use blox_core::{
@@ -334,9 +339,9 @@ mod tests {
             launch: Seconds::new(30.0),
             ..FixedOverheads::default()
         };
-        let sink = Arc::new(Mutex::new(AssignmentWriter::new(Vec::new())));
+        let sink = Arc::new(Mutex::new(AssignmentWriter::new(CsvTable::new(Vec::new()))));
         let mut jobs = Jobs::new(vec![
-            job(0.0, 1, 400.0),
+            job(0.0, 1, 400.0).named("a"),
             job(10.0, 2, 100.0),
             job(20.0, 3, 1e9),
         ]);
@@ -357,10 +362,10 @@ mod tests {
         writer.finish().unwrap();
         assert_eq!(
             writer.written(),
-            "job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why\n\
-             0,1,0,30,600,600,0,completed\n\
-             1,1,300,330,600,600,1-2,completed\n\
-             2,1,600,630,2000,2000,0-2,cancelled\n"
+            "job_id,job,launch,placed_s,start_s,stop_s,end_s,gpus,why\n\
+             a,0,1,0,30,600,600,0,completed\n\
+             1,1,1,300,330,600,600,1-2,completed\n\
+             2,2,1,600,630,2000,2000,0-2,cancelled\n"
         );
         let busy: f64 = report
             .timeline
@@ -482,6 +487,7 @@ mod tests {
     fn ranges_join_neighbours() {
         let row = AssignmentRow {
             job: JobId(0),
+            name: None,
             launch: 1,
             placed: Time::ZERO,
             start: Time::ZERO,

@@ -21,18 +21,23 @@ pub use timeline::TimelineRow;
 pub use training::{Contention, Given, TrainingFigures};
 pub use waits::WaitRow;
 pub(crate) use waits::Waits;
-pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_timeline};
+pub use write::{
+    AssignmentWriter, Cell, CsvTable, InputColumns, TableSink, WriteError, write_jobs,
+    write_rounds, write_timeline,
+};
 
-use blox_core::{JobId, Name, Outcome, Seconds, Time};
+use blox_core::{JobId, JobSpec, Name, Outcome, Seconds, Time};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::sync::Arc;
 
-/// Owner of a job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Owner {
-    /// User that submitted the job, if known.
-    pub user: Option<Name>,
-    /// Virtual cluster of the job, if any.
-    pub virtual_cluster: Option<Name>,
+/// Returns the `job_id` of a job in files and pictures: its identifier in the trace, or its number if
+/// it has none.
+pub fn job_id(name: Option<&Name>, job: JobId) -> Cow<'_, str> {
+    match name {
+        Some(name) => Cow::Borrowed(name),
+        None => Cow::Owned(job.to_string()),
+    }
 }
 
 /// Result of one job.
@@ -41,11 +46,13 @@ pub struct Owner {
 pub struct JobResult {
     /// Number of the job: its rank in order of submission, from 0.
     pub job: JobId,
-    /// Identifier of the job in its trace, if it has one.
+    /// Identifier of the job in its trace, if it has one. See [`JobResult::id`].
+    #[serde(rename = "job_id")]
     pub name: Option<Name>,
-    /// Owner of the job, if known.
+    /// Specification of the job. `None` if it holds only the values of other fields: there can be a
+    /// million rows without it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Box<Owner>>,
+    pub spec: Option<Arc<JobSpec>>,
     /// Time of submission, in seconds since the start of the simulation.
     pub submit: Time,
     /// Number of requested GPUs.
@@ -160,6 +167,11 @@ impl MissCause {
 }
 
 impl JobResult {
+    /// Returns the [`job_id`] of the job.
+    pub fn id(&self) -> Cow<'_, str> {
+        job_id(self.name.as_ref(), self.job)
+    }
+
     /// Returns the cause of a missed deadline; `None` if the deadline was not missed.
     pub fn miss_cause(&self) -> Option<MissCause> {
         if self.deadline_fate() != Some(DeadlineFate::Missed) {

@@ -1,13 +1,13 @@
 //! Records results of jobs and rounds while a simulation runs.
 
+use super::JobResult;
 use super::training::Account;
-use super::{JobResult, Owner};
 use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, Launches, MetricCollector, Phase,
-    Plan, Reason, Seconds, ServiceClass, Time, View,
+    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, JobSpec, Launches,
+    MetricCollector, Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Recorder {
         self.jobs[i] = Some(JobResult {
             job: job.id(),
             name: job.spec().name.clone(),
-            owner: owner_of(job),
+            spec: kept_spec(job),
             submit: job.submit(),
             gpus: job.gpus().get(),
             duration: job.spec().duration(),
@@ -227,16 +227,15 @@ fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
     }
 }
 
-/// Returns the owner, boxed: millions of rows have none, and a pointer takes little space.
-fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
+/// See [`JobResult::spec`].
+fn kept_spec(job: &JobRef<'_>) -> Option<Arc<JobSpec>> {
     let spec = job.spec();
-    let some = spec.user.is_some() || spec.virtual_cluster.is_some();
-    some.then(|| {
-        Box::new(Owner {
-            user: spec.user.clone(),
-            virtual_cluster: spec.virtual_cluster.clone(),
-        })
-    })
+    let plain = spec.user.is_none()
+        && spec.virtual_cluster.is_none()
+        && spec.extras.is_none()
+        && spec.priority == 0
+        && spec.work.rate == 1.0;
+    (!plain).then(|| job.shared_spec())
 }
 
 /// Returns the effective deadline at submission.

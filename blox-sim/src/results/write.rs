@@ -1,10 +1,10 @@
-//! Results as CSV.
+//! Tables of results, and their form as CSV.
 
 use super::{
     AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow,
-    TimelineRow,
+    TimelineRow, job_id,
 };
-use blox_core::{Seconds, Time};
+use blox_core::{JobSpec, Seconds, Time};
 use std::io::Write;
 
 /// An error while writing results.
@@ -18,49 +18,126 @@ impl From<std::io::Error> for WriteError {
     }
 }
 
+/// Receives a table, cell by cell. The cells of a column are all texts, all whole numbers or all
+/// numbers, so that a file with types needs no guess.
+pub trait TableSink {
+    /// Receives the names of the columns, once, before all rows.
+    fn begin(&mut self, columns: &[&str]);
+    /// Receives a text, or a missing one.
+    fn text(&mut self, value: Option<&str>);
+    /// Receives a whole number.
+    fn whole(&mut self, value: u32);
+    /// Receives a number, or a missing one.
+    fn number(&mut self, value: Option<f64>);
+    /// Ends the row.
+    ///
+    /// # Errors
+    /// If the row cannot be written.
+    fn end_row(&mut self) -> Result<(), WriteError>;
+    /// Ends the table.
+    ///
+    /// # Errors
+    /// If the rest of the table cannot be written.
+    fn finish(&mut self) -> Result<(), WriteError>;
+}
+
+/// A cell of an [input column](InputColumns).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// The job has no value.
+    Missing,
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(String),
+}
+
+/// Columns of a workload that the table of jobs repeats: users, GPU types, attributes.
+#[derive(Clone, Debug)]
+pub struct InputColumns {
+    /// Name of each column, and whether it holds numbers.
+    pub columns: Vec<(String, bool)>,
+    /// Returns the cell of a job in a column.
+    pub cell: fn(Option<&JobSpec>, &str) -> Cell,
+}
+
+impl InputColumns {
+    /// Returns no columns.
+    pub fn none() -> Self {
+        InputColumns {
+            columns: Vec::new(),
+            cell: |_, _| Cell::Missing,
+        }
+    }
+
+    fn append(&self, sink: &mut dyn TableSink, job: &JobResult) {
+        for (name, numbers) in &self.columns {
+            let cell = (self.cell)(job.spec.as_deref(), name);
+            match (cell, numbers) {
+                (Cell::Number(value), true) => sink.number(Some(value)),
+                (_, true) => sink.number(None),
+                (Cell::Text(text), false) => sink.text(Some(&text)),
+                (Cell::Number(value), false) => sink.text(Some(&value.to_string())),
+                (Cell::Missing, false) => sink.text(None),
+            }
+        }
+    }
+}
+
 /// Writes a row for each job, in order of job, with the columns
-/// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// More columns follow if a job has the data:
+/// `job_id,job,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
+/// `job_id` is the [identifier of the user](super::job_id), and `job` the number in order of
+/// submission. More columns follow if a job has the data:
 ///
 /// - a deadline: `deadline_s`, `deadline` (`met`, `missed`, `declined`), `missed_by` (the words of
-///   [`MissCause`](super::MissCause)) and `overhead_s`;
+///   [`MissCause`](super::MissCause)) and `overhead_s`. A job of the class best-effort has only the
+///   first of them;
 /// - training: `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system from
 ///   its submission to its end;
 /// - finish-time fairness: `rho`;
-/// - a user or virtual cluster: `user` and `virtual_cluster`.
+/// - the columns of the workload.
 ///
 /// Missing values are empty. Numbers read back to the same bits.
 ///
 /// # Errors
-/// If `out` cannot be written.
-pub fn write_jobs(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
+/// If the table cannot be written.
+pub fn write_jobs(
+    sink: &mut dyn TableSink,
+    jobs: &[JobResult],
+    inputs: &InputColumns,
+) -> Result<(), WriteError> {
     let has = |what: fn(&JobResult) -> bool| jobs.iter().any(what);
-    let (due, trained) = (has(|j| j.deadline.is_some()), has(|j| j.given.is_some()));
-    let (owned, fair) = (has(|j| j.owner.is_some()), has(|j| j.rho.is_some()));
+    let (due, trained) = (
+        has(|j| first_deadline(j).is_some()),
+        has(|j| j.given.is_some()),
+    );
+    let fair = has(|j| j.rho.is_some());
     let only = |shown: bool, name| if shown { name } else { "" };
     let contention = Contention::of(if trained { jobs } else { &[] });
-    let columns: [Column<'_, JobResult>; 26] = [
-        ("job_id", &|row, j| row.whole(j.job.0)),
-        ("name", &|row, j| row.text(j.name.as_deref())),
-        ("submit_s", &|row, j| row.number(j.submit.secs())),
-        ("first_start_s", &|row, j| row.time(j.first_start)),
-        ("finish_s", &|row, j| row.time(j.finish)),
-        ("jct_s", &|row, j| row.seconds(j.jct())),
+    let columns: [Column<'_, JobResult>; 24] = [
+        ("job_id", &|row, j| row.text(Some(&j.id()))),
+        ("job", &|row, j| row.whole(j.job.0)),
+        ("submit_s", &|row, j| number(row, j.submit.secs())),
+        ("first_start_s", &|row, j| time(row, j.first_start)),
+        ("finish_s", &|row, j| time(row, j.finish)),
+        ("jct_s", &|row, j| seconds(row, j.jct())),
         ("responsiveness_s", &|row, j| {
-            row.seconds(j.responsiveness())
+            seconds(row, j.responsiveness())
         }),
-        ("attained_s", &|row, j| row.number(j.attained.secs())),
+        ("attained_s", &|row, j| number(row, j.attained.secs())),
         ("gpus", &|row, j| row.whole(j.gpus)),
-        ("duration_s", &|row, j| row.number(j.duration.secs())),
+        ("duration_s", &|row, j| number(row, j.duration.secs())),
         ("preemptions", &|row, j| row.whole(j.preemptions)),
         ("launches", &|row, j| row.whole(j.launches)),
         ("crashes", &|row, j| row.whole(j.crashes)),
         ("outcome", &|row, j| {
-            row.text(j.outcome.map_or("unfinished", |o| o.as_str()))
+            row.text(Some(j.outcome.map_or("unfinished", |o| o.as_str())))
         }),
         ("reason", &|row, j| row.text(j.reason.as_deref())),
         ("measured", &|row, j| row.whole(j.measured.into())),
-        (only(due, "deadline_s"), &|row, j| row.time(j.deadline)),
+        (only(due, "deadline_s"), &|row, j| {
+            time(row, first_deadline(j))
+        }),
         (only(due, "deadline"), &|row, j| {
             row.text(j.deadline_fate().map(DeadlineFate::as_str))
         }),
@@ -68,27 +145,40 @@ pub fn write_jobs(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteEr
             row.text(j.miss_cause().map(MissCause::as_str))
         }),
         (only(due, "overhead_s"), &|row, j| {
-            row.seconds(j.deadline.map(|_| j.overhead))
+            seconds(row, j.deadline.map(|_| j.overhead))
         }),
         (only(trained, "restarts"), &|row, j| {
             row.number(j.given.as_ref().map(|given| given.restarts.into()))
         }),
         (only(trained, "given_gpu_s"), &|row, j| {
-            row.seconds(j.given.as_ref().map(|given| given.gpu))
+            seconds(row, j.given.as_ref().map(|given| given.gpu))
         }),
         (only(trained, "contention"), &|row, j| {
             let end = j.given.as_ref().and(j.finish);
             row.number(end.map(|end| contention.between(j.submit.secs(), end.secs())))
         }),
         (only(fair, "rho"), &|row, j| row.number(j.rho)),
-        (only(owned, "user"), &|row, j| {
-            row.text(j.owner.as_ref().and_then(|o| o.user.as_deref()))
-        }),
-        (only(owned, "virtual_cluster"), &|row, j| {
-            row.text(j.owner.as_ref().and_then(|o| o.virtual_cluster.as_deref()))
-        }),
     ];
-    write(out, &columns, jobs)
+    let shown = || columns.iter().filter(|(name, _)| !name.is_empty());
+    let own = shown().map(|(name, _)| *name);
+    let of_input = inputs.columns.iter().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = own.chain(of_input).collect();
+    sink.begin(&names);
+    for job in jobs {
+        for (_, append) in shown() {
+            append(sink, job);
+        }
+        inputs.append(sink, job);
+        sink.end_row()?;
+    }
+    sink.finish()
+}
+
+/// Returns the first deadline of a job, whether it counts or not.
+fn first_deadline(job: &JobResult) -> Option<Time> {
+    let extras = || job.spec.as_ref()?.extras.as_ref();
+    job.deadline
+        .or_else(|| extras()?.deadlines.first().map(|d| d.at))
 }
 
 /// Writes a row for each visited decision, with the columns
@@ -96,19 +186,19 @@ pub fn write_jobs(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteEr
 /// Between two rows nothing changes.
 ///
 /// # Errors
-/// If `out` cannot be written.
-pub fn write_rounds(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
+/// If the table cannot be written.
+pub fn write_rounds(sink: &mut dyn TableSink, rounds: &[RoundRow]) -> Result<(), WriteError> {
     let columns: [Column<'_, RoundRow>; 8] = [
-        ("time_s", &|row, r| row.number(r.at.secs())),
+        ("time_s", &|row, r| number(row, r.at.secs())),
         ("preemptions", &|row, r| row.whole(r.preemptions)),
         ("placements", &|row, r| row.whole(r.placements)),
         ("placed_jobs", &|row, r| row.whole(r.placed)),
         ("waiting_jobs", &|row, r| row.whole(r.waiting)),
         ("deferred_jobs", &|row, r| row.whole(r.deferred)),
         ("free_gpus", &|row, r| row.whole(r.free_gpus)),
-        ("demand_gpus", &|row, r| row.number(r.demand as f64)),
+        ("demand_gpus", &|row, r| number(row, r.demand as f64)),
     ];
-    write(out, &columns, rounds)
+    write(sink, &columns, rounds)
 }
 
 /// Writes a row for each interval, with the columns
@@ -116,79 +206,94 @@ pub fn write_rounds(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), Writ
 /// the first two are means over the interval. See [`TimelineRow`].
 ///
 /// # Errors
-/// If `out` cannot be written.
-pub fn write_timeline(out: &mut dyn Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
+/// If the table cannot be written.
+pub fn write_timeline(
+    sink: &mut dyn TableSink,
+    timeline: &[TimelineRow],
+) -> Result<(), WriteError> {
     let columns: [Column<'_, TimelineRow>; 7] = [
-        ("time_s", &|row, r| row.number(r.time_s)),
-        ("length_s", &|row, r| row.number(r.length_s)),
-        ("busy_gpus", &|row, r| row.number(r.busy_gpus)),
-        ("usable_gpus", &|row, r| row.number(r.usable_gpus)),
-        ("placed_jobs", &|row, r| row.number(r.placed_jobs)),
-        ("queued_jobs", &|row, r| row.number(r.queued_jobs)),
-        ("deferred_jobs", &|row, r| row.number(r.deferred_jobs)),
+        ("time_s", &|row, r| number(row, r.time_s)),
+        ("length_s", &|row, r| number(row, r.length_s)),
+        ("busy_gpus", &|row, r| number(row, r.busy_gpus)),
+        ("usable_gpus", &|row, r| number(row, r.usable_gpus)),
+        ("placed_jobs", &|row, r| number(row, r.placed_jobs)),
+        ("queued_jobs", &|row, r| number(row, r.queued_jobs)),
+        ("deferred_jobs", &|row, r| number(row, r.deferred_jobs)),
     ];
-    write(out, &columns, timeline)
+    write(sink, &columns, timeline)
 }
 
-/// A column: its name, and a function that appends its field of a row. A column without a name is
-/// left out.
-type Column<'a, T> = (&'static str, &'a dyn Fn(&mut Rows, &T));
+/// A column: its name, and a function that appends its cell of a row. A column without a name is left
+/// out.
+type Column<'a, T> = (&'static str, &'a dyn Fn(&mut dyn TableSink, &T));
 
-fn write<T>(out: &mut dyn Write, columns: &[Column<'_, T>], list: &[T]) -> Result<(), WriteError> {
-    let shown = || columns.iter().filter(|(name, _)| !name.is_empty());
-    let names: Vec<&str> = shown().map(|(name, _)| *name).collect();
-    let mut rows = Rows::new(&names);
+fn write<T>(
+    sink: &mut dyn TableSink,
+    columns: &[Column<'_, T>],
+    list: &[T],
+) -> Result<(), WriteError> {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    sink.begin(&names);
     for item in list {
-        for (_, append) in shown() {
-            append(&mut rows, item);
+        for (_, append) in columns {
+            append(sink, item);
         }
-        rows.end(out)?;
+        sink.end_row()?;
     }
-    rows.flush(out)
+    sink.finish()
+}
+
+fn number(sink: &mut dyn TableSink, value: f64) {
+    sink.number(Some(value));
+}
+
+fn time(sink: &mut dyn TableSink, time: Option<Time>) {
+    sink.number(time.map(Time::secs));
+}
+
+fn seconds(sink: &mut dyn TableSink, seconds: Option<Seconds>) {
+    sink.number(seconds.map(Seconds::secs));
 }
 
 /// Writes assignments while a simulation runs, so that they need no memory. Writes a row whenever a
 /// job leaves GPUs, in this order, with the columns
-/// `job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why`.
+/// `job_id,job,launch,placed_s,start_s,stop_s,end_s,gpus,why`.
 ///
 /// `gpus` are numbers and ranges of numbers through all nodes, separated by spaces: `0-3 8`. The
 /// job ran from `start_s` to `stop_s`. The GPUs were allocated to it at `placed_s`, and it had left
 /// them at `end_s`.
-pub struct AssignmentWriter<W: Write> {
-    out: W,
-    rows: Rows,
+pub struct AssignmentWriter<S: TableSink> {
+    sink: S,
     gpus: String,
     error: Option<WriteError>,
 }
 
-impl<W: Write> AssignmentWriter<W> {
-    /// Writes the header. [`AssignmentWriter::finish`] returns the first error.
-    pub fn new(out: W) -> Self {
+impl<S: TableSink> AssignmentWriter<S> {
+    /// Begins the table. [`AssignmentWriter::finish`] returns the first error.
+    pub fn new(mut sink: S) -> Self {
+        sink.begin(&[
+            "job_id", "job", "launch", "placed_s", "start_s", "stop_s", "end_s", "gpus", "why",
+        ]);
         AssignmentWriter {
-            out,
-            rows: Rows::new(&[
-                "job_id", "launch", "placed_s", "start_s", "stop_s", "end_s", "gpus", "why",
-            ]),
+            sink,
             gpus: String::new(),
             error: None,
         }
     }
 
-    /// Flushes the rows and returns the first error, if any.
+    /// Ends the table and returns the first error, if any.
     ///
     /// # Errors
     /// The first error of writing.
     pub fn finish(&mut self) -> Result<(), WriteError> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.sink.finish(),
         }
-        self.rows.flush(&mut self.out)?;
-        self.rows.text.clear();
-        Ok(())
     }
 }
 
-impl<W: Write + Send> AssignmentSink for AssignmentWriter<W> {
+impl<S: TableSink + Send> AssignmentSink for AssignmentWriter<S> {
     fn take(&mut self, a: AssignmentRow) {
         use std::fmt::Write;
         if self.error.is_some() {
@@ -205,50 +310,64 @@ impl<W: Write + Send> AssignmentSink for AssignmentWriter<W> {
                 false => write!(self.gpus, "{first}-{last}"),
             };
         }
-        let rows = &mut self.rows;
-        rows.whole(a.job.0);
-        rows.whole(a.launch);
+        let sink = &mut self.sink;
+        sink.text(Some(&job_id(a.name.as_ref(), a.job)));
+        sink.whole(a.job.0);
+        sink.whole(a.launch);
         for time in [a.placed, a.start, a.stop, a.end] {
-            rows.number(time.secs());
+            sink.number(Some(time.secs()));
         }
-        rows.text(self.gpus.as_str());
-        rows.text(a.why);
-        self.error = rows.end(&mut self.out).err();
+        sink.text(Some(&self.gpus));
+        sink.text(Some(a.why));
+        self.error = sink.end_row().err();
     }
 }
 
 #[cfg(test)]
-impl AssignmentWriter<Vec<u8>> {
+impl AssignmentWriter<CsvTable<Vec<u8>>> {
     pub(crate) fn written(&self) -> &str {
-        std::str::from_utf8(&self.out).unwrap()
+        std::str::from_utf8(&self.sink.out).unwrap()
     }
 }
 
 /// Number of bytes written at once.
 const BLOCK: usize = 1 << 16;
 
-/// Rows being formatted. A number is written as the shortest text that reads back to the same bits.
-struct Rows {
+/// A table as CSV. A number is written as the shortest text that reads back to the same bits.
+pub struct CsvTable<W: Write> {
+    out: W,
     text: Vec<u8>,
     whole: itoa::Buffer,
     float: zmij::Buffer,
 }
 
-impl Rows {
-    fn new(heading: &[&str]) -> Self {
-        let mut rows = Rows {
+impl<W: Write> CsvTable<W> {
+    /// Creates a table that is written to `out`.
+    pub fn new(out: W) -> Self {
+        CsvTable {
+            out,
             text: Vec::with_capacity(BLOCK + 1024),
             whole: itoa::Buffer::new(),
             float: zmij::Buffer::new(),
-        };
-        heading.iter().for_each(|name| rows.text(*name));
-        rows.close();
-        rows
+        }
     }
 
-    /// Appends a text; a missing one is empty.
-    fn text<'a>(&mut self, text: impl Into<Option<&'a str>>) {
-        let text = text.into().unwrap_or_default();
+    /// Replaces the comma after the last field by the end of the line.
+    fn close(&mut self) {
+        if let Some(last) = self.text.last_mut() {
+            *last = b'\n';
+        }
+    }
+}
+
+impl<W: Write> TableSink for CsvTable<W> {
+    fn begin(&mut self, columns: &[&str]) {
+        columns.iter().for_each(|name| self.text(Some(name)));
+        self.close();
+    }
+
+    fn text(&mut self, value: Option<&str>) {
+        let text = value.unwrap_or_default();
         let special = |b: &u8| matches!(b, b',' | b'"' | b'\r' | b'\n');
         if text.as_bytes().iter().any(special) {
             self.text.push(b'"');
@@ -272,9 +391,8 @@ impl Rows {
         self.text.push(b',');
     }
 
-    /// Appends a number; a missing one is empty.
-    fn number(&mut self, value: impl Into<Option<f64>>) {
-        let text = match value.into() {
+    fn number(&mut self, value: Option<f64>) {
+        let text = match value {
             None => "",
             // Whole seconds, which are most times, have no decimal point.
             Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
@@ -284,33 +402,19 @@ impl Rows {
         self.text.push(b',');
     }
 
-    fn time(&mut self, time: Option<Time>) {
-        self.number(time.map(Time::secs));
-    }
-
-    fn seconds(&mut self, seconds: Option<Seconds>) {
-        self.number(seconds.map(Seconds::secs));
-    }
-
-    /// Replaces the comma after the last field by the end of the line.
-    fn close(&mut self) {
-        if let Some(last) = self.text.last_mut() {
-            *last = b'\n';
-        }
-    }
-
-    fn end(&mut self, out: &mut dyn Write) -> Result<(), WriteError> {
+    fn end_row(&mut self) -> Result<(), WriteError> {
         self.close();
         if self.text.len() >= BLOCK {
-            out.write_all(&self.text)?;
+            self.out.write_all(&self.text)?;
             self.text.clear();
         }
         Ok(())
     }
 
-    fn flush(&mut self, out: &mut dyn Write) -> Result<(), WriteError> {
-        out.write_all(&self.text)?;
-        out.flush()?;
+    fn finish(&mut self) -> Result<(), WriteError> {
+        self.out.write_all(&self.text)?;
+        self.text.clear();
+        self.out.flush()?;
         Ok(())
     }
 }
@@ -318,43 +422,66 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Owner;
 
     #[test]
-    fn owners_have_columns_where_a_job_has_one() {
-        let written = |jobs: &[JobResult]| {
-            let mut text = Vec::new();
-            write_jobs(&mut text, jobs).unwrap();
-            String::from_utf8(text).unwrap()
+    fn jobs_have_ids_numbers_and_input_columns() {
+        let inputs = InputColumns {
+            columns: vec![("user".into(), false), ("priority".into(), true)],
+            cell: |spec, name| match (spec, name) {
+                (Some(spec), "user") => Cell::Text(spec.user.as_deref().unwrap().to_owned()),
+                (Some(spec), _) => Cell::Number(spec.priority.into()),
+                (None, _) => Cell::Missing,
+            },
         };
-        let nobodys = JobResult::default();
-        assert!(written(std::slice::from_ref(&nobodys)).contains(",reason,measured\n"));
-        let adas = JobResult {
-            owner: Some(Box::new(Owner {
-                user: Some("ada".into()),
-                virtual_cluster: None,
-            })),
+        let spec = JobSpec::new(Time::ZERO, blox_core::GpuCount(1), Seconds::new(9.0));
+        let named = JobResult {
+            job: blox_core::JobId(1),
+            name: Some("train, 7".into()),
+            spec: Some(std::sync::Arc::new(spec.owned_by("ada"))),
             ..JobResult::default()
         };
-        let text = written(&[nobodys, adas]);
-        let ends: Vec<&str> = text
-            .lines()
-            .map(|l| l.rsplit_once(",0,").map_or(l, |l| l.1))
-            .collect();
-        assert!(ends[0].ends_with(",measured,user,virtual_cluster"));
-        assert_eq!(ends[1..], [",", "ada,"]);
+        let mut table = CsvTable::new(Vec::new());
+        write_jobs(&mut table, &[JobResult::default(), named], &inputs).unwrap();
+        let text = String::from_utf8(table.out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("job_id,job,submit_s,"));
+        assert!(lines[0].ends_with(",reason,measured,user,priority"));
+        assert!(lines[1].starts_with("0,0,0,") && lines[1].ends_with(",0,,"));
+        assert!(lines[2].starts_with("\"train, 7\",1,0,") && lines[2].ends_with(",0,ada,0"));
+    }
+
+    #[test]
+    fn a_best_effort_job_keeps_its_deadline() {
+        let mut spec = JobSpec::new(Time::ZERO, blox_core::GpuCount(1), Seconds::new(9.0));
+        let extras = spec.extras.get_or_insert_default();
+        extras.class = blox_core::ServiceClass::BestEffort;
+        extras.deadlines = vec![blox_core::Deadline {
+            at: Time::new(600.0),
+            value: 1.0,
+        }];
+        let job = JobResult {
+            spec: Some(std::sync::Arc::new(spec)),
+            ..JobResult::default()
+        };
+        let mut table = CsvTable::new(Vec::new());
+        write_jobs(&mut table, &[job], &InputColumns::none()).unwrap();
+        let text = String::from_utf8(table.out).unwrap();
+        assert!(text.contains(",deadline_s,deadline,missed_by,overhead_s\n"));
+        assert!(text.ends_with(",600,,,\n"), "{text}");
     }
 
     #[test]
     fn text_with_commas_and_quotes_is_quoted() {
-        let mut rows = Rows::new(&["a", "b"]);
-        rows.text("x, \"y\"");
-        rows.number(Some(-0.0));
-        rows.close();
-        rows.number(Some(0.1 + 0.2));
-        rows.number(None);
-        rows.close();
-        let text = String::from_utf8(rows.text).unwrap();
+        let mut table = CsvTable::new(Vec::new());
+        table.begin(&["a", "b"]);
+        table.text(Some("x, \"y\""));
+        table.number(Some(-0.0));
+        table.end_row().unwrap();
+        table.number(Some(0.1 + 0.2));
+        table.number(None);
+        table.end_row().unwrap();
+        table.finish().unwrap();
+        let text = String::from_utf8(table.out).unwrap();
         assert_eq!(text, "a,b\n\"x, \"\"y\"\"\",0\n0.30000000000000004,\n");
     }
 }

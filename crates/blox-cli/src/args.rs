@@ -653,7 +653,7 @@ pub(super) struct Options {
     /// Every measured job is also simulated alone, which takes additional time.
     #[arg(long, help_heading = "Results")]
     pub fairness: bool,
-    /// Print the history of one job, by its name in the trace or its number from 0; with CSV on
+    /// Print the history of one job, by its job_id in the trace or its number from 0; with CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     pub explain: Option<Written<String>>,

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::files::part_of;
-use blox_sim::results::{AssignmentWriter, SharedSink};
+use blox_sim::results::{AssignmentWriter, CsvTable, SharedSink};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The file `assignments.csv` while a simulation writes it.
 pub(super) struct Assignments {
     path: PathBuf,
-    writer: Arc<Mutex<AssignmentWriter<BufWriter<File>>>>,
+    writer: Arc<Mutex<AssignmentWriter<CsvTable<BufWriter<File>>>>>,
 }
 
 impl Assignments {
@@ -21,7 +21,7 @@ impl Assignments {
         let cannot = |e| Failure::unwritable(&path, e);
         std::fs::create_dir_all(dir).map_err(cannot)?;
         let file = File::create(part_of(&path)).map_err(cannot)?;
-        let writer = AssignmentWriter::new(BufWriter::new(file));
+        let writer = AssignmentWriter::new(CsvTable::new(BufWriter::new(file)));
         Ok(Assignments {
             path,
             writer: Arc::new(Mutex::new(writer)),

@@ -5,10 +5,10 @@ use super::losses::{self, Lost};
 use super::resolve::Experiment;
 use super::result::Run;
 use super::value::Measured;
-use blox_core::{JobId, Time};
+use blox_core::{JobId, Name, Time};
 use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
 use blox_sim::results::statistics::Paired;
-use blox_sim::results::{Fairness, MissCauses, Summary};
+use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
 use blox_sim::{Ended, Measure};
 use std::fmt::Write;
 
@@ -536,15 +536,19 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     list
 }
 
+/// Formats a job as its `job_id`, with its number if that differs.
+pub(super) fn called(name: Option<&Name>, id: JobId) -> String {
+    match job_id(name, id) {
+        named if named == id.to_string() => named.into_owned(),
+        named => format!("{named} (number {id})"),
+    }
+}
+
 fn story(id: JobId, run: &Run) -> String {
     let report = &run.report;
-    let name = report
-        .jobs
-        .get(id.index())
-        .and_then(|job| job.name.as_deref());
-    let name = name.filter(|name| *name != id.to_string());
-    let name = name.map_or(String::new(), |name| format!(", {name} in the trace,"));
-    let mut text = format!("\njob {id}{name} under {}\n", report.summary.scheduler);
+    let job = report.jobs.get(id.index());
+    let named = called(job.and_then(|job| job.name.as_ref()), id);
+    let mut text = format!("\njob {named} under {}\n", report.summary.scheduler);
     if report.story.is_empty() {
         text.push_str("  never came\n");
     }

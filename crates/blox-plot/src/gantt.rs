@@ -4,7 +4,7 @@ use crate::axis::{Axis, Room, duration};
 use crate::chart::RIGHT;
 use crate::frame::{Frame, Heading, Label};
 use crate::style::{self, SMALL, WIDTH};
-use crate::svg::{Anchor, Num, Page, width_of};
+use crate::svg::{Anchor, Escaped, Num, Page, width_of};
 use std::collections::BTreeMap;
 
 /// A job on GPUs for an interval of time.
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Bar {
     /// The number of the job. It determines the colour.
     pub job: u32,
+    /// The identifier of the job, which a hint shows.
+    pub job_id: Box<str>,
     /// The GPUs as ranges with both ends included, numbered through all nodes.
     pub gpus: Vec<(u32, u32)>,
     /// Start in seconds.
@@ -158,7 +160,7 @@ impl Gantt {
             page.put(format_args!(
                 "<g fill=\"{}\"><title>job {}: {gpus} GPU{}, {} to {} s</title>\n",
                 style::colour(bar.job as usize),
-                bar.job,
+                Escaped(&bar.job_id),
                 if gpus == 1 { "" } else { "s" },
                 Num(bar.start_s),
                 Num(bar.end_s)
@@ -261,6 +263,7 @@ mod tests {
     fn bar(job: u32, first: u32, last: u32, start_s: f64, end_s: f64) -> Bar {
         Bar {
             job,
+            job_id: format!("<{job}>").into(),
             gpus: vec![(first, last)],
             start_s,
             end_s,
@@ -283,7 +286,7 @@ mod tests {
             svg.contains(&format!("width=\"{half}\" height=\"14.4\"")),
             "{svg}"
         );
-        assert!(svg.contains("<title>job 1: 1 GPU, 50 to 100 s</title>"));
+        assert!(svg.contains("<title>job &lt;1&gt;: 1 GPU, 50 to 100 s</title>"));
         assert!(svg.contains("node 1"));
     }
 

@@ -283,6 +283,7 @@ mod tests {
         let bars = BarChart::new("JCT", Axis::seconds("JCT")).with("fifo", bars);
         let job = |i: u32| Bar {
             job: i,
+            job_id: i.to_string().into(),
             gpus: vec![(i % 4, i % 4)],
             start_s: f64::from(i),
             end_s: f64::from(i) + 1.0,

@@ -37,8 +37,8 @@ mod tests {
 
     fn job(job: u32, submit_s: f64, finish_s: f64, gpus: u32, duration_s: f64) -> JobRow {
         JobRow {
+            job_id: job.to_string().into(),
             job,
-            name: None,
             submit_s,
             first_start_s: Some(submit_s),
             finish_s: Some(finish_s),

@@ -256,6 +256,7 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
     c.run.each_assignment(|a| {
         bars.push(Bar {
             job: a.job,
+            job_id: a.job_id,
             gpus: a.gpus,
             start_s: a.start_s,
             end_s: a.end_s,
@@ -284,9 +285,9 @@ mod tests {
             for (folder, count) in ["a", "b"].iter().zip(counts) {
                 std::fs::create_dir_all(dir.path().join(folder)).unwrap();
                 write(&format!("{folder}/summary.json"), "{}");
-                let columns = "job_id,name,submit_s,first_start_s,finish_s,jct_s,attained_s,gpus,\
+                let columns = "job_id,job,submit_s,first_start_s,finish_s,jct_s,attained_s,gpus,\
                                duration_s,preemptions,launches,outcome,reason,measured\n";
-                let rows = "0,,0,0,9,9,9,1,9,0,1,completed,,1\n".repeat(count);
+                let rows = "a,0,0,0,9,9,9,1,9,0,1,completed,,1\n".repeat(count);
                 write(&format!("{folder}/jobs.csv"), &(columns.to_owned() + &rows));
             }
             about(&contestants(&[Folder::open(dir.path()).unwrap()]))

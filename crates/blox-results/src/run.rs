@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 /// A row of `jobs.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRow {
-    /// The number of the job.
+    /// The identifier of the user; the number of the job if the trace has none.
+    pub job_id: Box<str>,
+    /// The number of the job, in order of submission.
     pub job: u32,
-    /// The identifier in the trace.
-    pub name: Option<Box<str>>,
     /// Submission time in seconds.
     pub submit_s: f64,
     /// Time of the first launch, in seconds.
@@ -50,6 +50,8 @@ impl JobRow {
 /// A row of `assignments.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignmentSpan {
+    /// The identifier of the user; the number of the job if the trace has none.
+    pub job_id: Box<str>,
     /// The number of the job.
     pub job: u32,
     /// Start in seconds.
@@ -128,7 +130,8 @@ impl RunResults {
     /// The file cannot be read.
     pub fn each_assignment(&self, mut take: impl FnMut(AssignmentSpan)) -> Result<(), FolderError> {
         let mut table = Table::open(&self.dir.join("assignments.csv"))?;
-        let job = table.column("job_id")?;
+        let job_id = table.column("job_id")?;
+        let job = table.column("job")?;
         let start = table.column("start_s")?;
         let end = table.column("end_s")?;
         let gpus = table.column("gpus")?;
@@ -136,6 +139,7 @@ impl RunResults {
             let ranges = table.text(gpus).split(' ').filter(|r| !r.is_empty());
             let ranges: Option<Vec<(u32, u32)>> = ranges.map(range).collect();
             take(AssignmentSpan {
+                job_id: table.text(job_id).into(),
                 job: table.whole(job)?,
                 start_s: table.number(start)?,
                 end_s: table.number(end)?,
@@ -157,8 +161,8 @@ fn range(text: &str) -> Option<(u32, u32)> {
 
 fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
     let mut table = Table::open(path)?;
-    let job = table.column("job_id")?;
-    let name = table.column("name")?;
+    let job_id = table.column("job_id")?;
+    let job = table.column("job")?;
     let submit = table.column("submit_s")?;
     let first_start = table.column("first_start_s")?;
     let finish = table.column("finish_s")?;
@@ -175,8 +179,8 @@ fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
     let mut jobs = Vec::new();
     while table.advance()? {
         jobs.push(JobRow {
+            job_id: table.text(job_id).into(),
             job: table.whole(job)?,
-            name: some(table.text(name)),
             submit_s: table.number(submit)?,
             first_start_s: table.maybe(first_start)?,
             finish_s: table.maybe(finish)?,

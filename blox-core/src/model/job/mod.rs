@@ -333,6 +333,11 @@ impl<'a> JobRef<'a> {
     pub fn spec(&self) -> &'a JobSpec {
         &self.rec.spec
     }
+    /// Returns a shared reference to the job's specification, for collectors that keep it. A policy
+    /// that reads its work is an oracle.
+    pub fn shared_spec(&self) -> Arc<JobSpec> {
+        Arc::clone(&self.rec.spec)
+    }
     /// Returns whether the specification has [extras](crate::Extras).
     #[inline]
     pub fn has_extras(&self) -> bool {

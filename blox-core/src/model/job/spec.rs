@@ -151,8 +151,8 @@ pub struct JobSpec {
     /// Priority; larger numbers are more urgent. 0 by default.
     #[serde(default)]
     pub priority: i32,
-    /// Identifier of the job in its trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Identifier of the job in its trace: `job_id` in files. Its number is another value.
+    #[serde(default, rename = "job_id", skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
     /// Owner of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,8 @@ use super::super::result::Run;
 use super::super::{Failure, plot};
 use super::manifest::RUN_FILES;
 use super::printed::pretty;
-use blox_sim::results::{write_jobs, write_rounds, write_timeline};
+use blox_sim::results::{CsvTable, write_jobs, write_rounds, write_timeline};
+use blox_traces::formats::csv::input_columns;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -166,15 +167,17 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
             let _ = std::fs::remove_file(dir.join(file));
         }
     }
+    let jobs = &run.report.jobs;
+    let inputs = input_columns(jobs.iter().filter_map(|job| job.spec.as_deref()));
     write_whole(&dir.join("jobs.csv"), |out| {
-        write_jobs(out, &run.report.jobs)
+        write_jobs(&mut CsvTable::new(out), jobs, &inputs)
     })?;
     write_whole(&dir.join("timeline.csv"), |out| {
-        write_timeline(out, &run.report.timeline)
+        write_timeline(&mut CsvTable::new(out), &run.report.timeline)
     })?;
     if experiment.options.rounds {
         write_whole(&dir.join("rounds.csv"), |out| {
-            write_rounds(out, &run.report.rounds)
+            write_rounds(&mut CsvTable::new(out), &run.report.rounds)
         })?;
     }
     write_whole(&dir.join("summary.json"), |out| {

@@ -384,7 +384,7 @@ impl<'r> Experiment<'r> {
         Ok(())
     }
 
-    /// Returns the number of the job to explain: by its name in a trace, otherwise by its number.
+    /// Returns the number of the job to explain: by its `job_id`, otherwise by its number.
     pub fn explained(&self) -> Result<Option<u32>, Failure> {
         let Some(text) = &self.options.explain else {
             return Ok(None);
@@ -403,7 +403,7 @@ impl<'r> Experiment<'r> {
             return Ok(Some(number));
         }
         Err(Failure::new(format!(
-            "--explain is `{text}`, expected the number of a job, from 0, or its name in the trace"
+            "--explain is `{text}`, expected the job_id of a job in the trace, or its number from 0"
         )))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Round;
 use crate::grid::number_of;
+use crate::table::called;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -213,10 +214,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
     let Some(job) = view.job(id) else {
         return format!("job {id} has ended\n");
     };
-    let mut text = format!("job {id}");
-    if let Some(name) = &job.spec().name {
-        let _ = write!(text, " ({name})");
-    }
+    let mut text = format!("job {}", called(job.spec().name.as_ref(), id));
     let _ = writeln!(
         text,
         ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",

@@ -34,7 +34,8 @@ struct Run<'a> {
 #[derive(Default, Serialize)]
 struct Jobs<'a> {
     job: Vec<u32>,
-    name: Option<Vec<&'a str>>,
+    /// Identifiers of users; absent if all equal the numbers.
+    id: Option<Vec<&'a str>>,
     submit: Vec<Number>,
     start: Vec<Option<Number>>,
     finish: Vec<Option<Number>>,
@@ -156,17 +157,13 @@ fn sample(jobs: &[JobRow], most: usize) -> Vec<&JobRow> {
 }
 
 fn columns<'a>(jobs: &[&'a JobRow], words: &mut Words<'a>) -> Jobs<'a> {
-    let named = jobs.iter().any(|j| j.name.is_some());
+    let named = jobs.iter().any(|j| *j.job_id != *j.job.to_string());
     let all = |f: fn(&JobRow) -> f64| jobs.iter().map(|j| Number(f(j))).collect();
     let some = |f: fn(&JobRow) -> Option<f64>| jobs.iter().map(|j| f(j).map(Number)).collect();
     let count = |f: fn(&JobRow) -> u32| jobs.iter().map(|j| f(j)).collect();
     Jobs {
         job: count(|j| j.job),
-        name: named.then(|| {
-            jobs.iter()
-                .map(|j| j.name.as_deref().unwrap_or(""))
-                .collect()
-        }),
+        id: named.then(|| jobs.iter().map(|j| &*j.job_id).collect()),
         submit: all(|j| j.submit_s),
         start: some(|j| j.first_start_s),
         finish: some(|j| j.finish_s),
@@ -297,8 +294,8 @@ mod tests {
 
     fn job(job: u32, jct_s: f64) -> JobRow {
         JobRow {
+            job_id: job.to_string().into(),
             job,
-            name: None,
             submit_s: 0.0,
             first_start_s: None,
             finish_s: None,

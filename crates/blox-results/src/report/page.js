@@ -61,8 +61,8 @@ for (const table of document.querySelectorAll("table.sorts")) {
 
 // The jobs of one scheduler, a page at a time.
 const COLUMNS = [
-  ["job", (r, i) => r.job[i], whole],
-  ["name", (r, i) => r.name ? r.name[i] : "", null],
+  ["job_id", (r, i) => r.id ? r.id[i] : r.job[i], null],
+  ["number", (r, i) => r.job[i], whole],
   ["submitted s", (r, i) => r.submit[i], tenth],
   ["first start s", (r, i) => r.start[i], tenth],
   ["end s", (r, i) => r.finish[i], tenth],
@@ -78,12 +78,12 @@ const COLUMNS = [
 ];
 const PAGE = 100;
 const jobs = { run: 0, rows: [], sort: 0, up: true, page: 0 };
-const shown = (column) => column[0] !== "name" || data.runs[jobs.run].jobs.name;
+const shown = (column) => column[0] !== "number" || data.runs[jobs.run].jobs.id;
 function fillJobs() {
   const r = data.runs[jobs.run].jobs, text = $("find").value.trim().toLowerCase();
   jobs.rows = r.job.map((_, i) => i);
   if (text) jobs.rows = jobs.rows.filter((i) => String(r.job[i]) === text
-    || (r.name && r.name[i].toLowerCase().includes(text))
+    || (r.id && r.id[i].toLowerCase().includes(text))
     || data.words[r.outcome[i]].includes(text)
     || (r.reason[i] !== null && data.words[r.reason[i]].toLowerCase().includes(text)));
   const value = COLUMNS[jobs.sort][1];
@@ -271,7 +271,7 @@ function story(i) {
   const lines = [`job ${job}`];
   const at = r.job.indexOf(job);
   if (at >= 0) {
-    if (r.name && r.name[at] !== String(job)) lines[0] += `, ${r.name[at]}`;
+    if (r.id) lines[0] = `job ${r.id[at]} (number ${job})`;
     lines.push(`${counted(r.gpus[at], "GPU")} for ${duration(r.duration[at])}, submitted at ${duration(r.submit[at])}`);
     if (r.jct[at] !== null) lines.push(`JCT ${duration(r.jct[at])}, of that queueing ${duration(r.queueing[at])}`);
     else lines.push(data.words[r.outcome[at]]);

@@ -17,8 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
+mod inputs;
 mod write;
 
+pub use inputs::{input_column_names, input_columns, is_input_column};
 pub use write::CsvWriter;
 
 /// Defines the columns in the order in which they are written: for the reader, the writer and the
@@ -57,7 +59,7 @@ macro_rules! columns {
 }
 
 columns! {
-    /// the job's name
+    /// the job's identifier
     job_id: Option<Column>,
     /// submission, in seconds since the start (needed)
     submit_s: Column<Time>,

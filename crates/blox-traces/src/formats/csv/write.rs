@@ -101,7 +101,7 @@ fn failed(e: csv::Error) -> WorkloadError {
     }
 }
 
-fn texts(job: &JobSpec) -> Texts {
+pub(super) fn texts(job: &JobSpec) -> Texts {
     let name = |name: &Option<Name>| name.as_deref().unwrap_or_default().to_owned();
     let mut texts = Texts {
         job_id: name(&job.name),
