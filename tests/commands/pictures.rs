@@ -38,8 +38,8 @@ fn records_add_up() {
     let assignments = rows(d.join("r/las/assignments.csv"));
     assert!(assignments.len() > 2 * jobs.len(), "{}", assignments.len());
     for a in &assignments {
-        assert!((2..5).all(|column| number(a, column) <= number(a, column + 1)));
-        per_job[number(a, 0) as usize] += number(a, 4) - number(a, 3);
+        assert!((3..6).all(|column| number(a, column) <= number(a, column + 1)));
+        per_job[number(a, 1) as usize] += number(a, 5) - number(a, 4);
     }
     for (row, sum) in jobs.iter().zip(&per_job) {
         assert!((number(row, 7) - sum).abs() < 1e-6, "{row:?}");

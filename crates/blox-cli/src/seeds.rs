@@ -179,6 +179,9 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) 
             }),
         ],
     );
+    let grid = table::with_counts(grid, 1 + usize::from(partial), entries, |e, name| {
+        e.results.estimate(name).mean
+    });
     let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
@@ -307,8 +310,12 @@ fn fields(e: &Entry<'_>) -> Vec<(String, Value)> {
 }
 
 fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
-    let head = entries.first().map(fields).unwrap_or_default();
-    let head: Vec<String> = head.into_iter().map(|(name, _)| name).collect();
+    let mut head: Vec<String> = Vec::new();
+    for (name, _) in entries.iter().flat_map(fields) {
+        if !head.contains(&name) {
+            head.push(name);
+        }
+    }
     let rows = entries.iter().map(|e| fields(e).into_iter().collect());
     grid::csv(&head, &rows.collect::<Vec<_>>())
 }

@@ -78,8 +78,9 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
         let text = s.fairness.as_ref().map_or("-".to_owned(), of);
         marked(text, s.is_fairness_partial())
     };
-    Grid::of(
-        runs.iter().map(|run| &run.report.summary),
+    let summaries: Vec<&Summary> = runs.iter().map(|run| &run.report.summary).collect();
+    let grid = Grid::of(
+        summaries.iter().copied(),
         1,
         &[
             ("scheduler", &|s| s.scheduler.clone()),
@@ -108,7 +109,59 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
                 rho(s, |f| percent(f.unfair))
             }),
         ],
-    )
+    );
+    with_counts(grid, 1 + usize::from(partial), &summaries, |s, name| {
+        count(s, name)
+    })
+}
+
+/// Counts of jobs that a table shows if a run has them: headings, and names in flat figures.
+const COUNTS: [(&str, &str); 6] = [
+    ("rejected", "rejected"),
+    ("failed", "failed"),
+    ("un-\nfinished", "unfinished"),
+    ("deadl.\nmet", "deadlines_met"),
+    ("deadl.\nmissed", "deadlines_missed"),
+    ("deadl.\ndeclined", "deadlines_declined"),
+];
+
+/// Inserts counts of jobs behind the first `at` columns of a table with a row for each item. The
+/// counts of deadlines are shown if an item has deadlines, other counts if one is not 0.
+pub(super) fn with_counts<T>(
+    mut grid: Grid,
+    at: usize,
+    items: &[T],
+    figure: impl Fn(&T, &str) -> f64,
+) -> Grid {
+    for (head, name) in COUNTS.into_iter().rev() {
+        let values: Vec<f64> = items.iter().map(|item| figure(item, name)).collect();
+        let shown = match name.starts_with("deadlines_") {
+            true => values.iter().any(|n| !n.is_nan()),
+            false => values.iter().any(|n| *n > 0.0),
+        };
+        if shown {
+            grid.head.insert(at, head.to_owned());
+            for (row, n) in grid.rows.iter_mut().zip(values) {
+                // A mean over seeds may be no whole number.
+                row.insert(at, decimal(n, usize::from(n.fract() != 0.0)));
+            }
+        }
+    }
+    grid
+}
+
+/// Returns a count of [`COUNTS`]; NaN if the run has none.
+fn count(s: &Summary, name: &str) -> f64 {
+    let n = match (name, s.deadlines) {
+        ("rejected", _) => Some(s.rejected),
+        ("failed", _) => Some(s.failed),
+        ("unfinished", _) => Some(s.unfinished),
+        ("deadlines_met", d) => d.map(|d| d.met),
+        ("deadlines_missed", d) => d.map(|d| d.missed),
+        ("deadlines_declined", d) => d.map(|d| d.declined),
+        _ => None,
+    };
+    n.map_or(f64::NAN, |n| n as f64)
 }
 
 /// Marks an average over fewer jobs than were measured.

@@ -1,11 +1,11 @@
 //! Figures of simulations as values: figures of a run, comparisons of runs, and means over seeds.
 
 use blox_sim::results::statistics::{Estimate, Paired};
-use blox_sim::results::{COLUMNS, Summary, WaitRow};
+use blox_sim::results::{COLUMNS, Column, Summary, WaitRow};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Confidence level of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -153,24 +153,70 @@ pub fn columns(rows: &mut [Fields], compares: bool) -> Vec<String> {
     head.extend(["ended", "end_s"].map(str::to_owned));
     head.extend(compares.then(|| "relative_avg_jct".to_owned()));
     let paired = compares.then(|| json!(Paired::default()));
-    for (name, example) in [("paired", paired), ("training", None), ("fairness", None)] {
-        let found = || rows.iter().find_map(|row| row.get(name)?.as_object());
-        let example = example.as_ref().and_then(Value::as_object).or_else(found);
-        let parts = example.into_iter().flat_map(Fields::keys);
-        head.extend(parts.map(|part| format!("{name}_{part}")));
-        for row in &mut *rows {
-            if let Some(parts) = row.remove(name) {
-                flatten(row, name, parts);
-            }
-        }
+    for row in &mut *rows {
+        *row = flattened(std::mem::take(row));
     }
+    let parts = |name, parts: Value| flatten(&mut Fields::new(), name, parts);
+    head.extend(
+        paired
+            .into_iter()
+            .flat_map(|paired| parts("paired", paired)),
+    );
+    head.extend(part_columns(rows.iter()));
     head.extend(collected_columns(rows));
     head
 }
 
+/// The columns of deadlines, which are parts of a figure.
+pub(crate) const DEADLINES: [Column; 3] = [
+    Column {
+        name: "deadlines_met",
+        heading: "deadlines met",
+        formula: "jobs that ended before their deadline",
+    },
+    Column {
+        name: "deadlines_missed",
+        heading: "missed",
+        formula: "jobs with a deadline that ended later, failed, or had not ended",
+    },
+    Column {
+        name: "deadlines_declined",
+        heading: "declined",
+        formula: "jobs with a deadline that admission rejected",
+    },
+];
+
+/// The figures with parts, in order of their columns.
+const PARTS: [&str; 3] = ["deadlines", "training", "fairness"];
+
+/// Turns each figure with parts into figures `FIGURE_PART`: `deadlines_met`, `fairness_mean`,
+/// `paired_mean_s`.
+pub fn flattened(mut row: Fields) -> Fields {
+    for name in PARTS.into_iter().chain(["paired"]) {
+        if let Some(parts) = row.remove(name) {
+            flatten(&mut row, name, parts);
+        }
+    }
+    row
+}
+
+/// Returns the columns of figures with parts, except comparisons, that some [flat](flattened) row
+/// has.
+pub fn part_columns<'a>(rows: impl IntoIterator<Item = &'a Fields>) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for row in rows {
+        let part = |key: &str| {
+            let names = |name: &&str| key.strip_prefix(*name).is_some_and(|k| k.starts_with('_'));
+            PARTS.iter().position(|name| names(&name))
+        };
+        found.extend(row.keys().filter_map(|key| Some((part(key)?, key.clone()))));
+    }
+    found.into_iter().map(|(_, key)| key).collect()
+}
+
 /// Turns the figures of collectors into columns `COLLECTOR_FIGURE`, and returns the columns.
 pub fn collected_columns(rows: &mut [Fields]) -> impl Iterator<Item = String> {
-    let mut columns = std::collections::BTreeSet::new();
+    let mut columns = BTreeSet::new();
     for row in rows {
         if let Some(Value::Object(collectors)) = row.remove("collected") {
             for (collector, figures) in collectors {
@@ -184,15 +230,13 @@ pub fn collected_columns(rows: &mut [Fields]) -> impl Iterator<Item = String> {
 /// Inserts one figure for each part, and returns their names.
 fn flatten(row: &mut Fields, name: &str, parts: Value) -> Vec<String> {
     let Value::Object(parts) = parts else {
-        return Vec::new();
+        row.insert(name.to_owned(), parts);
+        return vec![name.to_owned()];
     };
-    let named = parts
+    let inner = parts
         .into_iter()
-        .map(|(key, value)| (format!("{name}_{key}"), value));
-    let named: Fields = named.collect();
-    let names = named.keys().cloned().collect();
-    row.extend(named);
-    names
+        .map(|(key, value)| flatten(row, &format!("{name}_{key}"), value));
+    inner.flatten().collect()
 }
 
 /// Estimates a figure over runs that differ in their seeds; NaN if no run has the figure.
@@ -209,7 +253,7 @@ pub fn estimate<'a>(rows: impl IntoIterator<Item = &'a Fields>, figure: &str) ->
 /// Results of a scheduler with one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeedRun {
-    /// Figures of the run.
+    /// [Flat](flattened) figures of the run.
     pub figures: Fields,
     /// Job completion times of measured jobs, with job numbers.
     times: Vec<(u32, f64)>,
@@ -220,7 +264,7 @@ impl SeedRun {
     pub fn of(figures: &Figures<'_>) -> Self {
         let measured = figures.report.jobs.iter().filter(|j| j.measured);
         SeedRun {
-            figures: figures.fields(),
+            figures: flattened(figures.fields()),
             times: measured
                 .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
                 .collect(),
@@ -292,13 +336,17 @@ impl<'a> Repeated<'a> {
     pub fn fields(&self) -> Vec<(String, Value)> {
         let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
         fields.push(("complete".to_owned(), json!(self.partial().is_none())));
-        let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");
-        let figures = figures.map(|c| (c.name, Some(self.estimate(c.name))));
-        for (name, estimate) in figures.chain([
-            ("relative_avg_jct", self.relative()),
-            ("paired_difference_s", self.difference()),
+        let figures = COLUMNS.iter().map(|c| c.name.to_owned());
+        let figures = figures.filter(|name| name != "scheduler");
+        let parts = part_columns(self.runs.iter().map(|run| &run.figures));
+        let figures = figures
+            .chain(parts)
+            .map(|name| (Some(self.estimate(&name)), name));
+        for (estimate, name) in figures.chain([
+            (self.relative(), "relative_avg_jct".to_owned()),
+            (self.difference(), "paired_difference_s".to_owned()),
         ]) {
-            fields.push((name.to_owned(), json!(estimate.map(|e| e.mean))));
+            fields.push((name.clone(), json!(estimate.map(|e| e.mean))));
             let half = estimate.and_then(|e| e.half_width);
             fields.push((format!("{name}_ci95"), json!(half)));
         }
@@ -339,12 +387,42 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_deadlines_are_columns_and_means() {
+        let row = |met: u64| {
+            let deadlines = json!({"met": met, "missed": 2, "causes": {"waiting": 2}});
+            let row = json!({"avg_jct_s": 1, "deadlines": deadlines});
+            row.as_object().cloned().unwrap_or_default()
+        };
+        let mut rows = vec![row(3), row(4)];
+        let head = columns(&mut rows, false);
+        let names = [
+            "deadlines_causes_waiting",
+            "deadlines_met",
+            "deadlines_missed",
+        ];
+        assert_eq!(head[head.len() - 3..], names);
+        assert_eq!(rows[0]["deadlines_causes_waiting"], 2);
+        let runs: Vec<SeedRun> = rows
+            .into_iter()
+            .map(|figures| SeedRun {
+                figures,
+                times: Vec::new(),
+            })
+            .collect();
+        let repeated = Repeated::of(runs.iter().collect(), None);
+        let fields: Fields = repeated.fields().into_iter().collect();
+        assert_eq!(fields["deadlines_met"], 3.5);
+        assert_eq!(fields["deadlines_missed_ci95"], 0.0);
+    }
+
+    #[test]
     fn columns_of_rows_with_parts_are_flat() {
         let row = json!({"avg_jct_s": 1, "paired": {"pairs": 2}, "collected": {"q": {"n": 3}}});
         let mut rows = vec![row.as_object().cloned().unwrap_or_default()];
         let head = columns(&mut rows, true);
         assert_eq!(rows[0]["paired_pairs"], 2);
         assert_eq!(rows[0]["q_n"], 3);
+        assert_eq!(part_columns(&rows), [""; 0]);
         assert_eq!(head.last().map(String::as_str), Some("q_n"));
         assert!(head.contains(&"paired_pairs".to_owned()));
     }

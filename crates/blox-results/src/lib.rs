@@ -35,7 +35,8 @@ pub use error::FolderError;
 pub use fairness::finish_time_fairness;
 pub use figures::{
     CONFIDENCE, Collected, Fields, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun,
-    collected_columns, columns, ended, estimate, figure_columns, of_measured, partial,
+    collected_columns, columns, ended, estimate, figure_columns, flattened, of_measured,
+    part_columns, partial,
 };
 pub use folder::Folder;
 pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};

@@ -104,6 +104,16 @@ impl RunResults {
         })
     }
 
+    /// Returns a figure of `summary.json`; a part of a figure is named as in `sweep.csv`, for example
+    /// `deadlines_met`.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let part = || {
+            let (name, part) = name.split_once('_')?;
+            self.summary[name][part].as_f64()
+        };
+        self.summary[name].as_f64().or_else(part)
+    }
+
     /// Returns the end of the simulation in seconds.
     pub fn end_s(&self) -> f64 {
         self.summary["end_s"].as_f64().unwrap_or(0.0)

@@ -225,6 +225,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
             ("pre-\nempted", &|g| decimal(mean(g, "preemptions"), 0)),
         ],
     );
+    grid = table::with_counts(grid, 2 + usize::from(any), &groups, mean);
     // The settings follow the scheduler.
     grid.words += axes.len();
     grid.head

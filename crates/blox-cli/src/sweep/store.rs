@@ -26,6 +26,7 @@
 //! | `nodes`, `gpus` | the size of the cluster |
 //! | `ended` | `finished`, `standstill` if no job gets further, `starved` if the measured jobs do not, or `horizon` at the limit of `--until` |
 //! | `end_s` | end of the simulation, in simulated seconds |
+//! | `deadlines_met`, ... | figures with parts, such as deadlines and fairness, if a run has them |
 //! | `COLLECTOR_FIGURE` | one column for each figure of each collector of `--collect`, after all others |
 //! | figures | the columns of [`figure_columns`] without the scheduler: `jobs`, `measured`, `completed`, `complete`, ..., `avg_jct_s`, ... |
 //!
@@ -43,7 +44,7 @@ use super::super::output::{self, MANIFEST, RUN_FILES, pretty};
 use super::super::plan::{Plan, Planned};
 use super::super::result::Run;
 use super::super::table;
-use blox_results::{collected_columns, figure_columns};
+use blox_results::{collected_columns, figure_columns, flattened, part_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -219,6 +220,7 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
     head.extend(figure_columns().skip(1).map(str::to_owned));
     let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    head.extend(part_columns(&rows));
     head.extend(collected_columns(&mut rows));
     grid::csv(&head, &rows)
 }
@@ -246,7 +248,7 @@ pub(super) fn row(
     row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
     // Lists, such as counts of reasons, are only in summary.json.
     row.extend(
-        figures
+        flattened(figures)
             .into_iter()
             .filter(|(k, v)| k == "collected" || !v.is_object() && !v.is_array()),
     );

@@ -4,7 +4,7 @@ mod data;
 mod sweep;
 
 use super::error::FolderError;
-use super::figures::{OF_COMPLETED, PARTIAL, is_over_completed};
+use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
@@ -243,10 +243,10 @@ fn figure(column: &str, value: f64) -> String {
 
 /// Returns the table of figures, with a row for each scheduler.
 fn summary(all: &[Contestant<'_>]) -> String {
-    let value = |c: &Contestant<'_>, name: &str| c.run.summary[name].as_f64();
+    let value = |c: &Contestant<'_>, name: &str| c.run.figure(name);
     let average = |c: &Contestant<'_>| value(c, "avg_jct_s");
     let base = all.first().and_then(average).filter(|base| *base > 0.0);
-    let (columns, note) = told(|name| all.iter().all(|c| value(c, name) == Some(0.0)));
+    let (columns, note) = told(|name, what| all.iter().all(|c| value(c, name) == what));
     let mut fields = vec![Field::text(
         columns[0].heading,
         columns[0].formula,
@@ -266,11 +266,24 @@ fn summary(all: &[Contestant<'_>]) -> String {
     }) + &note
 }
 
-/// Returns the columns to show, and a note about hidden columns with zeros only.
-fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String) {
+/// Returns the columns to show, and a note about hidden columns with zeros only. `all_are` returns
+/// whether a figure has this value in all rows.
+fn told(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, String) {
     let mut hidden = vec!["rejected", "failed", "unfinished"];
-    hidden.retain(|name| zero_everywhere(name));
-    let columns = COLUMNS.iter().filter(|c| !hidden.contains(&c.name));
+    hidden.retain(|name| all_are(name, Some(0.0)));
+    let columns = COLUMNS.iter().flat_map(|c| {
+        // Counts of deadlines stand beside those of jobs.
+        let deadlines = if c.name == "unfinished" {
+            &DEADLINES[..]
+        } else {
+            &[]
+        };
+        [c].into_iter().chain(deadlines)
+    });
+    let columns = columns.filter(|c| {
+        let unknown = c.name.starts_with("deadlines_") && all_are(c.name, None);
+        !hidden.contains(&c.name) && !unknown
+    });
     let note = match hidden.is_empty() {
         true => String::new(),
         false => format!(

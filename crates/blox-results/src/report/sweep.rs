@@ -1,5 +1,6 @@
 //! The part of the page about a sweep.
 
+use super::super::figures::DEADLINES;
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, command_line, list, notice, table, told};
 use crate::of_measured;
@@ -124,8 +125,16 @@ fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
             g.partial().map_or("all".to_owned(), of_measured)
         }));
     }
-    for name in MEANS {
-        for c in COLUMNS.iter().filter(|c| c.name == name) {
+    let some = |name: &str| {
+        sweep
+            .runs
+            .iter()
+            .any(|r| r.figure(name).is_some_and(|n| n > 0.0))
+    };
+    let counts = ["rejected", "failed", "unfinished"].into_iter();
+    let counts = counts.chain(DEADLINES.iter().map(|c| c.name));
+    for name in counts.filter(|name| some(name)).chain(MEANS) {
+        for c in COLUMNS.iter().chain(&DEADLINES).filter(|c| c.name == name) {
             let mean = |g: &Group<'_>| Some(g.estimate(c.name)?.mean);
             let formula = format!("mean over seeds: {}", c.formula);
             fields.push(Field::number(c.heading, formula, (c.name, ""), mean));
@@ -147,7 +156,7 @@ fn each(sweep: &Sweep) -> String {
     );
     let formula = "of workload, faults and policies";
     fields.push(Field::text("seed", formula, |run: &Run| run.seed.clone()));
-    let (columns, note) = told(|name| sweep.runs.iter().all(|r| r.figure(name) == Some(0.0)));
+    let (columns, note) = told(|name, what| sweep.runs.iter().all(|r| r.figure(name) == what));
     for c in &columns[1..] {
         let own = |run: &Run| run.figure(c.name);
         fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));

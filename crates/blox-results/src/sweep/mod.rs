@@ -5,7 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::figures::CONFIDENCE;
+use super::figures::{CONFIDENCE, DEADLINES};
 use super::in_groups;
 use super::run::{RunResults, optional_json};
 use super::table::{ColumnAt, Table};
@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub seed: String,
     /// A value for each setting that varies.
     pub settings: Vec<String>,
-    /// The figure of each column of [`COLUMNS`].
+    /// The figure of each column of [`COLUMNS`] and of deadlines.
     figures: BTreeMap<&'static str, f64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Run {
-    /// Returns the figure of a column of [`COLUMNS`].
+    /// Returns the figure of a column of [`COLUMNS`] or of deadlines.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.figures.get(name).copied()
     }
@@ -158,7 +158,8 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");
+    let figures = COLUMNS.iter().chain(&DEADLINES);
+    let figures = figures.filter(|c| c.name != "scheduler");
     let figures = figures.filter_map(|c| Some((c.name, table.find(c.name)?)));
     let figures: Vec<(&str, ColumnAt)> = figures.collect();
     let mut runs = Vec::new();
