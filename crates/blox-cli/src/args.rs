@@ -2,7 +2,7 @@
 
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{
-    Duration, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
+    By, Duration, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
 };
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
@@ -653,6 +653,12 @@ pub(super) struct Options {
     /// Every measured job is also simulated alone, which takes additional time.
     #[arg(long, help_heading = "Results")]
     pub fairness: bool,
+    /// Also give every figure by group: jobs with the same value in a column of jobs.csv
+    ///
+    /// The column is gpus or a column of the workload: user, gpu_types, virtual_cluster, class, model,
+    /// group, priority, attributes.NAME or another.
+    #[arg(long, value_name = "COLUMN", help_heading = "Results")]
+    pub by: Option<Written<By>>,
     /// Print the history of one job, by its job_id in the trace or its number from 0; with CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]

@@ -8,13 +8,16 @@ use super::plan::Plan;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::result::Run;
+use super::value::{By, GPUS};
 use super::{Failure, Terminal};
 use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
 use blox_core::{DecisionError, JobId, Seconds};
+use blox_results::Groups;
 use blox_sim::fairness::FairTimes;
-use blox_sim::results::Fairness;
-use blox_sim::{Ended, SimError, Watch};
+use blox_sim::results::{Cell, Fairness};
+use blox_sim::{Ended, Report, SimError, Watch};
+use blox_traces::formats::csv::input_cell;
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -147,6 +150,7 @@ fn run(
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
     let run = Run {
+        groups: o.by.as_deref().map(|by| grouped(&report, by)),
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         lost: Lost::of(&report, workload.notices()),
@@ -155,6 +159,18 @@ fn run(
         period_s,
     };
     Ok((run, assignments))
+}
+
+/// Groups the jobs of a run by a column.
+fn grouped(report: &Report, By(column): &By) -> Groups {
+    Groups::of(report, column, |job| match column.as_str() {
+        GPUS => job.gpus.to_string(),
+        column => match input_cell(job.spec.as_deref(), column) {
+            Cell::Missing => String::new(),
+            Cell::Number(number) => number.to_string(),
+            Cell::Text(text) => text,
+        },
+    })
 }
 
 /// Interval at which a decision in progress is checked.

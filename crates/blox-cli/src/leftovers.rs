@@ -3,17 +3,17 @@
 
 use super::Failure;
 use super::files::part_of;
-use super::output::{MANIFEST, RUN_FILES};
+use super::output::{GROUPS, MANIFEST, RUN_FILES};
 use super::resolve::in_paths;
 use super::sweep::{INDEX, TABLE};
-use blox_results::{GANTT, SUMMARIES};
+use blox_results::{GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, SUMMARIES};
 use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Files in the output folder itself. The manifest comes first, because it marks complete results.
-const FILES: [&str; 4] = [MANIFEST, INDEX, TABLE, "report.html"];
+const FILES: [&str; 5] = [MANIFEST, INDEX, TABLE, GROUPS, "report.html"];
 
 /// Returns the files in an output folder that this program wrote.
 pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
@@ -106,7 +106,7 @@ fn is_picture(path: &Path, settings: &[String]) -> bool {
     };
     drawn
         && (SUMMARIES.contains(&&*name)
-            || [GANTT, "jct-cdf_"]
+            || [GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, "jct-cdf_"]
                 .iter()
                 .any(|start| name.starts_with(start))
             || name.split_once('-').is_some_and(of_sweep))

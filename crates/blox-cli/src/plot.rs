@@ -4,7 +4,9 @@ use super::args::{PlotArgs, ReportArgs};
 use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
-use blox_results::{AVERAGES, Folder, GANTT, Picture, SUMMARIES, pictures};
+use blox_results::{
+    AVERAGES, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES, pictures,
+};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -184,11 +186,14 @@ impl Drawing {
     pub fn of<'a>(text: &str, folders: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
         let (picture, file) = named(text);
         let name = picture.unwrap_or(SUMMARIES[0]).to_owned();
-        let gantt: Vec<String> = folders.map(|f| format!("{GANTT}{f}")).collect();
+        let of_each: Vec<String> = folders
+            .flat_map(|f| [GANTT, GROUP_DISTRIBUTION].map(|start| format!("{start}{f}")))
+            .collect();
         let known = || {
             SUMMARIES
                 .into_iter()
-                .chain(gantt.iter().map(String::as_str))
+                .chain([GROUP_AVERAGES])
+                .chain(of_each.iter().map(String::as_str))
         };
         if !known().any(|k| k == name) {
             return Err(Failure::new(format!(
@@ -223,9 +228,10 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
         let Some(picture) = list.iter().find(|p| p.name == *name) else {
             return Err(Failure::new(format!(
                 "--plot: there are no data for `{name}`, expected jobs that ended{}",
-                match name == AVERAGES {
-                    true => " and more than one scheduler",
-                    false => "",
+                match name.as_str() {
+                    AVERAGES => " and more than one scheduler",
+                    name if name.starts_with("groups-") => " and --by COLUMN",
+                    _ => "",
                 }
             )));
         };

@@ -3,7 +3,7 @@
 use super::grid::number_of;
 use super::losses::Lost;
 use super::resolve::Experiment;
-use blox_results::{Collected, Figures};
+use blox_results::{Collected, Figures, Groups};
 use blox_sim::{Ended, Report};
 
 /// Results of one scheduler's run.
@@ -18,12 +18,15 @@ pub(super) struct Run {
     pub period_s: Option<f64>,
     /// Figures of each collector, with the collector's name.
     pub collected: Collected,
+    /// The jobs by their values in the column of `--by`.
+    pub groups: Option<Groups>,
 }
 
 impl Run {
     /// Returns the content of `summary.json`.
     pub fn figures(&self, experiment: &Experiment<'_>) -> Figures<'_> {
-        Figures::of(&self.report, &self.collected, experiment.options.why)
+        let why = experiment.options.why;
+        Figures::of(&self.report, &self.collected, self.groups.as_ref(), why)
     }
 
     /// Fails with the reason if no job was measured, unless the run was interrupted.

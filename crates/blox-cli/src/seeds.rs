@@ -16,7 +16,7 @@ use super::result::Run;
 use super::table::{self, About};
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{CONFIDENCE, Fields, Repeated, SeedRun, of_measured};
+use blox_results::{CONFIDENCE, Fields, Group, Repeated, SeedRun, in_order, of_measured};
 use blox_sim::results::statistics::Estimate;
 use serde_json::{Value, json};
 
@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 struct Kept {
     seed: u64,
     run: SeedRun,
+    /// Results of each group, with its value in the column of `--by`.
+    groups: Vec<(String, SeedRun)>,
     notices: Vec<String>,
     lost: Lost,
     workload: String,
@@ -33,8 +35,15 @@ struct Kept {
 
 impl Kept {
     fn of(run: Run, experiment: &Experiment<'_>) -> Self {
+        let of_group = |group: &Group| (group.value.clone(), SeedRun::of_group(group));
         Kept {
             seed: experiment.seed,
+            groups: run
+                .groups
+                .iter()
+                .flat_map(|groups| &groups.list)
+                .map(of_group)
+                .collect(),
             run: SeedRun::of(&run.figures(experiment)),
             notices: table::about_runs(experiment, &[&run]),
             nothing_measured: run.measured(experiment).err(),
@@ -49,6 +58,8 @@ struct Entry<'a> {
     label: &'a str,
     kept: Vec<&'a Kept>,
     results: Repeated<'a>,
+    /// Results of each group, with its value.
+    groups: Vec<(&'a str, Repeated<'a>)>,
 }
 
 pub(super) fn compare(
@@ -105,7 +116,7 @@ pub(super) fn compare(
     let text = match format {
         OutputFormat::Table => render(&plan, &entries, &left_out, terminal.form),
         OutputFormat::Markdown => render(&plan, &entries, &left_out, Form::Markdown),
-        OutputFormat::Csv => csv(&entries)?,
+        OutputFormat::Csv => csv(&entries, plan.base.by.as_deref().map(|by| &*by.0))?,
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };
     terminal.print(&text)?;
@@ -140,54 +151,95 @@ fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
     let base = plan.schedulers.get(baseline).map(|_| of(baseline));
     let one = |(i, label): (usize, &'a String)| Entry {
         label,
+        groups: groups(seeds, i, baseline),
         kept: seeds.iter().map(|seed| seed[i]).collect(),
         results: Repeated::of(of(i), base.as_deref().filter(|_| i != baseline)),
     };
     plan.schedulers.iter().enumerate().map(one).collect()
 }
 
+/// Returns the results of each group of a scheduler, over the seeds under which the group has jobs,
+/// also under the baseline.
+fn groups<'a>(seeds: &[Vec<&'a Kept>], i: usize, baseline: usize) -> Vec<(&'a str, Repeated<'a>)> {
+    fn find<'a>(kept: &'a Kept, value: &str) -> Option<&'a SeedRun> {
+        let (_, run) = kept.groups.iter().find(|(own, _)| own == value)?;
+        Some(run)
+    }
+    let of_all = seeds.iter().flat_map(|seed| &seed[i].groups);
+    let mut values: Vec<&str> = of_all.map(|(value, _)| value.as_str()).collect();
+    values.sort_by(|a, b| in_order(a, b));
+    values.dedup();
+    let one = |value: &'a str| {
+        let both = seeds
+            .iter()
+            .filter_map(|seed| Some((find(seed[i], value)?, find(seed[baseline], value)?)));
+        let (own, base): (Vec<_>, Vec<_>) = both.unzip();
+        let base = Some(base.as_slice()).filter(|_| i != baseline);
+        (value, Repeated::of(own, base))
+    };
+    values.into_iter().map(one).collect()
+}
+
 fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) -> String {
-    let half = |e: Option<Estimate>| decimal(e.and_then(|e| e.half_width).unwrap_or(f64::NAN), 1);
-    let mean = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.mean);
-    let partial = entries.iter().any(|e| e.results.partial().is_some());
-    let mark = |r: &Repeated<'_>, text| table::marked(text, r.partial().is_some());
-    let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
-    let grid = Grid::of(
-        entries.iter().map(|e| (e.label, &e.results)),
-        1,
-        &[
-            ("scheduler", &|(label, _)| (*label).to_owned()),
-            (if partial { "completed" } else { "" }, &|(_, r)| {
-                r.partial().map_or("all".to_owned(), of_measured)
-            }),
-            ("avg\nJCT s", &|(_, r)| {
-                mark(r, decimal(r.estimate("avg_jct_s").mean, 1))
-            }),
-            ("±\n95 %", &|(_, r)| half(Some(r.estimate("avg_jct_s")))),
-            ("relative", &|(_, r)| {
-                mark(r, ratio(mean(r.relative()), 1.0))
-            }),
-            ("diff. a\njob s", &|(_, r)| decimal(mean(r.difference()), 1)),
-            ("±\n95 %", &|(_, r)| half(r.difference())),
-            ("faster", &|(_, r)| share(r.share(|p| p.faster))),
-            ("slower", &|(_, r)| share(r.share(|p| p.slower))),
-            ("avg\nresp. s", &|(_, r)| {
-                mark(r, decimal(r.estimate("avg_responsiveness_s").mean, 1))
-            }),
-            ("GPU\nutil.", &|(_, r)| {
-                percent(r.estimate("utilisation").mean)
-            }),
-        ],
-    );
-    let grid = table::with_counts(grid, 1 + usize::from(partial), entries, |e, name| {
-        e.results.estimate(name).mean
-    });
-    let mut text = grid.text(form);
+    let all = entries.iter().map(|e| (e.label, "", &e.results));
+    let mut text = table_of(all.collect(), None).text(form);
+    if let Some(by) = plan.base.by.as_deref() {
+        let rows = entries.iter().flat_map(|e| {
+            let groups = e.groups.iter();
+            groups.map(|(value, results)| (e.label, *value, results))
+        });
+        text.push('\n');
+        text.push_str(&table_of(rows.collect(), Some(&by.0)).text(form));
+    }
     if !plan.base.quiet {
         text.push('\n');
         text.push_str(&about(plan, entries, left_out).text(form));
     }
     text
+}
+
+/// Returns the table of results: a scheduler, a group and its results in each row.
+fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
+    let half = |e: Option<Estimate>| decimal(e.and_then(|e| e.half_width).unwrap_or(f64::NAN), 1);
+    let mean = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.mean);
+    let partial = rows.iter().any(|(.., r)| r.partial().is_some());
+    let mark = |r: &Repeated<'_>, text| table::marked(text, r.partial().is_some());
+    let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
+    let words = 1 + usize::from(by.is_some());
+    let grid = Grid::of(
+        &rows,
+        words,
+        &[
+            ("scheduler", &|(label, ..)| (*label).to_owned()),
+            (by.unwrap_or_default(), &|(_, value, _)| {
+                table::group_shown(value)
+            }),
+            (if partial { "completed" } else { "" }, &|(.., r)| {
+                r.partial().map_or("all".to_owned(), of_measured)
+            }),
+            ("avg\nJCT s", &|(.., r)| {
+                mark(r, decimal(r.estimate("avg_jct_s").mean, 1))
+            }),
+            ("±\n95 %", &|(.., r)| half(Some(r.estimate("avg_jct_s")))),
+            ("relative", &|(.., r)| {
+                mark(r, ratio(mean(r.relative()), 1.0))
+            }),
+            ("diff. a\njob s", &|(.., r)| {
+                decimal(mean(r.difference()), 1)
+            }),
+            ("±\n95 %", &|(.., r)| half(r.difference())),
+            ("faster", &|(.., r)| share(r.share(|p| p.faster))),
+            ("slower", &|(.., r)| share(r.share(|p| p.slower))),
+            ("avg\nresp. s", &|(.., r)| {
+                mark(r, decimal(r.estimate("avg_responsiveness_s").mean, 1))
+            }),
+            ("GPU\nutil.", &|(.., r)| {
+                percent(r.estimate("utilisation").mean)
+            }),
+        ],
+    );
+    let before = grid.words + usize::from(partial);
+    table::with_counts(grid, before, &rows, |(.., r), name| r.estimate(name).mean)
 }
 
 fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
@@ -309,23 +361,49 @@ fn fields(e: &Entry<'_>) -> Vec<(String, Value)> {
     fields
 }
 
-fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
+/// Returns the figures of each group, with its value under the name of the column.
+fn group_fields(e: &Entry<'_>, by: &str) -> Vec<Vec<(String, Value)>> {
+    let one = |(value, results): &(&str, Repeated<'_>)| {
+        let mut fields = vec![
+            ("scheduler".to_owned(), json!(e.label)),
+            (by.to_owned(), json!(value)),
+        ];
+        fields.extend(results.fields());
+        fields
+    };
+    e.groups.iter().map(one).collect()
+}
+
+fn csv(entries: &[Entry<'_>], by: Option<&str>) -> Result<String, Failure> {
+    let rows: Vec<_> = match by {
+        Some(by) => entries.iter().flat_map(|e| group_fields(e, by)).collect(),
+        None => entries.iter().map(fields).collect(),
+    };
     let mut head: Vec<String> = Vec::new();
-    for (name, _) in entries.iter().flat_map(fields) {
+    for (name, _) in rows.iter().flatten().cloned() {
         if !head.contains(&name) {
             head.push(name);
         }
     }
-    let rows = entries.iter().map(|e| fields(e).into_iter().collect());
+    let rows = rows.into_iter().map(|row| row.into_iter().collect());
     grid::csv(&head, &rows.collect::<Vec<_>>())
 }
 
 fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
+    let with_groups = |e: &Entry<'_>| {
+        let mut all: Fields = fields(e).into_iter().collect();
+        if let Some(by) = plan.base.by.as_deref() {
+            let groups = group_fields(e, &by.0).into_iter();
+            let groups: Vec<Fields> = groups.map(|g| g.into_iter().collect()).collect();
+            all.insert("groups".to_owned(), json!(groups));
+        }
+        all
+    };
     json!({
         "seeds": seeds(entries),
         "seeds_left_out": left_out,
         "baseline": plan.schedulers.get(baseline(plan)),
         "confidence": CONFIDENCE,
-        "schedulers": entries.iter().map(|e| fields(e).into_iter().collect::<Fields>()).collect::<Vec<_>>(),
+        "schedulers": entries.iter().map(with_groups).collect::<Vec<_>>(),
     })
 }

@@ -21,6 +21,10 @@ pub(super) fn render(
     form: Form,
 ) -> String {
     let mut text = figures(experiment, runs).text(form);
+    if let Some(by) = experiment.options.by.as_deref() {
+        text.push('\n');
+        text.push_str(&by_group(experiment, runs, &by.0).text(form));
+    }
     let collected = collected(runs);
     if !collected.rows.is_empty() {
         text.push('\n');
@@ -67,52 +71,98 @@ impl About {
     }
 }
 
+/// A row of the table of figures.
+struct Figured<'a> {
+    summary: &'a Summary,
+    /// Value of the column by which jobs are grouped.
+    group: &'a str,
+    /// Average JCT under the baseline.
+    base: f64,
+}
+
 /// Returns the table of figures, one row for each scheduler.
 fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
-    let has_fairness = runs.iter().any(|r| r.report.summary.fairness.is_some());
+    let rows = runs.iter().map(|run| Figured {
+        summary: &run.report.summary,
+        group: "",
+        base,
+    });
+    table_of(experiment, rows.collect(), None)
+}
+
+/// Returns the table of figures by group, one row for each scheduler and value of the column.
+fn by_group(experiment: &Experiment<'_>, runs: &[&Run], by: &str) -> Grid {
+    let base = base(experiment, runs).and_then(|run| run.groups.as_ref());
+    let mut rows = Vec::new();
+    for run in runs {
+        for group in run.groups.iter().flat_map(|groups| &groups.list) {
+            let same = base.and_then(|base| base.get(&group.value));
+            rows.push(Figured {
+                summary: &group.summary,
+                group: &group.value,
+                base: same.map_or(0.0, |base| base.summary.avg_jct_s),
+            });
+        }
+    }
+    table_of(experiment, rows, Some(by))
+}
+
+/// Returns the text of a group in a table.
+pub(super) fn group_shown(value: &str) -> String {
+    match value {
+        "" => "-".to_owned(),
+        value => value.to_owned(),
+    }
+}
+
+fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str>) -> Grid {
+    let has_fairness = rows.iter().any(|r| r.summary.fairness.is_some());
     let only = |shown: bool, head| if shown { head } else { "" };
-    let partial = runs.iter().any(|r| r.report.summary.is_partial());
-    let mark = |s: &&Summary, text: String| marked(text, s.is_partial());
-    let rho = |s: &&Summary, of: fn(&Fairness) -> String| {
-        let text = s.fairness.as_ref().map_or("-".to_owned(), of);
-        marked(text, s.is_fairness_partial())
+    let partial = rows.iter().any(|r| r.summary.is_partial());
+    let mark = |s: &Figured<'_>, text: String| marked(text, s.summary.is_partial());
+    let rho = |s: &Figured<'_>, of: fn(&Fairness) -> String| {
+        let text = s.summary.fairness.as_ref().map_or("-".to_owned(), of);
+        marked(text, s.summary.is_fairness_partial())
     };
-    let summaries: Vec<&Summary> = runs.iter().map(|run| &run.report.summary).collect();
+    let words = 1 + usize::from(by.is_some());
     let grid = Grid::of(
-        summaries.iter().copied(),
-        1,
+        &rows,
+        words,
         &[
-            ("scheduler", &|s| s.scheduler.clone()),
-            (only(partial, "completed"), &|s| {
-                of_measured((s.completed, s.measured))
+            ("scheduler", &|r| r.summary.scheduler.clone()),
+            (by.unwrap_or_default(), &|r| group_shown(r.group)),
+            (only(by.is_some(), "jobs"), &|r| whole(r.summary.measured)),
+            (only(partial, "completed"), &|r| {
+                of_measured((r.summary.completed, r.summary.measured))
             }),
-            ("avg\nJCT s", &|s| mark(s, decimal(s.avg_jct_s, 1))),
-            (only(experiment.compares, "relative"), &|s| {
-                mark(s, ratio(s.avg_jct_s, base))
+            ("avg\nJCT s", &|r| mark(r, decimal(r.summary.avg_jct_s, 1))),
+            (only(experiment.compares, "relative"), &|r| {
+                mark(r, ratio(r.summary.avg_jct_s, r.base))
             }),
-            ("median\nJCT s", &|s| mark(s, decimal(s.median_jct_s, 0))),
-            ("p99\nJCT s", &|s| mark(s, decimal(s.p99_jct_s, 0))),
-            ("avg\nresp. s", &|s| {
-                mark(s, decimal(s.avg_responsiveness_s, 1))
+            ("median\nJCT s", &|r| {
+                mark(r, decimal(r.summary.median_jct_s, 0))
             }),
-            ("makespan\ns", &|s| decimal(s.makespan_s, 0)),
-            ("GPU\nutil.", &|s| percent(s.utilisation)),
-            ("pre-\nempted", &|s| whole(s.preemptions)),
-            (only(has_fairness, "mean\nrho"), &|s| {
-                rho(s, |f| decimal(f.mean, 2))
+            ("p99\nJCT s", &|r| mark(r, decimal(r.summary.p99_jct_s, 0))),
+            ("avg\nresp. s", &|r| {
+                mark(r, decimal(r.summary.avg_responsiveness_s, 1))
             }),
-            (only(has_fairness, "worst\nrho"), &|s| {
-                rho(s, |f| decimal(f.worst, 2))
+            ("makespan\ns", &|r| decimal(r.summary.makespan_s, 0)),
+            ("GPU\nutil.", &|r| percent(r.summary.utilisation)),
+            ("pre-\nempted", &|r| whole(r.summary.preemptions)),
+            (only(has_fairness, "mean\nrho"), &|r| {
+                rho(r, |f| decimal(f.mean, 2))
             }),
-            (only(has_fairness, "unfair"), &|s| {
-                rho(s, |f| percent(f.unfair))
+            (only(has_fairness, "worst\nrho"), &|r| {
+                rho(r, |f| decimal(f.worst, 2))
+            }),
+            (only(has_fairness, "unfair"), &|r| {
+                rho(r, |f| percent(f.unfair))
             }),
         ],
     );
-    with_counts(grid, 1 + usize::from(partial), &summaries, |s, name| {
-        count(s, name)
-    })
+    let before = grid.words + usize::from(by.is_some()) + usize::from(partial);
+    with_counts(grid, before, &rows, |r, name| count(r.summary, name))
 }
 
 /// Counts of jobs that a table shows if a run has them: headings, and names in flat figures.

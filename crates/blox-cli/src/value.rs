@@ -1,8 +1,10 @@
 //! Values of options that are checked when they are parsed, on the command line and in files.
 
+use blox_core::suggest::one_of;
 use blox_core::{Seconds, Time};
 use blox_sim::overheads::GroupOverheads;
 use blox_sim::{Measure, Until};
+use blox_traces::formats::csv::{input_column_names, is_input_column};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt::{self, Display};
@@ -79,6 +81,26 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Written<T> {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+/// A column by whose values jobs are grouped.
+#[derive(Clone, Debug)]
+pub(super) struct By(pub String);
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == GPUS || is_input_column(text) {
+            return Ok(By(text.to_owned()));
+        }
+        let known: Vec<&str> = [GPUS].into_iter().chain(input_column_names()).collect();
+        let list = one_of(text, known);
+        Err(format!("expected attributes.NAME or {list}"))
+    }
+}
+
+/// The column of requested GPUs.
+pub(super) const GPUS: &str = "gpus";
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident: $expected:literal, $fits:expr;)*) => {$(

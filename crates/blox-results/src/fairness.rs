@@ -51,6 +51,7 @@ mod tests {
             outcome: "completed".into(),
             reason: None,
             measured: true,
+            group: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Figures of simulations as values: figures of a run, comparisons of runs, and means over seeds.
 
+use super::groups::{Group, Groups};
 use blox_sim::results::statistics::{Estimate, Paired};
-use blox_sim::results::{COLUMNS, Column, Summary, WaitRow};
+use blox_sim::results::{COLUMNS, Column, JobResult, Summary, WaitRow};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,13 +36,25 @@ pub struct Figures<'a> {
     /// Figures of collectors, by collector and figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     collected: BTreeMap<&'a str, BTreeMap<&'a str, f64>>,
+    /// Name of the column of the groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    /// Figures of each group of jobs, if requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Fields>,
     #[serde(skip)]
     report: &'a Report,
 }
 
 impl<'a> Figures<'a> {
-    /// Returns the figures of a run and its collectors. `waits` includes the reasons for waiting.
-    pub fn of(report: &'a Report, collected: &'a Collected, waits: bool) -> Self {
+    /// Returns the figures of a run, its collectors and its groups of jobs. `waits` includes the
+    /// reasons for waiting.
+    pub fn of(
+        report: &'a Report,
+        collected: &'a Collected,
+        groups: Option<&'a Groups>,
+        waits: bool,
+    ) -> Self {
         let figures = |(name, list): &'a (String, Vec<(String, f64)>)| {
             let list = list.iter().map(|(key, value)| (key.as_str(), *value));
             (name.as_str(), list.collect())
@@ -55,6 +68,8 @@ impl<'a> Figures<'a> {
             end_s: report.end.secs(),
             rejected_reasons: report.reasons(true),
             unfinished_reasons: report.reasons(false),
+            by: groups.map(|groups| &*groups.column),
+            groups: groups.map_or_else(Vec::new, Groups::fields),
             report,
         }
     }
@@ -151,6 +166,17 @@ pub fn of_measured((completed, measured): (u64, u64)) -> String {
 pub fn columns(rows: &mut [Fields], compares: bool) -> Vec<String> {
     let mut head: Vec<String> = figure_columns().map(str::to_owned).collect();
     head.extend(["ended", "end_s"].map(str::to_owned));
+    with_parts(head, rows, compares)
+}
+
+/// Returns the columns of rows of groups, as [`columns`] does. The scheduler precedes the value.
+pub fn group_columns(rows: &mut [Fields], by: &str, compares: bool) -> Vec<String> {
+    let mut head = vec!["scheduler".to_owned()];
+    head.extend(Groups::columns(by));
+    with_parts(head, rows, compares)
+}
+
+fn with_parts(mut head: Vec<String>, rows: &mut [Fields], compares: bool) -> Vec<String> {
     head.extend(compares.then(|| "relative_avg_jct".to_owned()));
     let paired = compares.then(|| json!(Paired::default()));
     for row in &mut *rows {
@@ -262,9 +288,18 @@ pub struct SeedRun {
 impl SeedRun {
     /// Returns the results of a run.
     pub fn of(figures: &Figures<'_>) -> Self {
-        let measured = figures.report.jobs.iter().filter(|j| j.measured);
+        SeedRun::of_jobs(figures.fields(), &figures.report.jobs)
+    }
+
+    /// Returns the results of a group of jobs.
+    pub fn of_group(group: &Group) -> Self {
+        SeedRun::of_jobs(group.fields(), &group.jobs)
+    }
+
+    fn of_jobs(figures: Fields, jobs: &[JobResult]) -> Self {
+        let measured = jobs.iter().filter(|j| j.measured);
         SeedRun {
-            figures: flattened(figures.fields()),
+            figures: flattened(figures),
             times: measured
                 .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
                 .collect(),

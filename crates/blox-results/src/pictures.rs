@@ -3,7 +3,7 @@
 use super::error::FolderError;
 use super::fairness::finish_time_fairness;
 use super::folder::Folder;
-use super::run::{JobRow, RunResults};
+use super::run::{JobRow, NO_VALUE, RunResults};
 use super::{PARTIAL, number_of, of_measured, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
@@ -39,6 +39,12 @@ pub const SUMMARIES: [&str; 6] = [
     "queue-length",
     AVERAGES,
 ];
+/// The name of the picture of averages by group.
+pub const GROUP_AVERAGES: &str = "groups-avg-jct";
+/// The start of the name of a picture of groups, before the folder of its scheduler.
+pub const GROUP_DISTRIBUTION: &str = "groups-jct-cdf-";
+/// The most groups in a picture.
+const GROUPS: usize = 12;
 /// The start of the name of a Gantt chart, before the folder of its scheduler.
 pub const GANTT: &str = "gantt-";
 
@@ -129,7 +135,66 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let queue = over_time(names, axis, all, |r| (r.queued_jobs, 1.0));
     let averages = (all.len() > 1).then(|| averages(&about, all));
     let list = [jct, queueing, fairness, utilisation, queue, averages];
-    list.into_iter().flatten().collect()
+    let mut list: Vec<Picture> = list.into_iter().flatten().collect();
+    list.extend(group_averages(all));
+    list.extend(all.iter().filter_map(group_distribution));
+    list
+}
+
+/// Returns the most frequent values of the column by which jobs are grouped, in their order, and the
+/// column. The values are of the first scheduler with groups.
+fn shown_groups<'a>(all: &[Contestant<'a>]) -> Option<(&'a str, Vec<&'a str>, usize)> {
+    let run = all.iter().map(|c| c.run).find(|run| run.by().is_some())?;
+    let groups = || run.groups();
+    let count = |group: &serde_json::Value| group["measured"].as_u64().unwrap_or(0);
+    let mut counts: Vec<u64> = groups().map(|(_, group)| count(group)).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let least = counts.get(GROUPS - 1).copied().unwrap_or(0);
+    let frequent = groups().filter(|(_, group)| count(group) >= least);
+    let values = frequent.map(|(value, _)| value).take(GROUPS).collect();
+    Some((run.by()?, values, counts.len()))
+}
+
+/// Returns a note about groups that a picture leaves out.
+fn left_out(shown: usize, of: usize) -> String {
+    match shown < of {
+        true => format!("; the {shown} most frequent of {of} groups"),
+        false => String::new(),
+    }
+}
+
+/// Draws the average of each group under each scheduler.
+fn group_averages(all: &[Contestant<'_>]) -> Option<Picture> {
+    let (by, values, count) = shown_groups(all)?;
+    let title = format!("Average job completion time by {by}");
+    let subtitle = format!("{}{}", about(all), left_out(values.len(), count));
+    let mut chart = BarChart::new(title.as_str(), Axis::seconds("JCT")).subtitle(subtitle);
+    for value in values {
+        let bars = all.iter().map(|c| {
+            let figures = c.run.groups().find(|(own, _)| *own == value);
+            let average = figures.and_then(|(_, group)| group["avg_jct_s"].as_f64());
+            (c.name.as_str(), average.unwrap_or(f64::NAN))
+        });
+        chart = chart.with(value, bars);
+    }
+    Some(Picture::new(GROUP_AVERAGES, title, chart.svg()))
+}
+
+/// Draws the distribution of job completion times of each group under a scheduler.
+fn group_distribution(c: &Contestant<'_>) -> Option<Picture> {
+    let (by, values, count) = shown_groups(std::slice::from_ref(c))?;
+    let title = format!("{}: job completion time by {by}", c.name);
+    let about = about(std::slice::from_ref(c));
+    let subtitle = format!("{about}{}", left_out(values.len(), count));
+    let series = values.into_iter().map(|value| {
+        let own = |j: &&JobRow| j.group.as_deref().unwrap_or(NO_VALUE) == value;
+        let times = c.run.measured().filter(own).filter_map(|j| j.jct_s);
+        Series::distribution(value, times.collect::<Vec<f64>>())
+    });
+    let axis = Axis::seconds("JCT: submission until the end").log();
+    let chart = Chart::distribution(title.as_str(), axis).subtitle(subtitle);
+    let name = format!("{GROUP_DISTRIBUTION}{}", c.run.folder);
+    Some(Picture::new(name, title, chart.with_all(series).svg()))
 }
 
 /// Returns the jobs, the workload and the cluster in one line.

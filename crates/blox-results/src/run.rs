@@ -7,6 +7,9 @@ use blox_sim::results::TimelineRow;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// The text of a group of jobs without a value.
+pub(super) const NO_VALUE: &str = "-";
+
 /// A row of `jobs.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRow {
@@ -38,6 +41,8 @@ pub struct JobRow {
     pub reason: Option<Box<str>>,
     /// True for a measured job.
     pub measured: bool,
+    /// The value in the column by which the results are grouped.
+    pub group: Option<Box<str>>,
 }
 
 impl JobRow {
@@ -94,11 +99,12 @@ impl RunResults {
         let timeline = dir.join("timeline.csv");
         let timeline = timeline.is_file().then(|| read_timeline(&timeline));
         let timeline = timeline.transpose()?;
+        let summary = json(&dir.join("summary.json"))?;
         Ok(RunResults {
             name: name.to_owned(),
             folder: folder.to_owned(),
-            summary: json(&dir.join("summary.json"))?,
-            jobs: read_jobs(&dir.join("jobs.csv"))?,
+            jobs: read_jobs(&dir.join("jobs.csv"), summary["by"].as_str())?,
+            summary,
             timeline: timeline.unwrap_or_default(),
             dir,
         })
@@ -112,6 +118,18 @@ impl RunResults {
             self.summary[name][part].as_f64()
         };
         self.summary[name].as_f64().or_else(part)
+    }
+
+    /// Returns the column by which the results are grouped, if they are.
+    pub fn by(&self) -> Option<&str> {
+        self.summary["by"].as_str()
+    }
+
+    /// Returns the value and the figures of each group.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let by = self.by().unwrap_or_default();
+        let groups = self.summary["groups"].as_array().into_iter().flatten();
+        groups.map(move |group| (group[by].as_str().unwrap_or(NO_VALUE), group))
     }
 
     /// Returns the end of the simulation in seconds.
@@ -169,7 +187,7 @@ fn range(text: &str) -> Option<(u32, u32)> {
     (first <= last && last < 1 << 24).then_some((first, last))
 }
 
-fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
+fn read_jobs(path: &Path, by: Option<&str>) -> Result<Vec<JobRow>, FolderError> {
     let mut table = Table::open(path)?;
     let job_id = table.column("job_id")?;
     let job = table.column("job")?;
@@ -185,6 +203,7 @@ fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
     let outcome = table.column("outcome")?;
     let reason = table.column("reason")?;
     let measured = table.column("measured")?;
+    let group = by.and_then(|by| table.find(by));
     let some = |text: &str| (!text.is_empty()).then(|| Box::from(text));
     let mut jobs = Vec::new();
     while table.advance()? {
@@ -203,6 +222,7 @@ fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
             outcome: table.text(outcome).into(),
             reason: some(table.text(reason)),
             measured: table.text(measured) == "1",
+            group: group.and_then(|column| some(table.text(column))),
         });
     }
     Ok(jobs)

@@ -3,18 +3,20 @@
 use super::super::args::Options;
 use super::super::failure::Code;
 use super::super::files::write_whole;
+use super::super::grid;
 use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::{Failure, plot};
-use super::manifest::RUN_FILES;
+use super::manifest::{GROUPS, RUN_FILES};
 use super::printed::pretty;
+use blox_results::{Groups, flattened, part_columns};
 use blox_sim::results::{CsvTable, write_jobs, write_rounds, write_timeline};
 use blox_traces::formats::csv::input_columns;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -161,6 +163,7 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
     for (file, asked) in [
         ("rounds.csv", o.rounds),
         ("assignments.csv", o.assignments || o.plots),
+        (GROUPS, o.by.is_some()),
     ] {
         if !asked {
             // Usually the file does not exist.
@@ -179,6 +182,13 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
         write_whole(&dir.join("rounds.csv"), |out| {
             write_rounds(&mut CsvTable::new(out), &run.report.rounds)
         })?;
+    }
+    if let Some(groups) = &run.groups {
+        let rows: Vec<_> = groups.fields().into_iter().map(flattened).collect();
+        let mut head = Groups::columns(&groups.column);
+        head.extend(part_columns(&rows));
+        let text = grid::csv(&head, &rows)?;
+        write_whole(&dir.join(GROUPS), |out| out.write_all(text.as_bytes()))?;
     }
     write_whole(&dir.join("summary.json"), |out| {
         pretty(out, &run.figures(experiment))

@@ -14,13 +14,17 @@ use std::path::Path;
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 
+/// Figures of groups, in the folder of a run and of a sweep.
+pub(crate) const GROUPS: &str = "groups.csv";
+
 /// Files in the folder of a run.
-pub(crate) const RUN_FILES: [&str; 6] = [
+pub(crate) const RUN_FILES: [&str; 7] = [
     MANIFEST,
     "jobs.csv",
     "timeline.csv",
     "rounds.csv",
     "assignments.csv",
+    GROUPS,
     "summary.json",
 ];
 

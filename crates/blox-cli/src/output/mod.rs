@@ -10,6 +10,6 @@ pub(super) use folder::{
 };
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{
-    MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs, write_manifest,
+    GROUPS, MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs, write_manifest,
 };
 pub(super) use printed::{csv, json, pretty, pretty_text};

@@ -6,7 +6,7 @@ use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::table::base;
 use blox_core::JobId;
-use blox_results::{Fields, columns};
+use blox_results::{Fields, columns, group_columns};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
@@ -30,8 +30,14 @@ pub(crate) fn json(
     }
 }
 
-/// Returns the output of `--output-format csv`, one row for each scheduler.
+/// Returns the output of `--output-format csv`, one row for each scheduler, or with `--by` for each
+/// scheduler and group.
 pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, Failure> {
+    if let Some(by) = experiment.options.by.as_deref() {
+        let mut rows = compared_groups(experiment, runs);
+        let head = group_columns(&mut rows, &by.0, experiment.compares);
+        return grid::csv(&head, &rows);
+    }
     let mut rows = compared(experiment, runs);
     let head = columns(&mut rows, experiment.compares);
     grid::csv(&head, &rows)
@@ -47,6 +53,27 @@ fn compared(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Fields> {
         None => own.fields(),
     });
     fields.collect()
+}
+
+/// Returns the figures of each group of each run, with the comparison to the same group under the
+/// baseline.
+fn compared_groups(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Fields> {
+    let base = base(experiment, runs).filter(|_| experiment.compares);
+    let base = base.and_then(|base| base.groups.as_ref());
+    let mut rows = Vec::new();
+    for run in runs {
+        for (groups, group) in run
+            .groups
+            .iter()
+            .flat_map(|g| g.list.iter().map(move |i| (g, i)))
+        {
+            let mut row = group.compared(base.and_then(|base| base.get(&group.value)));
+            row.insert("scheduler".to_owned(), json!(group.summary.scheduler));
+            row.insert(groups.column.clone(), json!(group.value));
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 pub(crate) fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {

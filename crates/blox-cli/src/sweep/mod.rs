@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use store::{Finished, Row, Store, finished_rows};
+use store::{Finished, Row, Store, finished_rows, group_rows};
 pub(super) use store::{INDEX, TABLE};
 
 /// Interval at which the results so far are written.
@@ -59,9 +59,8 @@ pub(super) fn sweep(
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let row = store::row(&plan, run, done.figures(experiment).fields());
-                let lost = done.lost;
-                Ok(Finished { row, lost })
+                let figures = done.figures(experiment).fields();
+                Ok(Finished::of(&plan, run, figures, done.lost))
             }
             Err(why) => Err(why),
         };
@@ -91,7 +90,11 @@ pub(super) fn sweep(
         }
     }
     let text = match format {
+        OutputFormat::Csv if plan.base.by.is_some() => store::groups_of(&plan, &rows)?,
         OutputFormat::Csv => store::table_of(&plan, &rows)?,
+        OutputFormat::Json if plan.base.by.is_some() => {
+            output::pretty_text(&group_rows(&rows).collect::<Vec<_>>())?
+        }
         OutputFormat::Json => output::pretty_text(&finished_rows(&rows).collect::<Vec<_>>())?,
         OutputFormat::Table => render(&plan, &rows, terminal.form),
         OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
@@ -170,16 +173,33 @@ fn axes(plan: &Plan<'_>) -> Vec<usize> {
     all.filter(|i| plan.axes[*i].key != "seed").collect()
 }
 
+/// Returns the scheduler and the setting of a run.
+fn key(plan: &Plan<'_>, run: &Planned) -> Vec<String> {
+    let varied = &plan.cells[run.cell].varied;
+    let mut key = vec![plan.label(run).to_owned()];
+    key.extend(axes(plan).iter().map(|i| shown(&varied[*i])));
+    key
+}
+
 /// Groups rows by scheduler and setting, in order of their first run.
 fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
-    let axes = axes(plan);
-    let finished = finished(plan, rows).map(|(run, finished)| {
-        let varied = &plan.cells[run.cell].varied;
-        let mut key = vec![plan.label(run).to_owned()];
-        key.extend(axes.iter().map(|i| shown(&varied[*i])));
-        (key, &finished.row)
+    in_groups(finished(plan, rows).map(|(run, finished)| (key(plan, run), &finished.row)))
+}
+
+/// Groups the rows of groups of jobs by scheduler, setting and value of the column.
+fn groups_of_jobs<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>], by: &str) -> Vec<Group<'a>> {
+    let value = |row: &Map<String, Value>| match row.get(by) {
+        Some(Value::String(text)) => text.clone(),
+        _ => table::group_shown(""),
+    };
+    let rows = finished(plan, rows).flat_map(|(run, finished)| {
+        finished.groups.iter().map(move |row| {
+            let mut key = key(plan, run);
+            key.push(value(row));
+            (key, row)
+        })
     });
-    in_groups(finished)
+    in_groups(rows)
 }
 
 /// Returns whether there are several seeds and none of them changes the results.
@@ -198,16 +218,39 @@ fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
 
 /// Formats the means over seeds, one row for each scheduler and setting.
 fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
-    let axes = axes(plan);
     let finished = finished_rows(rows).count();
     let groups = groups(plan, rows);
+    let any = groups
+        .iter()
+        .any(|(_, list)| partial(list.iter().copied()).is_some());
+    let mut heads: Vec<&str> = axes(plan)
+        .iter()
+        .map(|i| plan.axes[*i].key.as_str())
+        .collect();
+    let mut text = table_of(&groups, &heads).text(form);
+    if let Some(by) = plan.base.by.as_deref() {
+        heads.push(&by.0);
+        text.push('\n');
+        text.push_str(&table_of(&groups_of_jobs(plan, rows, &by.0), &heads).text(form));
+    }
+    if !plan.base.quiet {
+        text.push('\n');
+        let mut about = about(plan, finished);
+        about.0.extend(any.then(table::marks));
+        text.push_str(&about.text(form));
+    }
+    text
+}
+
+/// Returns the table of means: the scheduler, the columns of `heads`, and the figures.
+fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
     let mean = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key).mean;
     let half = |(_, list): &Group<'_>| estimate(list.iter().copied(), "avg_jct_s").half_width;
     let jobs = |(_, list): &Group<'_>| partial(list.iter().copied());
     let any = groups.iter().any(|g| jobs(g).is_some());
     let mark = |g: &Group<'_>, text| table::marked(text, jobs(g).is_some());
     let mut grid = Grid::of(
-        &groups,
+        groups,
         1,
         &[
             ("scheduler", &|(key, _)| key[0].clone()),
@@ -225,22 +268,15 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
             ("pre-\nempted", &|g| decimal(mean(g, "preemptions"), 0)),
         ],
     );
-    grid = table::with_counts(grid, 2 + usize::from(any), &groups, mean);
+    grid = table::with_counts(grid, 2 + usize::from(any), groups, mean);
     // The settings follow the scheduler.
-    grid.words += axes.len();
+    grid.words += heads.len();
     grid.head
-        .splice(1..1, axes.iter().map(|i| plan.axes[*i].key.clone()));
-    for (row, (key, _)) in grid.rows.iter_mut().zip(&groups) {
+        .splice(1..1, heads.iter().map(|head| (*head).to_owned()));
+    for (row, (key, _)) in grid.rows.iter_mut().zip(groups) {
         row.splice(1..1, key[1..].iter().cloned());
     }
-    let mut text = grid.text(form);
-    if !plan.base.quiet {
-        text.push('\n');
-        let mut about = about(plan, finished);
-        about.0.extend(any.then(table::marks));
-        text.push_str(&about.text(form));
-    }
-    text
+    grid
 }
 
 /// Returns the description of the table, with the number of finished runs.

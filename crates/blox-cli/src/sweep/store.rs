@@ -3,6 +3,7 @@
 //! ```text
 //! sweep.json              what was asked for, and which runs are finished
 //! sweep.csv               a row a finished run
+//! groups.csv              with `--by`: a row a finished run and group
 //! runs/NAME/jobs.csv      what `simulate` writes
 //! runs/NAME/timeline.csv
 //! runs/NAME/summary.json
@@ -40,11 +41,11 @@ use super::super::files::write_whole;
 use super::super::grid;
 use super::super::lock::Lock;
 use super::super::losses::Lost;
-use super::super::output::{self, MANIFEST, RUN_FILES, pretty};
+use super::super::output::{self, GROUPS, MANIFEST, RUN_FILES, pretty};
 use super::super::plan::{Plan, Planned};
 use super::super::result::Run;
 use super::super::table;
-use blox_results::{collected_columns, figure_columns, flattened, part_columns};
+use blox_results::{Groups, collected_columns, figure_columns, flattened, part_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -57,7 +58,29 @@ pub(crate) const TABLE: &str = "sweep.csv";
 /// A finished run.
 pub(super) struct Finished {
     pub row: Map<String, Value>,
+    /// The row of each group of `--by`.
+    pub groups: Vec<Map<String, Value>>,
     pub lost: Lost,
+}
+
+impl Finished {
+    /// Returns a run by its figures.
+    pub fn of(plan: &Plan<'_>, run: &Planned, figures: Map<String, Value>, lost: Lost) -> Self {
+        let groups = figures.get("groups").and_then(Value::as_array);
+        let of_group = |group: &Value| {
+            let mut group = group.as_object().cloned().unwrap_or_default();
+            // These figures are of the run.
+            for name in ["scheduler", "ended", "end_s"] {
+                group.extend(figures.get(name).map(|v| (name.to_owned(), v.clone())));
+            }
+            row(plan, run, group)
+        };
+        Finished {
+            groups: groups.into_iter().flatten().map(of_group).collect(),
+            row: row(plan, run, figures),
+            lost,
+        }
+    }
 }
 
 /// Result of a run so far, or an error message.
@@ -142,10 +165,7 @@ impl Store {
         let lost = manifest.get("lost").cloned().unwrap_or_default();
         let lost = serde_json::from_value(lost).unwrap_or_default();
         match read("summary.json")? {
-            Value::Object(figures) => {
-                let row = row(plan, run, figures);
-                Some(Finished { row, lost })
-            }
+            Value::Object(figures) => Some(Finished::of(plan, run, figures, lost)),
             _ => None,
         }
     }
@@ -202,12 +222,40 @@ impl Store {
         write_whole(&self.dir.join(TABLE), |out| {
             io::Write::write_all(out, text.as_bytes())
         })?;
+        if plan.base.by.is_some() {
+            let text = groups_of(plan, rows)?;
+            write_whole(&self.dir.join(GROUPS), |out| {
+                io::Write::write_all(out, text.as_bytes())
+            })?;
+        }
         write_whole(&self.dir.join(INDEX), |out| pretty(out, &index))
     }
 }
 
 /// Returns the content of `sweep.csv`.
 pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
+    let mut head = setting_columns(plan);
+    head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
+    head.extend(figure_columns().skip(1).map(str::to_owned));
+    let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    head.extend(part_columns(&rows));
+    head.extend(collected_columns(&mut rows));
+    grid::csv(&head, &rows)
+}
+
+/// Returns the content of `groups.csv`: a row for each run and group. The columns of settings, the
+/// column of `--by`, then figures.
+pub(super) fn groups_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
+    let mut head = setting_columns(plan);
+    let by = plan.base.by.as_deref().map_or("", |by| &by.0);
+    head.extend(Groups::columns(by));
+    let rows: Vec<Map<String, Value>> = group_rows(rows).cloned().collect();
+    head.extend(part_columns(&rows));
+    grid::csv(&head, &rows)
+}
+
+/// Returns the columns of settings of both tables.
+fn setting_columns(plan: &Plan<'_>) -> Vec<String> {
     let (mut params, mut options) = (BTreeSet::new(), BTreeSet::new());
     for run in &plan.runs {
         let set = plan.contestant(run).named.params.names();
@@ -217,12 +265,13 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
     let mut head: Vec<String> = ["run", "scheduler", "policy"].map(str::to_owned).to_vec();
     head.extend(params);
     head.extend(options);
-    head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
-    head.extend(figure_columns().skip(1).map(str::to_owned));
-    let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
-    head.extend(part_columns(&rows));
-    head.extend(collected_columns(&mut rows));
-    grid::csv(&head, &rows)
+    head
+}
+
+/// Returns the rows of all groups of finished runs.
+pub(super) fn group_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
+    let finished = rows.iter().flatten().filter_map(|row| row.as_ref().ok());
+    finished.flat_map(|finished| &finished.groups)
 }
 
 pub(super) fn finished_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
@@ -245,6 +294,7 @@ pub(super) fn row(
     row.insert("run".to_owned(), json!(run.name));
     row.insert("policy".to_owned(), json!(spec.name));
     row.insert("nodes".to_owned(), json!(experiment.cluster.nodes.len()));
+    // The column of groups may be `gpus`, and then replaces this value.
     row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
     // Lists, such as counts of reasons, are only in summary.json.
     row.extend(
@@ -262,7 +312,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
         .into_iter()
         .filter(|(key, v)| {
             let of_results =
-                ["rounds", "assignments", "why", "visit-every-round"].contains(&key.as_str());
+                ["rounds", "assignments", "why", "by", "visit-every-round"].contains(&key.as_str());
             !of_results && !v.is_array() && !v.is_object()
         })
         .map(|(key, v)| match key.as_str() {

@@ -308,6 +308,7 @@ mod tests {
             outcome: "completed".into(),
             reason: None,
             measured: true,
+            group: None,
         }
     }
 

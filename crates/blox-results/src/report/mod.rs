@@ -4,7 +4,7 @@ mod data;
 mod sweep;
 
 use super::error::FolderError;
-use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, is_over_completed};
+use super::figures::{DEADLINES, Fields, OF_COMPLETED, PARTIAL, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
@@ -33,12 +33,13 @@ pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
     let mut tables = String::new();
     if !compared.is_empty() {
         tables.push_str(&summary(&compared));
+        tables.push_str(&by_group(&compared));
     }
     let mut drawn = summaries(&compared);
     let mut of_sweeps = Vec::new();
     let mut rule = String::new();
     for sweep in &sweeps {
-        tables.push_str(&sweep::tables(sweep));
+        tables.push_str(&sweep::tables(sweep)?);
         drawn.extend(pictures(sweep)?);
         let runs = Folder::first_runs(sweep, RUNS_OF_A_SWEEP)?;
         rule.push_str(&sweep::rule(sweep, runs.len()));
@@ -266,6 +267,43 @@ fn summary(all: &[Contestant<'_>]) -> String {
     }) + &note
 }
 
+/// Returns the table of figures of groups of jobs, if there are any.
+fn by_group(all: &[Contestant<'_>]) -> String {
+    struct Row<'a> {
+        scheduler: &'a str,
+        value: &'a str,
+        figures: Fields,
+    }
+    let Some(by) = all.iter().find_map(|c| c.run.by()) else {
+        return String::new();
+    };
+    let mut rows = Vec::new();
+    for c in all {
+        rows.extend(c.run.groups().map(|(value, figures)| Row {
+            scheduler: &c.name,
+            value,
+            figures: flattened(figures.as_object().cloned().unwrap_or_default()),
+        }));
+    }
+    let value = |row: &Row<'_>, name: &str| row.figures.get(name).and_then(Value::as_f64);
+    let (columns, note) = told(|name, what| rows.iter().all(|row| value(row, name) == what));
+    let mut fields = vec![
+        Field::text("scheduler", "name of the composition", |r: &Row<'_>| {
+            r.scheduler.to_owned()
+        }),
+        Field::text(by, "value of the group", |r: &Row<'_>| r.value.to_owned()),
+    ];
+    for c in &columns[1..] {
+        if rows.iter().any(|row| row.figures.contains_key(c.name)) {
+            let own = move |row: &Row<'_>| value(row, c.name);
+            fields.push(Field::number(c.heading, c.formula, (c.name, "-"), own));
+        }
+    }
+    let partial = |row: &Row<'_>| value(row, "completed") < value(row, "measured");
+    let table = table(" id=\"groups\"", &fields, &rows, partial);
+    format!("<h3>By {}</h3>\n{table}{note}", Escaped(by))
+}
+
 /// Returns the columns to show, and a note about hidden columns with zeros only. `all_are` returns
 /// whether a figure has this value in all rows.
 fn told(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, String) {
@@ -311,6 +349,43 @@ mod tests {
         let words = serde_json::json!(["blox", "las{guard_h=1}", "--map=a b", "it's", "1..9", ""]);
         let typed = r"blox 'las{guard_h=1}' '--map=a b' 'it'\''s' 1..9 ''";
         assert_eq!(command_line(&words), typed);
+    }
+
+    #[test]
+    fn groups_and_deadlines_are_in_the_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        write(
+            "manifest.json",
+            r#"{"gpus":4,"schedulers":[{"name":"fifo","folder":"a"}]}"#,
+        );
+        let counts = r#""measured":1,"completed":1,"rejected":0,"failed":0,"unfinished":0"#;
+        let group = format!(r#"{{"user":"ada",{counts},"avg_jct_s":9,"deadlines":{{"met":7}}}}"#);
+        let none = format!(r#"{{"user":null,{counts},"avg_jct_s":8}}"#);
+        let summary = format!(r#"{{{counts},"by":"user","groups":[{group},{none}]}}"#);
+        write("a/summary.json", &summary);
+        write(
+            "a/jobs.csv",
+            "job_id,job,submit_s,first_start_s,finish_s,jct_s,attained_s,gpus,duration_s,\
+             preemptions,launches,outcome,reason,measured,user\n\
+             x,0,0,0,9,9,9,1,9,0,1,completed,,1,ada\n",
+        );
+        let folder = Folder::open(dir.path()).unwrap();
+        let page = report(std::slice::from_ref(&folder)).unwrap();
+        assert!(page.contains("<h3>By user</h3>"));
+        assert!(page.contains("deadlines met</button>") && page.contains("data-v=\"7\">7<"));
+        assert!(
+            page.contains("<td data-v=\"-\">-</td>"),
+            "a group without a value"
+        );
+        let names: Vec<String> = crate::pictures(&[folder])
+            .unwrap()
+            .into_iter()
+            .map(|p| p.name)
+            .collect();
+        assert!(names.contains(&"groups-avg-jct".to_owned()), "{names:?}");
+        assert!(names.contains(&"groups-jct-cdf-a".to_owned()), "{names:?}");
     }
 
     #[test]

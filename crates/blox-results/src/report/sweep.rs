@@ -1,5 +1,6 @@
 //! The part of the page about a sweep.
 
+use super::super::error::FolderError;
 use super::super::figures::DEADLINES;
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, command_line, list, notice, table, told};
@@ -84,16 +85,20 @@ pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
 }
 
 /// Returns the table of means over seeds, and below it the table of runs.
-pub(super) fn tables(sweep: &Sweep) -> String {
+pub(super) fn tables(sweep: &Sweep) -> Result<String, FolderError> {
     let groups = sweep.groups();
     let mut html = means(sweep, &groups);
+    if let Some(of_jobs) = sweep.groups_of_jobs()? {
+        html.push_str("<h3>By group of jobs</h3>\n");
+        html.push_str(&means(&of_jobs, &of_jobs.groups()));
+    }
     if groups.len() < sweep.runs.len() {
         let count = sweep.runs.len();
         let _ = write!(html, "<details><summary>Each of the {count} runs</summary>");
         html.push_str(&each(sweep));
         html.push_str("</details>\n");
     }
-    html
+    Ok(html)
 }
 
 /// Returns the columns of the scheduler and of the settings.

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const TABLE: &str = "sweep.csv";
+const GROUPS: &str = "groups.csv";
 const INDEX: &str = "sweep.json";
 pub(super) const RUNS: &str = "runs";
 
@@ -91,7 +92,22 @@ impl Sweep {
     /// # Errors
     /// A file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, FolderError> {
-        let (settings, mut runs) = read(&dir.join(TABLE))?;
+        Sweep::of_table(dir, TABLE)
+    }
+
+    /// Reads the table of groups of jobs, if there is one. The value of a group is a setting.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn groups_of_jobs(&self) -> Result<Option<Self>, FolderError> {
+        let found = self.path.join(GROUPS).is_file();
+        found
+            .then(|| Sweep::of_table(&self.path, GROUPS))
+            .transpose()
+    }
+
+    fn of_table(dir: &Path, name: &str) -> Result<Self, FolderError> {
+        let (settings, mut runs) = read(&dir.join(name))?;
         let differs = |k: &usize| runs.iter().any(|r| r.settings[*k] != runs[0].settings[*k]);
         let varied: Vec<usize> = (0..settings.len()).filter(differs).collect();
         for run in &mut runs {
@@ -147,14 +163,14 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
     let scheduler = table.column("scheduler")?;
     let jct = table.column("avg_jct_s")?;
     let (name, seed) = (table.find("run"), table.find("seed"));
-    // Settings stand before the size of the cluster, figures behind it. Seeds
+    // Settings stand before the size of the cluster or the number of jobs, figures behind it. Seeds
     // repeat a setting, and parameters are in the scheduler's name.
     let no_setting = |name: &str| {
         matches!(name, "run" | "scheduler" | "policy" | "seed") || name.starts_with("param_")
     };
     let (names, columns): (Vec<String>, Vec<_>) = table
         .columns()
-        .take_while(|(name, _)| !matches!(*name, "nodes" | "gpus" | "ended" | "avg_jct_s"))
+        .take_while(|(name, _)| !matches!(*name, "nodes" | "jobs" | "avg_jct_s"))
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 mod inputs;
 mod write;
 
-pub use inputs::{input_column_names, input_columns, is_input_column};
+pub use inputs::{input_cell, input_column_names, input_columns, is_input_column};
 pub use write::CsvWriter;
 
 /// Defines the columns in the order in which they are written: for the reader, the writer and the

@@ -56,7 +56,7 @@ pub fn input_columns<'a>(jobs: impl IntoIterator<Item = &'a JobSpec>) -> InputCo
     let deadlines = deadlines.then(|| (DEADLINES.to_owned(), false));
     InputColumns {
         columns: plain.chain(deadlines).chain(attributes).collect(),
-        cell,
+        cell: input_cell,
     }
 }
 
@@ -72,7 +72,9 @@ pub fn input_column_names() -> impl Iterator<Item = &'static str> {
     all.filter(|name| is_input_column(name))
 }
 
-fn cell(job: Option<&JobSpec>, column: &str) -> Cell {
+/// Returns the cell of a job in an [input column](input_columns). A job without a specification has
+/// the defaults.
+pub fn input_cell(job: Option<&JobSpec>, column: &str) -> Cell {
     let text = match (job, column.strip_prefix(ATTRIBUTE)) {
         (Some(job), Some(name)) => match job.attribute(name) {
             None | Some(Value::Null) => return Cell::Missing,
