@@ -1,5 +1,6 @@
 //! Definition of the command line.
 
+use super::grid::Form;
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{
     By, Duration, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
@@ -86,6 +87,10 @@ fn defaults() -> Defaults {
         ("measure", measured),
         ("answer_within_s", ANSWER_WITHIN_S.to_string()),
         ("output_format", format!("{format:?}").to_lowercase()),
+        (
+            "table",
+            format!("{:?}", TableStyle::default()).to_lowercase(),
+        ),
     ];
     described.chain(others).collect()
 }
@@ -287,9 +292,12 @@ pub(super) struct ClaimsArgs {
     /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
-    /// Format of standard output: table, markdown, csv or json [default: {}]
+    /// Format of standard output: table, csv or json [default: {}]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     pub output_format: Option<OutputFormat>,
+    /// Form of the table: plain, markdown or latex [default: {}]
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    pub table: Option<TableStyle>,
     /// Same as --output-format json
     #[arg(long)]
     pub json: bool,
@@ -402,9 +410,29 @@ pub(super) struct ReproduceArgs {
 pub(crate) enum OutputFormat {
     #[default]
     Table,
-    Markdown,
     Csv,
     Json,
+}
+
+/// Form of the tables on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TableStyle {
+    #[default]
+    Plain,
+    Markdown,
+    Latex,
+}
+
+impl TableStyle {
+    /// Returns the form of tables. `plain` is that of a terminal or of a file.
+    pub fn form(self, plain: Form) -> Form {
+        match self {
+            TableStyle::Plain => plain,
+            TableStyle::Markdown => Form::Markdown,
+            TableStyle::Latex => Form::Latex,
+        }
+    }
 }
 
 impl OutputFormat {
@@ -666,7 +694,7 @@ pub(super) struct Options {
     /// Write every event and decision as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub journal: Option<PathBuf>,
-    /// Format of standard output: table, markdown, csv or json [default: {}]
+    /// Format of standard output: table, csv or json [default: {}]
     #[arg(
         long,
         value_name = "FORMAT",
@@ -674,6 +702,16 @@ pub(super) struct Options {
         help_heading = "Results"
     )]
     pub output_format: Option<OutputFormat>,
+    /// Form of tables: plain, markdown or latex [default: {}]
+    ///
+    /// Markdown and LaTeX are for a page or a paper. In LaTeX, the lines below a table are comments.
+    #[arg(
+        long,
+        value_name = "FORM",
+        hide_possible_values = true,
+        help_heading = "Results"
+    )]
+    pub table: Option<TableStyle>,
     /// Same as --output-format json
     #[arg(long, help_heading = "Results")]
     pub json: bool,
@@ -712,6 +750,11 @@ impl Options {
     pub fn output(&self) -> OutputFormat {
         let json = self.json.then_some(OutputFormat::Json);
         self.output_format.or(json).unwrap_or_default()
+    }
+
+    /// Returns the form of tables. `plain` is that of a terminal or of a file.
+    pub fn form(&self, plain: Form) -> Form {
+        self.table.unwrap_or_default().form(plain)
     }
 
     /// Returns the options with these values.

@@ -36,8 +36,9 @@ pub(super) fn run(
         true => OutputFormat::Json,
         false => args.output_format.unwrap_or_default(),
     };
+    let form = args.table.unwrap_or_default().form(terminal.form);
     if args.list {
-        let text = list(&plan, format, terminal.form)?;
+        let text = list(&plan, format, form)?;
         terminal.print(&text)?;
         return Ok(OK);
     }
@@ -55,8 +56,7 @@ pub(super) fn run(
     let interrupted = known.len() + checked.iter().filter(missing).count() < checked.len();
     let rows = || known.iter().map(|c| fields(c)).collect::<Vec<_>>();
     let text = match format {
-        OutputFormat::Table => table(&known, terminal.form, args.quiet),
-        OutputFormat::Markdown => table(&known, Form::Markdown, args.quiet),
+        OutputFormat::Table => table(&known, form, args.quiet),
         OutputFormat::Csv => grid::csv(&COLUMNS.map(str::to_owned), &rows())?,
         OutputFormat::Json => pretty_text(&rows())?,
     };
@@ -112,10 +112,7 @@ fn list(plan: &Plan<'_>, format: OutputFormat, form: Form) -> Result<String, Fai
                 head: head.to_vec(),
                 words: 3,
             };
-            Ok(grid.text(match format {
-                OutputFormat::Markdown => Form::Markdown,
-                _ => form,
-            }))
+            Ok(grid.text(form))
         }
     }
 }
@@ -191,9 +188,11 @@ fn fields(checked: &Checked) -> Map<String, Value> {
 /// Formats the claims, a table for each paper, and the reasons of those that do not hold.
 fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
     let mut text = String::new();
+    let comment = if form == Form::Latex { "% " } else { "" };
     for of_paper in checked.chunk_by(|a, b| a.paper.name == b.paper.name) {
         let paper = of_paper[0].paper;
-        let _ = writeln!(text, "{}: {}", paper.name, paper.paper);
+        // Lines beside tables are comments in LaTeX.
+        let _ = writeln!(text, "{comment}{}: {}", paper.name, paper.paper);
         if form == Form::Markdown {
             text.push('\n');
         }
@@ -216,20 +215,20 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
         };
         let name = claim.name();
         if let Some(note) = &claim.note {
-            let _ = writeln!(text, "{name}: {note}");
+            let _ = writeln!(text, "{comment}{name}: {note}");
         }
         if claim.differs() {
             let expected = claim.claim.expect;
-            let _ = writeln!(text, "{name}: {verdict}, expected {expected}");
+            let _ = writeln!(text, "{comment}{name}: {verdict}, expected {expected}");
         } else if let Some(remark) = claim.claim.remark().filter(|_| !quiet) {
-            let _ = writeln!(text, "{name}: {verdict}: {remark}");
+            let _ = writeln!(text, "{comment}{name}: {verdict}: {remark}");
         }
     }
     let count = |wanted| checked.iter().filter(|c| c.verdict == Some(wanted)).count();
     let differ = checked.iter().filter(|c| c.differs()).count();
     let _ = writeln!(
         text,
-        "{}: {} hold, {} weaker, {} do not hold; {differ} differ from the expected verdict",
+        "{comment}{}: {} hold, {} weaker, {} do not hold; {differ} differ from the expected verdict",
         number_of(checked.len() as u64, "claim"),
         count(Verdict::Holds),
         count(Verdict::Weaker),

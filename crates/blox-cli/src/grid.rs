@@ -21,6 +21,8 @@ pub(super) enum Form {
     Lines,
     /// A table in GitHub's Markdown.
     Markdown,
+    /// A `tabular` of LaTeX, which needs no package.
+    Latex,
 }
 
 impl Form {
@@ -65,6 +67,7 @@ impl Grid {
             Form::Wrapped(width) => self.fitted(width),
             Form::Lines => self.spaced(u16::MAX, GAP),
             Form::Markdown => self.markdown(),
+            Form::Latex => self.latex(),
         }
     }
 
@@ -158,13 +161,26 @@ impl Grid {
         text
     }
 
+    fn latex(&self) -> String {
+        let columns = |i| if i < self.words { 'l' } else { 'r' };
+        let columns: String = (0..self.head.len()).map(columns).collect();
+        let row = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| latex(cell)).collect();
+            format!("{} \\\\\n", cells.join(" & "))
+        };
+        let rows: String = self.rows.iter().map(|cells| row(cells)).collect();
+        format!(
+            "\\begin{{tabular}}{{{columns}}}\n\\hline\n{}\\hline\n{rows}\\hline\n\\end{{tabular}}\n",
+            row(&self.head)
+        )
+    }
+
     fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = String>| {
             let cells: Vec<String> = cells.collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        // A heading that is broken inside a word has a hyphen at the break.
-        let plain = |t: &String| t.replace("-\n", "").replace('\n', " ").replace('|', "\\|");
+        let plain = |t: &String| in_one_line(t).replace('|', "\\|");
         let mut text = line(&mut self.head.iter().map(plain));
         let rule = |i| if i < self.words { "---" } else { "---:" };
         text.push_str(&line(&mut (0..self.head.len()).map(|i| rule(i).to_owned())));
@@ -173,6 +189,36 @@ impl Grid {
         }
         text
     }
+}
+
+/// Joins the lines of a heading. A heading that is broken inside a word has a hyphen at the break.
+fn in_one_line(text: &str) -> String {
+    text.replace("-\n", "").replace('\n', " ")
+}
+
+/// Escapes a cell for LaTeX.
+fn latex(cell: &str) -> String {
+    let mut text = String::new();
+    let line = in_one_line(cell);
+    for (i, c) in line.char_indices() {
+        let number = line[i + c.len_utf8()..].starts_with(|next: char| next.is_ascii_digit());
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => text.extend(['\\', c]),
+            '\\' => text.push_str("\\textbackslash{}"),
+            '~' => text.push_str("\\textasciitilde{}"),
+            '^' => text.push_str("\\textasciicircum{}"),
+            '<' => text.push_str("\\textless{}"),
+            '>' => text.push_str("\\textgreater{}"),
+            '|' => text.push_str("\\textbar{}"),
+            '±' => text.push_str("$\\pm$"),
+            'ρ' => text.push_str("$\\rho$"),
+            '×' => text.push_str("$\\times$"),
+            // A minus sign instead of a hyphen.
+            '-' if i == 0 && number => text.push_str("$-$"),
+            c => text.push(c),
+        }
+    }
+    text
 }
 
 /// Formats rows of values as CSV. Numbers read back to the same bits; missing values are empty.
@@ -262,6 +308,19 @@ mod tests {
             grid.text(Form::Markdown),
             "| scheduler | preempted |\n| --- | ---: |\n| a\\|b | 7 |\n"
         );
+    }
+
+    #[test]
+    fn a_grid_of_latex_is_escaped() {
+        let grid = Grid {
+            head: vec!["scheduler".into(), "±\n95 %".into(), "pre-\nempted".into()],
+            rows: vec![vec!["las{guard_h=500}".into(), "-7.5".into(), "-".into()]],
+            words: 1,
+        };
+        let text = "\\begin{tabular}{lrr}\n\\hline\n\
+            scheduler & $\\pm$ 95 \\% & preempted \\\\\n\\hline\n\
+            las\\{guard\\_h=500\\} & $-$7.5 & - \\\\\n\\hline\n\\end{tabular}\n";
+        assert_eq!(grid.text(Form::Latex), text);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{Records, execute, now, tell_time};
 use super::failure::Code;
-use super::grid::Form;
 use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
@@ -78,8 +77,7 @@ pub(super) fn simulate(
     let text = match format {
         OutputFormat::Json => output::json(experiment, &done, explained)?,
         OutputFormat::Csv => output::csv(experiment, &done)?,
-        OutputFormat::Table => table::render(experiment, &done, explained, terminal.form),
-        OutputFormat::Markdown => table::render(experiment, &done, explained, Form::Markdown),
+        OutputFormat::Table => table::render(experiment, &done, explained, o.form(terminal.form)),
     };
     terminal.print(&text)?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {

@@ -114,8 +114,7 @@ pub(super) fn compare(
     let left_out: Vec<u64> = left_out.iter().map(|runs| runs[0].seed).collect();
     let entries = entries(&plan, &measured);
     let text = match format {
-        OutputFormat::Table => render(&plan, &entries, &left_out, terminal.form),
-        OutputFormat::Markdown => render(&plan, &entries, &left_out, Form::Markdown),
+        OutputFormat::Table => render(&plan, &entries, &left_out, plan.base.form(terminal.form)),
         OutputFormat::Csv => csv(&entries, plan.base.by.as_deref().map(|by| &*by.0))?,
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };

@@ -34,6 +34,7 @@ pub(super) fn render(
         text.push('\n');
         let waits = waits(runs);
         match waits.rows.is_empty() {
+            true if form == Form::Latex => text.push_str("% no measured job waited\n"),
             true => text.push_str("no measured job waited\n"),
             false => text.push_str(&waits.text(form)),
         }
@@ -43,9 +44,20 @@ pub(super) fn render(
         text.push_str(&about(experiment, runs).text(form));
     }
     if let Some(id) = explained {
-        text.push_str(&stories(id, runs));
+        text.push_str(&match form {
+            Form::Latex => commented(&stories(id, runs)),
+            _ => stories(id, runs),
+        });
     }
     text
+}
+
+/// Turns lines into comments of LaTeX.
+fn commented(text: &str) -> String {
+    let lines = text.lines().map(|line| format!("% {line}"));
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
 }
 
 /// Formats the history of a job under each scheduler.
@@ -65,6 +77,7 @@ impl About {
     pub fn text(&self, form: Form) -> String {
         let line = |(what, line): &(String, String)| match form {
             Form::Markdown => format!("- {what}: {line}\n"),
+            Form::Latex => format!("% {what}: {line}\n"),
             _ => format!("{what:<10} {line}\n"),
         };
         self.0.iter().map(line).collect()

@@ -96,7 +96,14 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 5] = ["output-dir", "journal", "plot", "threads", "output-format"];
+const LEFT_OUT: [&str; 6] = [
+    "output-dir",
+    "journal",
+    "plot",
+    "threads",
+    "output-format",
+    "table",
+];
 
 const FLAGS_LEFT_OUT: [&str; 3] = ["force", "quiet", "json"];
 
@@ -138,6 +145,7 @@ mod tests {
             "--threads=2",
             "--output-format",
             "csv",
+            "--table=latex",
             "--seed",
             "2",
         ];

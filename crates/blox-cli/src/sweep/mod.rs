@@ -96,8 +96,7 @@ pub(super) fn sweep(
             output::pretty_text(&group_rows(&rows).collect::<Vec<_>>())?
         }
         OutputFormat::Json => output::pretty_text(&finished_rows(&rows).collect::<Vec<_>>())?,
-        OutputFormat::Table => render(&plan, &rows, terminal.form),
-        OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
+        OutputFormat::Table => render(&plan, &rows, plan.base.form(terminal.form)),
     };
     terminal.print(&text)?;
     finish(&plan, &rows, start, plots || report, terminal);
