@@ -273,7 +273,8 @@ fn every_result_column_is_in_the_reference() {
     for command in commands {
         let text = good(dir.path(), command).out;
         for column in text.lines().next().unwrap().split(',') {
-            let column = column.strip_suffix("_ci95").unwrap_or(column);
+            let end = |end| column.strip_suffix(end);
+            let column = end("_low").or(end("_high")).unwrap_or(column);
             assert!(page.contains(&format!("`{column}`")), "{command}: {column}");
         }
     }

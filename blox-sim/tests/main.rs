@@ -1,6 +1,7 @@
 //! Tests of the simulator as a whole.
 
 mod contention;
+mod coverage;
 mod fingerprint;
 mod forecast;
 mod links;

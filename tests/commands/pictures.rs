@@ -74,7 +74,7 @@ fn rounds_that_are_skipped_leave_no_trace_in_records() {
 fn one_command_gives_a_table_and_its_pictures() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    let line = format!("compare fifo las {WORKLOAD} --output-dir r --plots");
+    let line = format!("compare fifo las {WORKLOAD} --output-dir r --plots --fairness");
     let out = done(d, &line);
     assert!(out.starts_with("scheduler"));
     let names = [

@@ -16,9 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Confidence of the intervals.
-const CONFIDENCE: f64 = 0.95;
-
 /// The runs of some claims. Claims share runs of the same world, scheduler and seed.
 #[allow(
     missing_debug_implementations,
@@ -71,11 +68,11 @@ pub struct Checked {
     pub seconds: f64,
 }
 
-/// A mean with its interval of 95 %.
+/// A median with its interval of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Mean over the seeds.
-    pub mean: f64,
+    /// Median over the seeds.
+    pub median: f64,
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end of the interval.
@@ -273,11 +270,7 @@ impl Planned {
             checked.means = sums;
             worlds.push(values);
         }
-        let is_factor = !self.claim.against.is_empty();
-        checked.here = worlds
-            .iter()
-            .map(|values| interval(values, is_factor))
-            .collect();
+        checked.here = worlds.iter().map(|values| interval(values)).collect();
         checked.verdict = Some(verdict(self.claim, &worlds, &checked.here));
         if unfinished > 0 {
             checked.verdict = Some(Verdict::DoesNotHold);
@@ -307,20 +300,16 @@ fn factor(metric: Metric, own: f64, other: Option<f64>) -> f64 {
     }
 }
 
-/// Returns the mean with its interval; the geometric mean of factors.
-fn interval(values: &[f64], is_factor: bool) -> Interval {
-    let of = |values: &[f64]| {
-        let estimate = Estimate::of(values, CONFIDENCE);
-        estimate.map(|e| (e.mean, e.half_width.unwrap_or(0.0)))
-    };
-    let logs = || values.iter().map(|v| libm::log(*v)).collect::<Vec<f64>>();
-    let finite = values.iter().all(|v| v.is_finite() && *v > 0.0);
-    let found = match is_factor && finite {
-        true => of(&logs()).map(|(mean, half)| [mean, mean - half, mean + half].map(libm::exp)),
-        false => of(values).map(|(mean, half)| [mean, mean - half, mean + half]),
-    };
-    let [mean, low, high] = found.unwrap_or([f64::NAN; 3]);
-    Interval { mean, low, high }
+/// Returns the median with its interval; NaN if a value is. Without enough seeds, any value is in
+/// the interval.
+fn interval(values: &[f64]) -> Interval {
+    let sound = values.iter().all(|v| !v.is_nan());
+    let estimate = Estimate::of(values).filter(|_| sound);
+    let median = estimate.map_or(f64::NAN, |e| e.median);
+    let [low, high] = estimate
+        .and_then(|e| e.interval)
+        .unwrap_or([f64::NEG_INFINITY, f64::INFINITY]);
+    Interval { median, low, high }
 }
 
 /// Returns the verdict about a claim from its values by world and seed.
@@ -332,7 +321,7 @@ fn verdict(claim: &Claim, worlds: &[Vec<f64>], here: &[Interval]) -> Verdict {
         _ => Verdict::DoesNotHold,
     };
     if let Some((least, most)) = claim.between {
-        let within = |i: &Interval| (least..=most).contains(&i.mean);
+        let within = |i: &Interval| (least..=most).contains(&i.median);
         return judged(here.iter().all(within), false);
     }
     if claim.every_seed {
@@ -340,17 +329,17 @@ fn verdict(claim: &Claim, worlds: &[Vec<f64>], here: &[Interval]) -> Verdict {
         return judged(all, false);
     }
     match here {
-        [only] if from <= 1.0 => judged(only.mean >= from, false),
+        [only] if from <= 1.0 => judged(only.median >= from, false),
         // Infinite factors have no interval.
         [only] => judged(
-            only.mean >= from && (only.low > 1.0 || only.mean.is_infinite()),
-            only.mean > 1.0,
+            only.median >= from && (only.low > 1.0 || only.median.is_infinite()),
+            only.median > 1.0,
         ),
         trend => {
-            let rises = trend.windows(2).all(|pair| pair[1].mean > pair[0].mean);
+            let rises = trend.windows(2).all(|pair| pair[1].median > pair[0].median);
             let (first, last) = (trend.first(), trend.last());
-            let grows = last.zip(first).is_some_and(|(l, f)| l.mean > f.mean);
-            let large = last.is_some_and(|last| last.mean >= from);
+            let grows = last.zip(first).is_some_and(|(l, f)| l.median > f.median);
+            let large = last.is_some_and(|last| last.median >= from);
             judged(rises && large, grows)
         }
     }
@@ -373,26 +362,36 @@ mod tests {
 
     fn judge(claim: &Claim, worlds: &[&[f64]]) -> Verdict {
         let worlds: Vec<Vec<f64>> = worlds.iter().map(|w| w.to_vec()).collect();
-        let here: Vec<Interval> = worlds.iter().map(|w| interval(w, true)).collect();
+        let here: Vec<Interval> = worlds.iter().map(|w| interval(w)).collect();
         verdict(claim, &worlds, &here)
     }
 
     #[test]
-    fn factor_is_a_geometric_mean_with_interval() {
-        let found = interval(&[2.0, 8.0], true);
-        assert!((found.mean - 4.0).abs() < 1e-12);
-        // t of one degree of freedom is 12.706, and the standard error is ln 2.
-        let low = libm::exp(libm::log(4.0) - 12.706_204_736 * libm::log(2.0));
-        assert!((found.low - low).abs() < 1e-6, "{}", found.low);
-        assert_eq!(interval(&[1.0, 3.0], false).mean, 2.0);
+    fn factor_is_a_median_with_interval() {
+        let found = interval(&[2.0, 8.0, 1.0, 3.0, f64::INFINITY]);
+        assert_eq!((found.median, found.low), (3.0, 1.0));
+        assert_eq!(found.high, f64::INFINITY);
+        // Few seeds say nothing about the interval.
+        let few = interval(&[1.0, 3.0]);
+        assert_eq!((few.median, few.low), (2.0, f64::NEG_INFINITY));
+        assert!(interval(&[f64::NAN, 2.0]).median.is_nan());
     }
 
     #[test]
     fn verdict_needs_size_and_certainty() {
         let claim = claim();
-        assert_eq!(judge(&claim, &[&[1.6, 1.7, 1.65]]), Verdict::Holds);
-        assert_eq!(judge(&claim, &[&[1.2, 1.25, 1.3]]), Verdict::Weaker);
-        assert_eq!(judge(&claim, &[&[0.5, 9.0, 1.2]]), Verdict::Weaker);
+        assert_eq!(
+            judge(&claim, &[&[1.6, 1.7, 1.65, 1.4, 1.9]]),
+            Verdict::Holds
+        );
+        assert_eq!(
+            judge(&claim, &[&[1.2, 1.25, 1.3, 1.2, 1.3]]),
+            Verdict::Weaker
+        );
+        assert_eq!(
+            judge(&claim, &[&[0.5, 9.0, 1.2, 2.0, 3.0]]),
+            Verdict::Weaker
+        );
         assert_eq!(judge(&claim, &[&[0.9, 0.95, 0.9]]), Verdict::DoesNotHold);
         assert_eq!(judge(&claim, &[&[f64::NAN, 2.0]]), Verdict::DoesNotHold);
         let not_worse = Claim {

@@ -68,9 +68,9 @@ impl Read {
 ///
 /// - *factor*: with `against` and one world. For each seed, the metric of the best baseline is
 ///   divided by the scheduler's, or the reverse if more is better. A factor above 1 is better. The
-///   result is the geometric mean of the factors over the seeds.
+///   result is the median of the factors over the seeds.
 /// - *trend*: with `against` and several worlds. The factor must rise from world to world.
-/// - *value*: without `against`. The mean of the metric over the seeds must be within `between`.
+/// - *value*: without `against`. The median of the metric over the seeds must be within `between`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Claim {

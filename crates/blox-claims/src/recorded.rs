@@ -178,7 +178,7 @@ impl Checked {
 
 impl std::fmt::Display for Interval {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&number(self.mean))?;
+        f.write_str(&number(self.median))?;
         if self.low < self.high {
             write!(f, " ({} to {})", number(self.low), number(self.high))?;
         }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(texts, ["0", "0", "0", "1.00", "12.3", "1234", "infinite"]);
         let interval = |low, high| {
             Interval {
-                mean: 2.0,
+                median: 2.0,
                 low,
                 high,
             }

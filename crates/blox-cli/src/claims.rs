@@ -172,7 +172,7 @@ fn fields(checked: &Checked) -> Map<String, Value> {
         json!(claim.section),
         json!(claim.read.unwrap_or(paper.read).as_str()),
         json!(claim.paper_text()),
-        json!(last.map(|i| i.mean)),
+        json!(last.map(|i| i.median)),
         json!(last.map(|i| i.low)),
         json!(last.map(|i| i.high)),
         json!(checked.means.0),

@@ -256,6 +256,12 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     blox_plot::grouped(value, places)
 }
 
+/// Formats an interval, whose ends `end` formats; a missing one becomes a dash.
+pub(super) fn range(interval: Option<[f64; 2]>, end: impl Fn(f64) -> String) -> String {
+    let text = interval.map(|[low, high]| format!("{}..{}", end(low), end(high)));
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Formats a fraction in percent; NaN becomes a dash.
 pub(super) fn percent(fraction: f64) -> String {
     match fraction.is_nan() {

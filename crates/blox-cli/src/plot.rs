@@ -5,7 +5,8 @@ use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
 use blox_results::{
-    AVERAGES, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES, pictures,
+    AVERAGES, FAIRNESS, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES,
+    pictures,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -230,6 +231,7 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
                 "--plot: there are no data for `{name}`, expected jobs that ended{}",
                 match name.as_str() {
                     AVERAGES => " and more than one scheduler",
+                    FAIRNESS => " and --fairness",
                     name if name.starts_with("groups-") => " and --by COLUMN",
                     _ => "",
                 }

@@ -1,13 +1,13 @@
 //! `compare --seeds`: repeats a comparison with several seeds and computes confidence intervals.
 //!
 //! Schedulers are compared within a seed, on the same jobs and faults. Each seed gives one mean
-//! difference over jobs and one ratio of averages. The intervals are over these values (Student's t
-//! over seeds). Differences between seeds alone, such as a heavier load, do not widen them.
+//! difference over jobs and one ratio of averages. The table shows medians over seeds with their
+//! intervals. Differences between seeds alone, such as a heavier load, do not widen them.
 
 use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
-use super::grid::{self, Form, Grid, decimal, number_of, percent, ratio};
+use super::grid::{self, Form, Grid, decimal, number_of, percent, range, ratio};
 use super::losses::{self, Lost};
 use super::output;
 use super::plan::Plan;
@@ -16,8 +16,8 @@ use super::result::Run;
 use super::table::{self, About};
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{CONFIDENCE, Fields, Group, Repeated, SeedRun, in_order, of_measured};
-use blox_sim::results::statistics::Estimate;
+use blox_results::{Fields, Group, Repeated, SeedRun, in_order, of_measured, total};
+use blox_sim::results::statistics::{CONFIDENCE, Estimate};
 use serde_json::{Value, json};
 
 /// Data of a run that is kept for the comparison.
@@ -74,7 +74,6 @@ pub(super) fn compare(
         "rounds",
         "why",
         "collect",
-        "fairness",
         "plots",
         "plot",
         "report",
@@ -199,8 +198,16 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) 
 
 /// Returns the table of results: a scheduler, a group and its results in each row.
 fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
-    let half = |e: Option<Estimate>| decimal(e.and_then(|e| e.half_width).unwrap_or(f64::NAN), 1);
-    let mean = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.mean);
+    let middle = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.median);
+    let ends = |e: Option<Estimate>| e.and_then(|e| e.interval);
+    let seeds = rows.iter().map(|(.., r)| r.runs.len());
+    let interval = table::interval_heading(seeds.max().unwrap_or(0));
+    let figure = |r: &Repeated<'_>, name: &str| middle(r.estimate(name));
+    let rated = rows
+        .iter()
+        .any(|(.., r)| r.estimate("fairness_mean").is_some());
+    let only = |shown: bool, head| if shown { head } else { "" };
+    let rho = |r: &Repeated<'_>, text| table::marked(text, partly_rated(r));
     let partial = rows.iter().any(|(.., r)| r.partial().is_some());
     let mark = |r: &Repeated<'_>, text| table::marked(text, r.partial().is_some());
     let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
@@ -217,28 +224,56 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
                 r.partial().map_or("all".to_owned(), of_measured)
             }),
             ("avg\nJCT s", &|(.., r)| {
-                mark(r, decimal(r.estimate("avg_jct_s").mean, 1))
+                mark(r, decimal(figure(r, "avg_jct_s"), 0))
             }),
-            ("±\n95 %", &|(.., r)| half(Some(r.estimate("avg_jct_s")))),
+            (interval, &|(.., r)| {
+                range(ends(r.estimate("avg_jct_s")), |end| decimal(end, 0))
+            }),
             ("relative", &|(.., r)| {
-                mark(r, ratio(mean(r.relative()), 1.0))
+                mark(r, ratio(middle(r.relative()), 1.0))
+            }),
+            (interval, &|(.., r)| {
+                // The baseline has no pairs: its ratio is always 1.
+                let other = r.relative().filter(|_| !r.pairs.is_empty());
+                range(ends(other), |end| ratio(end, 1.0))
             }),
             ("diff. a\njob s", &|(.., r)| {
-                decimal(mean(r.difference()), 1)
+                decimal(middle(r.difference()), 0)
             }),
-            ("±\n95 %", &|(.., r)| half(r.difference())),
+            (interval, &|(.., r)| {
+                range(ends(r.difference()), |end| decimal(end, 0))
+            }),
             ("faster", &|(.., r)| share(r.share(|p| p.faster))),
             ("slower", &|(.., r)| share(r.share(|p| p.slower))),
             ("avg\nresp. s", &|(.., r)| {
-                mark(r, decimal(r.estimate("avg_responsiveness_s").mean, 1))
+                mark(r, decimal(figure(r, "avg_responsiveness_s"), 0))
             }),
-            ("GPU\nutil.", &|(.., r)| {
-                percent(r.estimate("utilisation").mean)
+            ("GPU\nutil.", &|(.., r)| percent(figure(r, "utilisation"))),
+            (only(rated, "mean\nrho"), &|(.., r)| {
+                rho(r, decimal(figure(r, "fairness_mean"), 2))
+            }),
+            (only(rated, interval), &|(.., r)| {
+                range(ends(r.estimate("fairness_mean")), |end| decimal(end, 2))
+            }),
+            (only(rated, "worst\nrho"), &|(.., r)| {
+                rho(r, decimal(figure(r, "fairness_worst"), 2))
+            }),
+            (only(rated, "unfair"), &|(.., r)| {
+                rho(r, percent(figure(r, "fairness_unfair")))
             }),
         ],
     );
     let before = grid.words + usize::from(partial);
-    table::with_counts(grid, before, &rows, |(.., r), name| r.estimate(name).mean)
+    table::with_counts(grid, before, &rows, |(.., r), name| {
+        total(r.runs.iter().map(|run| &run.figures), name)
+    })
+}
+
+/// Returns whether the fairness is over fewer jobs than were measured.
+fn partly_rated(r: &Repeated<'_>) -> bool {
+    let count = |run: &SeedRun, name: &str| run.figures.get(name).and_then(Value::as_u64);
+    let of = |run: &&SeedRun| count(run, "fairness_jobs") < count(run, "measured");
+    r.runs.iter().any(of)
 }
 
 fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
@@ -259,27 +294,22 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     about.0.extend(table::jobs_end(&cell.experiment));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));
+    about.say("figures", table::MEDIANS);
     if let Some(base) = entries.get(baseline(plan)) {
         about.say(
             "compared",
             format!("with {} at the same seed, job by job", base.label),
         );
-        about.say(
-            "relative",
-            format!("mean over seeds of avg JCT / avg JCT of {}", base.label),
-        );
+        about.say("relative", format!("avg JCT / avg JCT of {}", base.label));
         about.say(
             "diff.",
             format!("mean over jobs of JCT - JCT under {}", base.label),
         );
     }
-    about.say(
-        "interval",
-        format!(
-            "± is half of the 95 % interval over {} (Student's t)",
-            number_of(seeds.len() as u64, "seed")
-        ),
-    );
+    about.0.push(table::intervals(seeds.len()));
+    about
+        .0
+        .extend(cell.experiment.options.fairness.then(table::of_rho));
     for notice in notices(plan, entries, left_out) {
         about.say("notice", notice);
     }
@@ -294,7 +324,7 @@ fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
 
 /// Notice for seeds that do not change the results.
 pub(super) const ALIKE: &str =
-    "every seed gives the same results: nothing depends on the seed, and ± has no meaning";
+    "every seed gives the same results: nothing depends on the seed, and intervals have no meaning";
 
 /// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
 fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {

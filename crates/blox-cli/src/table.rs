@@ -7,7 +7,7 @@ use super::result::Run;
 use super::value::Measured;
 use blox_core::{JobId, Name, Time};
 use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
-use blox_sim::results::statistics::Paired;
+use blox_sim::results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
 use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
 use blox_sim::{Ended, Measure};
 use std::fmt::Write;
@@ -205,8 +205,7 @@ pub(super) fn with_counts<T>(
         if shown {
             grid.head.insert(at, head.to_owned());
             for (row, n) in grid.rows.iter_mut().zip(values) {
-                // A mean over seeds may be no whole number.
-                row.insert(at, decimal(n, usize::from(n.fract() != 0.0)));
+                row.insert(at, decimal(n, 0));
             }
         }
     }
@@ -238,6 +237,40 @@ pub(super) fn marked(mut text: String, partial: bool) -> String {
 /// Returns the line about marked averages.
 pub(super) fn marks() -> (String, String) {
     (PARTIAL.to_owned(), OF_COMPLETED.to_owned())
+}
+
+/// Returns the line about the meaning of [`Fairness`].
+pub(super) fn of_rho() -> (String, String) {
+    let line = "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly";
+    ("rho".to_owned(), line.to_owned())
+}
+
+/// The values of a table over seeds.
+pub(super) const MEDIANS: &str = "medians over seeds; counts of jobs are sums over seeds";
+
+/// Returns the line about the intervals of figures over this number of seeds.
+pub(super) fn intervals(seeds: usize) -> (String, String) {
+    let covers = match seeds {
+        LEAST_SEEDS => "94 %",
+        _ => "95 %",
+    };
+    let advice = format!("{RECOMMENDED_SEEDS} seeds are recommended");
+    let line = match seeds {
+        0..LEAST_SEEDS => format!("none for fewer than {LEAST_SEEDS} seeds; {advice}"),
+        LEAST_SEEDS..RECOMMENDED_SEEDS => {
+            format!("of the median over seeds, {covers}; {advice}")
+        }
+        _ => format!("of the median over seeds, {covers}"),
+    };
+    ("interval".to_owned(), line)
+}
+
+/// Returns the heading of a column of intervals; empty if no figure has one.
+pub(super) fn interval_heading(seeds: usize) -> &'static str {
+    match seeds >= LEAST_SEEDS {
+        true => "95 %\ninterval",
+        false => "",
+    }
 }
 
 /// Returns the run of the baseline.
@@ -362,10 +395,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
         }
     }
     if experiment.options.fairness {
-        about.say(
-            "rho",
-            "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly",
-        );
+        about.0.push(of_rho());
         for s in summaries().filter(|s| s.is_fairness_partial()) {
             let known = s.fairness.map_or(0, |f| f.jobs);
             let of = of_measured((known, s.measured));

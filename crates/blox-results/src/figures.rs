@@ -1,4 +1,4 @@
-//! Figures of simulations as values: figures of a run, comparisons of runs, and means over seeds.
+//! Figures of simulations as values: figures of a run, comparisons of runs, and medians over seeds.
 
 use super::groups::{Group, Groups};
 use blox_sim::results::statistics::{Estimate, Paired};
@@ -7,9 +7,6 @@ use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Confidence level of all intervals.
-pub const CONFIDENCE: f64 = 0.95;
 
 /// Named values.
 pub type Fields = serde_json::Map<String, Value>;
@@ -265,15 +262,17 @@ fn flatten(row: &mut Fields, name: &str, parts: Value) -> Vec<String> {
     inner.flatten().collect()
 }
 
-/// Estimates a figure over runs that differ in their seeds; NaN if no run has the figure.
-pub fn estimate<'a>(rows: impl IntoIterator<Item = &'a Fields>, figure: &str) -> Estimate {
+/// Estimates a figure over runs that differ in their seeds; `None` if no run has the figure.
+pub fn estimate<'a>(rows: impl IntoIterator<Item = &'a Fields>, figure: &str) -> Option<Estimate> {
     let values = rows.into_iter().filter_map(|row| row.get(figure)?.as_f64());
     let values: Vec<f64> = values.collect();
-    Estimate::of(&values, CONFIDENCE).unwrap_or(Estimate {
-        mean: f64::NAN,
-        half_width: None,
-        n: 0,
-    })
+    Estimate::of(&values)
+}
+
+/// Returns the sum of a count over runs; NaN if no run has it.
+pub fn total<'a>(rows: impl IntoIterator<Item = &'a Fields>, count: &str) -> f64 {
+    let counts = rows.into_iter().filter_map(|row| row.get(count)?.as_f64());
+    counts.reduce(|sum, n| sum + n).unwrap_or(f64::NAN)
 }
 
 /// Results of a scheduler with one seed.
@@ -343,20 +342,20 @@ impl<'a> Repeated<'a> {
         partial(self.runs.iter().map(|run| &run.figures))
     }
 
-    /// Estimates a figure of `summary.json`.
-    pub fn estimate(&self, figure: &str) -> Estimate {
+    /// Estimates a figure of `summary.json`; `None` if no run has the figure.
+    pub fn estimate(&self, figure: &str) -> Option<Estimate> {
         estimate(self.runs.iter().map(|run| &run.figures), figure)
     }
 
     /// Estimates the average job completion time as a multiple of the baseline's.
     pub fn relative(&self) -> Option<Estimate> {
-        Estimate::of(&self.ratios, CONFIDENCE)
+        Estimate::of(&self.ratios)
     }
 
     /// Estimates the mean difference of job completion times from the baseline, in seconds.
     pub fn difference(&self) -> Option<Estimate> {
         let means: Vec<f64> = self.pairs.iter().map(|p| p.mean_s).collect();
-        Estimate::of(&means, CONFIDENCE)
+        Estimate::of(&means)
     }
 
     /// Returns a count as a fraction of all pairs of jobs; `None` without pairs.
@@ -366,8 +365,8 @@ impl<'a> Repeated<'a> {
         (pairs > 0).then(|| counted as f64 / pairs as f64)
     }
 
-    /// Returns the means by name, with half of their intervals as `NAME_ci95`. The figures of
-    /// `summary.json` precede the comparison.
+    /// Returns the medians by name, with the ends of their intervals as `NAME_low` and `NAME_high`.
+    /// The figures of `summary.json` precede the comparison.
     pub fn fields(&self) -> Vec<(String, Value)> {
         let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
         fields.push(("complete".to_owned(), json!(self.partial().is_none())));
@@ -376,14 +375,15 @@ impl<'a> Repeated<'a> {
         let parts = part_columns(self.runs.iter().map(|run| &run.figures));
         let figures = figures
             .chain(parts)
-            .map(|name| (Some(self.estimate(&name)), name));
+            .map(|name| (self.estimate(&name), name));
         for (estimate, name) in figures.chain([
             (self.relative(), "relative_avg_jct".to_owned()),
             (self.difference(), "paired_difference_s".to_owned()),
         ]) {
-            fields.push((name.clone(), json!(estimate.map(|e| e.mean))));
-            let half = estimate.and_then(|e| e.half_width);
-            fields.push((format!("{name}_ci95"), json!(half)));
+            let [low, high] = [0, 1].map(|end| estimate.and_then(|e| Some(e.interval?[end])));
+            fields.push((name.clone(), json!(estimate.map(|e| e.median))));
+            fields.push((format!("{name}_low"), json!(low)));
+            fields.push((format!("{name}_high"), json!(high)));
         }
         let shares = [
             ("paired_faster", self.share(|p| p.faster)),
@@ -411,18 +411,18 @@ mod tests {
         let own = [run(5.0, &[(0, 6.0), (1, 4.0)]), run(20.0, &[(0, 20.0)])];
         let (base, own): (Vec<_>, Vec<_>) = (base.iter().collect(), own.iter().collect());
         let repeated = Repeated::of(own, Some(&base));
-        assert_eq!(repeated.estimate("avg_jct_s").mean, 12.5);
-        assert_eq!(repeated.relative().map(|e| e.mean), Some(0.75));
-        assert_eq!(repeated.difference().map(|e| e.mean), Some(-2.5));
+        assert_eq!(repeated.estimate("avg_jct_s").map(|e| e.median), Some(12.5));
+        assert_eq!(repeated.relative().map(|e| e.median), Some(0.75));
+        assert_eq!(repeated.difference().map(|e| e.median), Some(-2.5));
         assert_eq!(repeated.share(|p| p.faster), Some(1.0 / 3.0));
         let alone = Repeated::of(base, None);
-        assert_eq!(alone.relative().map(|e| e.mean), Some(1.0));
+        assert_eq!(alone.relative().map(|e| e.median), Some(1.0));
         assert_eq!(alone.share(|p| p.faster), None);
-        assert!(alone.estimate("no_figure").mean.is_nan());
+        assert_eq!(alone.estimate("no_figure"), None);
     }
 
     #[test]
-    fn counts_of_deadlines_are_columns_and_means() {
+    fn counts_of_deadlines_are_columns_and_medians() {
         let row = |met: u64| {
             let deadlines = json!({"met": met, "missed": 2, "causes": {"waiting": 2}});
             let row = json!({"avg_jct_s": 1, "deadlines": deadlines});
@@ -447,7 +447,7 @@ mod tests {
         let repeated = Repeated::of(runs.iter().collect(), None);
         let fields: Fields = repeated.fields().into_iter().collect();
         assert_eq!(fields["deadlines_met"], 3.5);
-        assert_eq!(fields["deadlines_missed_ci95"], 0.0);
+        assert_eq!(fields["deadlines_missed_low"], Value::Null);
     }
 
     #[test]

@@ -17,13 +17,11 @@
 //! | Read the jobs and assignments of a run | [`JobRow`], [`AssignmentSpan`] |
 //! | Draw all pictures of a folder | [`pictures()`], [`Picture`] |
 //! | Write the HTML page | [`report()`] |
-//! | Compute finish-time fairness | [`finish_time_fairness`] |
 //! | Get the figures of a simulation by name | [`Figures`] |
 //! | Get the figures of groups of jobs | [`Groups`] |
 //! | Compare schedulers over several seeds | [`SeedRun`], [`Repeated`] |
 
 mod error;
-mod fairness;
 mod figures;
 mod folder;
 mod groups;
@@ -34,16 +32,15 @@ mod sweep;
 mod table;
 
 pub use error::FolderError;
-pub use fairness::finish_time_fairness;
 pub use figures::{
-    CONFIDENCE, Collected, Fields, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun,
-    collected_columns, columns, ended, estimate, figure_columns, flattened, group_columns,
-    of_measured, part_columns, partial,
+    Collected, Fields, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun, collected_columns,
+    columns, ended, estimate, figure_columns, flattened, group_columns, of_measured, part_columns,
+    partial, total,
 };
 pub use folder::Folder;
 pub use groups::{Group, Groups, in_order};
 pub use pictures::{
-    AVERAGES, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES, pictures,
+    AVERAGES, FAIRNESS, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES, pictures,
 };
 pub use report::report;
 pub use run::{AssignmentSpan, JobRow, RunResults};

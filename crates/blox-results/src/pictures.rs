@@ -1,7 +1,6 @@
 //! Pictures of result folders.
 
 use super::error::FolderError;
-use super::fairness::finish_time_fairness;
 use super::folder::Folder;
 use super::run::{JobRow, NO_VALUE, RunResults};
 use super::{PARTIAL, number_of, of_measured, sweep, whole};
@@ -34,7 +33,7 @@ pub const AVERAGES: &str = "avg-jct";
 pub const SUMMARIES: [&str; 6] = [
     "jct-cdf",
     "queueing-cdf",
-    "fairness-cdf",
+    FAIRNESS,
     "utilisation",
     "queue-length",
     AVERAGES,
@@ -45,6 +44,8 @@ pub const GROUP_AVERAGES: &str = "groups-avg-jct";
 pub const GROUP_DISTRIBUTION: &str = "groups-jct-cdf-";
 /// The most groups in a picture.
 const GROUPS: usize = 12;
+/// The name of the picture of finish-time fairness.
+pub const FAIRNESS: &str = "fairness-cdf";
 /// The start of the name of a Gantt chart, before the folder of its scheduler.
 pub const GANTT: &str = "gantt-";
 
@@ -117,14 +118,12 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let axis = Axis::seconds("queueing time").log();
     let names = ["queueing-cdf", "Queueing time"];
     let queueing = distribution(names, &text, axis, all, times(JobRow::queueing_s));
-    let text = format!(
-        "{about}. ρ = JCT / (duration × max(1, mean GPU demand / GPUs)); ρ > 1: the job lost \
-         more than its share"
-    );
-    let axis = Axis::new("finish-time fairness ρ").log();
-    let names = ["fairness-cdf", "Finish-time fairness"];
+    let text =
+        format!("{about}. rho = JCT / (JCT alone on a fair share); rho > 1: treated unfairly");
+    let axis = Axis::new("finish-time fairness rho").log();
+    let names = [FAIRNESS, "Finish-time fairness"];
     let fairness = distribution(names, &text, axis, all, |c| {
-        finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s())
+        c.run.jobs.iter().filter_map(|j| j.rho).collect()
     });
     let axis = Axis::fraction("usable GPUs with a running job").from(0.0);
     let utilisation = over_time(["utilisation", "GPU utilisation"], axis, all, |r| {

@@ -43,6 +43,8 @@ pub struct JobRow {
     pub measured: bool,
     /// The value in the column by which the results are grouped.
     pub group: Option<Box<str>>,
+    /// Finish-time fairness, if it was requested and is known.
+    pub rho: Option<f64>,
 }
 
 impl JobRow {
@@ -204,6 +206,7 @@ fn read_jobs(path: &Path, by: Option<&str>) -> Result<Vec<JobRow>, FolderError> 
     let reason = table.column("reason")?;
     let measured = table.column("measured")?;
     let group = by.and_then(|by| table.find(by));
+    let rho = table.find("rho");
     let some = |text: &str| (!text.is_empty()).then(|| Box::from(text));
     let mut jobs = Vec::new();
     while table.advance()? {
@@ -223,6 +226,7 @@ fn read_jobs(path: &Path, by: Option<&str>) -> Result<Vec<JobRow>, FolderError> 
             reason: some(table.text(reason)),
             measured: table.text(measured) == "1",
             group: group.and_then(|column| some(table.text(column))),
+            rho: rho.map_or(Ok(None), |rho| table.maybe(rho))?,
         });
     }
     Ok(jobs)

@@ -81,10 +81,9 @@ impl<'r> Plan<'r> {
         }
         let o = &given.options;
         if output::folder(o)?.is_none() {
-            // The table has no column for these; only the files of the runs have them.
-            let asked = [("why", o.why), ("fairness", o.fairness)];
-            if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
-                return Err(output::nowhere(what));
+            // The table has no column for reasons; only the files of the runs have them.
+            if o.why {
+                return Err(output::nowhere("why"));
             }
         }
         let axes = axes(&given)?;

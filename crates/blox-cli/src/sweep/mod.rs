@@ -5,14 +5,14 @@ mod store;
 use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
-use super::grid::{Form, Grid, decimal, percent, whole};
+use super::grid::{Form, Grid, decimal, percent, range, whole};
 use super::losses;
 use super::output;
 use super::plan::{Plan, Planned, shown};
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{estimate, in_groups, of_measured, partial};
+use blox_results::{estimate, in_groups, of_measured, partial, total};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -215,7 +215,7 @@ fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
     groups.iter().any(|(_, rows)| rows.len() > 1) && groups.iter().all(alike)
 }
 
-/// Formats the means over seeds, one row for each scheduler and setting.
+/// Formats the medians over seeds, one row for each scheduler and setting.
 fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let finished = finished_rows(rows).count();
     let groups = groups(plan, rows);
@@ -235,16 +235,28 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     if !plan.base.quiet {
         text.push('\n');
         let mut about = about(plan, finished);
+        about.0.push(table::intervals(most_seeds(&groups)));
+        about.0.extend(is_rated(&groups).then(table::of_rho));
         about.0.extend(any.then(table::marks));
         text.push_str(&about.text(form));
     }
     text
 }
 
-/// Returns the table of means: the scheduler, the columns of `heads`, and the figures.
+/// Returns whether the finish-time fairness is known.
+fn is_rated(groups: &[Group<'_>]) -> bool {
+    let of = |(_, list): &Group<'_>| estimate(list.iter().copied(), "fairness_mean");
+    groups.iter().any(|g| of(g).is_some())
+}
+
+/// Returns the table of medians: the scheduler, the columns of `heads`, and the figures.
 fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
-    let mean = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key).mean;
-    let half = |(_, list): &Group<'_>| estimate(list.iter().copied(), "avg_jct_s").half_width;
+    let of = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key);
+    let middle = |g: &Group<'_>, key: &str| of(g, key).map_or(f64::NAN, |e| e.median);
+    let ends = |g: &Group<'_>, key: &str| of(g, key).and_then(|e| e.interval);
+    let interval = table::interval_heading(most_seeds(groups));
+    let rated = is_rated(groups);
+    let only = |shown: bool, head| if shown { head } else { "" };
     let jobs = |(_, list): &Group<'_>| partial(list.iter().copied());
     let any = groups.iter().any(|g| jobs(g).is_some());
     let mark = |g: &Group<'_>, text| table::marked(text, jobs(g).is_some());
@@ -257,17 +269,37 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
             (if any { "completed" } else { "" }, &|g| {
                 jobs(g).map_or("all".to_owned(), of_measured)
             }),
-            ("avg\nJCT s", &|g| mark(g, decimal(mean(g, "avg_jct_s"), 1))),
-            ("±\n95 %", &|g| decimal(half(g).unwrap_or(f64::NAN), 1)),
-            ("p99\nJCT s", &|g| mark(g, decimal(mean(g, "p99_jct_s"), 0))),
-            ("avg\nresp. s", &|g| {
-                mark(g, decimal(mean(g, "avg_responsiveness_s"), 1))
+            ("avg\nJCT s", &|g| {
+                mark(g, decimal(middle(g, "avg_jct_s"), 1))
             }),
-            ("GPU\nutil.", &|g| percent(mean(g, "utilisation"))),
-            ("pre-\nempted", &|g| decimal(mean(g, "preemptions"), 0)),
+            (interval, &|g| {
+                range(ends(g, "avg_jct_s"), |end| decimal(end, 0))
+            }),
+            ("p99\nJCT s", &|g| {
+                mark(g, decimal(middle(g, "p99_jct_s"), 0))
+            }),
+            ("avg\nresp. s", &|g| {
+                mark(g, decimal(middle(g, "avg_responsiveness_s"), 1))
+            }),
+            ("GPU\nutil.", &|g| percent(middle(g, "utilisation"))),
+            ("pre-\nempted", &|g| decimal(middle(g, "preemptions"), 0)),
+            (only(rated, "mean\nrho"), &|g| {
+                decimal(middle(g, "fairness_mean"), 2)
+            }),
+            (only(rated, interval), &|g| {
+                range(ends(g, "fairness_mean"), |end| decimal(end, 2))
+            }),
+            (only(rated, "worst\nrho"), &|g| {
+                decimal(middle(g, "fairness_worst"), 2)
+            }),
+            (only(rated, "unfair"), &|g| {
+                percent(middle(g, "fairness_unfair"))
+            }),
         ],
     );
-    grid = table::with_counts(grid, 2 + usize::from(any), groups, mean);
+    grid = table::with_counts(grid, 2 + usize::from(any), groups, |(_, list), name| {
+        total(list.iter().copied(), name)
+    });
     // The settings follow the scheduler.
     grid.words += heads.len();
     grid.head
@@ -276,6 +308,11 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
         row.splice(1..1, key[1..].iter().cloned());
     }
     grid
+}
+
+/// Returns the largest number of seeds of a row.
+fn most_seeds(groups: &[Group<'_>]) -> usize {
+    groups.iter().map(|(_, list)| list.len()).max().unwrap_or(0)
 }
 
 /// Returns the description of the table, with the number of finished runs.
@@ -299,9 +336,6 @@ fn about(plan: &Plan<'_>, finished: usize) -> About {
         about.say("measured", table::measured_in_each(first));
     }
     about.0.extend(experiments().find_map(table::jobs_end));
-    about.say(
-        "figures",
-        "means over seeds, ± half of the 95 % interval (Student's t)",
-    );
+    about.say("figures", table::MEDIANS);
     about
 }

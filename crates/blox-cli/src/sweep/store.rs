@@ -33,7 +33,7 @@
 //!
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
 //! schedulers. Numbers read back to the same bits. Rows of one setting and scheduler that
-//! differ in `seed` alone are repetitions: a mean over them has an interval of
+//! differ in `seed` alone are repetitions: a median over them has an interval of
 //! [`Estimate`](blox_sim::results::statistics::Estimate).
 
 use super::super::Failure;

@@ -309,6 +309,7 @@ mod tests {
             reason: None,
             measured: true,
             group: None,
+            rho: None,
         }
     }
 

@@ -235,6 +235,7 @@ fn table<T>(
 fn figure(column: &str, value: f64) -> String {
     match column {
         "relative" => format!("{value:.3}"),
+        "fairness_mean" | "fairness_worst" => format!("{value:.2}"),
         "utilisation" => format!("{:.1} %", 100.0 * value),
         "median_jct_s" | "p99_jct_s" | "makespan_s" => grouped(value, 0),
         name if name.ends_with("_s") => grouped(value, 1),

@@ -10,8 +10,8 @@ use blox_sim::results::COLUMNS;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The figures of the table of means, by their names in [`COLUMNS`].
-const MEANS: [&str; 7] = [
+/// The figures of the table of medians, by their names in [`COLUMNS`].
+const MEDIANS: [&str; 7] = [
     "avg_jct_s",
     "median_jct_s",
     "p99_jct_s",
@@ -84,13 +84,13 @@ pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
     }
 }
 
-/// Returns the table of means over seeds, and below it the table of runs.
+/// Returns the table of medians over seeds, and below it the table of runs.
 pub(super) fn tables(sweep: &Sweep) -> Result<String, FolderError> {
     let groups = sweep.groups();
-    let mut html = means(sweep, &groups);
+    let mut html = medians(sweep, &groups);
     if let Some(of_jobs) = sweep.groups_of_jobs()? {
         html.push_str("<h3>By group of jobs</h3>\n");
-        html.push_str(&means(&of_jobs, &of_jobs.groups()));
+        html.push_str(&medians(&of_jobs, &of_jobs.groups()));
     }
     if groups.len() < sweep.runs.len() {
         let count = sweep.runs.len();
@@ -115,7 +115,7 @@ fn settings<'a, T: 'a>(
     fields
 }
 
-fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
+fn medians(sweep: &Sweep, groups: &[Group<'_>]) -> String {
     let mut fields = settings(
         sweep,
         |g: &Group<'_>| g.scheduler.to_owned(),
@@ -138,19 +138,33 @@ fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
     };
     let counts = ["rejected", "failed", "unfinished"].into_iter();
     let counts = counts.chain(DEADLINES.iter().map(|c| c.name));
-    for name in counts.filter(|name| some(name)).chain(MEANS) {
+    for name in counts.filter(|name| some(name)).chain(MEDIANS) {
         for c in COLUMNS.iter().chain(&DEADLINES).filter(|c| c.name == name) {
-            let mean = |g: &Group<'_>| Some(g.estimate(c.name)?.mean);
-            let formula = format!("mean over seeds: {}", c.formula);
-            fields.push(Field::number(c.heading, formula, (c.name, ""), mean));
-        }
-        if name == "avg_jct_s" {
-            let half = |g: &Group<'_>| g.estimate("avg_jct_s")?.half_width;
-            let formula = "half of the 95 % confidence interval of the mean (Student's t)";
-            fields.push(Field::number("± 95 %", formula, ("avg_jct_s", ""), half));
+            interval(&mut fields, c.heading, c.formula, c.name);
         }
     }
+    if groups.iter().any(|g| g.estimate("fairness_mean").is_some()) {
+        let formula = "mean of completion time / completion time alone on a fair share";
+        interval(&mut fields, "mean rho", formula, "fairness_mean");
+    }
     table("", &fields, groups, |g| g.partial().is_some())
+}
+
+/// Adds the median of a figure over seeds, and the ends of its interval.
+fn interval<'a>(
+    fields: &mut Vec<Field<'a, Group<'a>>>,
+    heading: &'a str,
+    formula: &str,
+    column: &'a str,
+) {
+    let median = move |g: &Group<'_>| Some(g.estimate(column)?.median);
+    let text = format!("median over seeds: {formula}");
+    fields.push(Field::number(heading, text, (column, ""), median));
+    for (heading, end) in [("from", 0), ("to", 1)] {
+        let value = move |g: &Group<'_>| Some(g.estimate(column)?.interval?[end]);
+        let text = "end of the 95 % interval of the median over seeds";
+        fields.push(Field::number(heading, text, (column, ""), value));
+    }
 }
 
 fn each(sweep: &Sweep) -> String {

@@ -5,7 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::figures::{CONFIDENCE, DEADLINES};
+use super::figures::DEADLINES;
 use super::in_groups;
 use super::run::{RunResults, optional_json};
 use super::table::{ColumnAt, Table};
@@ -40,8 +40,8 @@ pub(super) struct Run {
     pub seed: String,
     /// A value for each setting that varies.
     pub settings: Vec<String>,
-    /// The figure of each column of [`COLUMNS`] and of deadlines.
-    figures: BTreeMap<&'static str, f64>,
+    /// The figure of each column after the settings.
+    figures: BTreeMap<String, f64>,
 }
 
 /// Runs that differ only in their seeds.
@@ -52,7 +52,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Run {
-    /// Returns the figure of a column of [`COLUMNS`] or of deadlines.
+    /// Returns the figure of a column.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.figures.get(name).copied()
     }
@@ -74,10 +74,10 @@ impl Group<'_> {
         (completed < measured).then_some((completed, measured))
     }
 
-    /// Returns the mean over seeds, or `None` if no run has the figure.
+    /// Returns the median over seeds, or `None` if no run has the figure.
     pub fn estimate(&self, name: &str) -> Option<Estimate> {
         let values: Vec<f64> = self.runs.iter().filter_map(|r| r.figure(name)).collect();
-        Estimate::of(&values, CONFIDENCE)
+        Estimate::of(&values)
     }
 }
 
@@ -174,10 +174,13 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let figures = COLUMNS.iter().chain(&DEADLINES);
-    let figures = figures.filter(|c| c.name != "scheduler");
-    let figures = figures.filter_map(|c| Some((c.name, table.find(c.name)?)));
-    let figures: Vec<(&str, ColumnAt)> = figures.collect();
+    let is_known = |name: &str| COLUMNS.iter().chain(&DEADLINES).any(|c| c.name == name);
+    let is_figure = |name: &str| name.starts_with("fairness_") || is_known(name);
+    let figures = table
+        .columns()
+        .filter(|(name, _)| is_figure(name) && *name != "scheduler");
+    let figures = figures.map(|(name, column)| (name.to_owned(), column));
+    let figures: Vec<(String, ColumnAt)> = figures.collect();
     let mut runs = Vec::new();
     while table.advance()? {
         if table.maybe(jct)?.is_none() {
@@ -186,7 +189,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         let text = |column: Option<ColumnAt>| column.map_or("", |c| table.text(c)).to_owned();
         let mut found = BTreeMap::new();
         for (name, column) in &figures {
-            found.extend(table.maybe(*column)?.map(|value| (*name, value)));
+            found.extend(table.maybe(*column)?.map(|value| (name.clone(), value)));
         }
         runs.push(Run {
             name: text(name),

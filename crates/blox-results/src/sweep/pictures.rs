@@ -5,12 +5,12 @@ use super::super::pictures::Picture;
 use super::super::{PARTIAL, in_groups, in_paths, of_measured, whole};
 use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
-use blox_sim::results::statistics::Estimate;
+use blox_sim::results::statistics::{Estimate, LEAST_SEEDS};
 
 /// A drawn figure: column, name in paths, title and axis.
 type Figure = (&'static str, &'static str, &'static str, fn() -> Axis);
 
-const FIGURES: [Figure; 4] = [
+const FIGURES: [Figure; 5] = [
     ("avg_jct_s", "jct", "average job completion time", || {
         Axis::seconds("average JCT")
     }),
@@ -29,6 +29,12 @@ const FIGURES: [Figure; 4] = [
     ("utilisation", "utilisation", "GPU utilisation", || {
         Axis::fraction("GPUs with a running job")
     }),
+    (
+        "fairness_mean",
+        "fairness",
+        "finish-time fairness rho",
+        || Axis::new("mean rho"),
+    ),
 ];
 
 /// The most settings for which distributions are drawn.
@@ -107,7 +113,7 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         }
         let title = format!("{what} against {figure}");
         let chart = Chart::new(title.as_str(), axis.clone(), scale().from(0.0))
-            .subtitle(means_of(groups))
+            .subtitle(medians_of(groups))
             .with_all(all.into_iter().map(|(name, points)| series(name, points)));
         let what = if what == "Load" { "load" } else { what };
         let name = format!("{what}-{name}");
@@ -118,21 +124,18 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
 
 fn series(name: String, mut points: Vec<(f64, Estimate)>) -> Series {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let means = points.iter().map(|(x, e)| (*x, e.mean));
-    Series::line(name, means).between(points.iter().map(|(_, e)| ends(e)))
+    let medians = points.iter().map(|(x, e)| (*x, e.median));
+    Series::line(name, medians).between(points.iter().map(|(_, e)| ends(e)))
 }
 
-/// Returns the ends of the interval, which are NaN for one run. No figure is below zero, so the
-/// interval ends there.
+/// Returns the ends of the interval, which are NaN without one.
 fn ends(e: &Estimate) -> (f64, f64) {
-    match e.half_width {
-        Some(half) => ((e.mean - half).max(0.0), e.mean + half),
-        None => (f64::NAN, f64::NAN),
-    }
+    e.interval
+        .map_or((f64::NAN, f64::NAN), |[low, high]| (low, high))
 }
 
 /// Returns the meaning of points and whiskers.
-fn means_of(groups: &[Group<'_>]) -> String {
+fn medians_of(groups: &[Group<'_>]) -> String {
     let sizes = groups.iter().map(|g| g.runs.len());
     match (sizes.clone().min(), sizes.max()) {
         (Some(1), Some(1)) => "One run each".to_owned(),
@@ -141,7 +144,10 @@ fn means_of(groups: &[Group<'_>]) -> String {
                 true => format!("{most}"),
                 false => format!("{least} to {most}"),
             };
-            format!("Means over {seeds} seeds; whiskers: 95 % confidence intervals (Student's t)")
+            match groups.iter().any(|g| g.runs.len() >= LEAST_SEEDS) {
+                true => format!("Medians over {seeds} seeds; whiskers: 95 % intervals"),
+                false => format!("Medians over {seeds} seeds"),
+            }
         }
         _ => String::new(),
     }
@@ -149,12 +155,14 @@ fn means_of(groups: &[Group<'_>]) -> String {
 
 fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
     let title = "Average job completion time";
-    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(means_of(groups));
+    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(medians_of(groups));
     for group in groups {
         let told = sweep.told(group.settings);
         let name = marked(format!("{} {told}", group.scheduler).trim_end(), group);
         if let Some(e) = group.estimate("avg_jct_s") {
-            chart = chart.with(name, [("average", e.mean)]).between([ends(&e)]);
+            chart = chart
+                .with(name, [("average", e.median)])
+                .between([ends(&e)]);
         }
     }
     Picture::new("avg-jct", title, chart.svg())
