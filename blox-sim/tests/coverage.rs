@@ -229,8 +229,8 @@ fn intervals_over_seeds_cover_the_median() {
 fn intervals_over_many_seeds_cover_the_median() {
     let size = Size {
         seeds: 4000,
-        repetitions: 20_000,
-        resamples: 399,
+        repetitions: 10_000,
+        resamples: 199,
     };
     check(size, 0.93..0.96);
 }

@@ -145,6 +145,9 @@ pub enum NoticeKind {
     /// Jobs that request a part of a GPU, rounded up to whole GPUs.
     #[error("asks for parts of GPUs: rounded up to whole ones")]
     PartOfGpu,
+    /// Jobs of a log that counts processors, not GPUs.
+    #[error("processors: taken as GPUs")]
+    ProcessorsAsGpus,
     /// Jobs whose attempts had different numbers of GPUs; the largest counts.
     #[error("attempts with different numbers of GPUs: the largest taken")]
     GpusDiffer,

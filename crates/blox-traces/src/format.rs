@@ -1,8 +1,8 @@
 //! Formats of workload files: their names, their detection and their readers.
 
 use super::file::Clock;
-use super::formats::{blox_jobs, csv, gavel, helios, itp, jsonl, openb, pai, philly, philly_log};
-use super::formats::{sia, slurm, synergy, tiresias};
+use super::formats::{acme, blox_jobs, csv, gavel, helios, itp, jsonl, openb, pai, philly};
+use super::formats::{philly_log, sia, slurm, supercloud, swf, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
 use super::mapped;
@@ -68,6 +68,8 @@ formats! {
     PhillyLog "philly-log" [] philly_log::open_rows, Clock::Wall(0.0), Some("jobid");
     /// Microsoft's ITP traces and ElasticFlow's traces, `itp`: see [`itp`].
     Itp "itp" [["submission_time", "num_iteration"], ["submit_time", "ddl"]] itp::open_rows, Clock::Kept, Some("job_id");
+    /// Shanghai AI Laboratory's Acme traces, `acme`: see [`acme`].
+    Acme "acme" [["gpu_num", "submit_time", "type"]] acme::open_rows, Clock::Wall(0.0), Some("job_id");
     /// The Helios traces, `helios`: see [`helios`].
     Helios "helios" [["gpu_num", "submit_time"]] helios::open_rows, Clock::Wall(0.0), Some("job_id");
     /// Alibaba's PAI trace of 2020, `pai`: see [`pai`].
@@ -77,6 +79,10 @@ formats! {
     /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
     // Slurm restarts its job numbers at 1 eventually.
     Slurm "slurm" [["JobID", "Submit"], ["JobIDRaw", "Submit"]] slurm::open_rows, Clock::Wall(0.0), None;
+    /// The MIT Supercloud trace, `supercloud`: see [`supercloud`].
+    Supercloud "supercloud" [["id_job", "time_submit"]] supercloud::open_rows, Clock::Wall(0.0), None;
+    /// The Standard Workload Format, `swf`: see [`swf`].
+    Swf "swf" [] swf::open_rows, Clock::Kept, None;
     /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`].
     BloxJobs "blox-jobs" [["arrival_s", "total_iteration"]] blox_jobs::open_rows, Clock::Kept, Some("job_id");
     /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`].
@@ -100,7 +106,6 @@ impl Format {
     /// Returns the separator of the columns in a header.
     fn delimiter(self, header: &str) -> char {
         match self {
-            Format::Slurm => '|',
             Format::Tiresias => tiresias::delimiter(header).into(),
             _ => separator(header).into(),
         }
@@ -229,6 +234,10 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if line.starts_with('[') {
         return Ok(Format::PhillyLog);
     }
+    // A table with semicolons has more of them.
+    if line.starts_with(';') && !line[1..].contains(';') {
+        return Ok(Format::Swf);
+    }
     let told = Format::ALL.into_iter().find(|format| {
         let columns: Vec<_> = line.split(format.delimiter(&line)).map(unquoted).collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
@@ -242,9 +251,20 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if name.ends_with(".jsonl") || name.ends_with(".ndjson") {
         return Ok(Format::Jsonl);
     }
+    if name.ends_with(".swf") {
+        return Ok(Format::Swf);
+    }
     // This table was published with its header in a separate file.
     if name.contains("pai_task_table") {
         return Ok(Format::Pai);
+    }
+    if line.starts_with("JobID ") {
+        return Err(WorkloadError::UnknownFormat {
+            path: source.path().to_owned(),
+            found: shown(&line),
+            expected: "the output of `sacct --parsable2`, whose columns do not cut their text"
+                .into(),
+        });
     }
     Err(WorkloadError::UnknownFormat {
         path: source.path().to_owned(),
@@ -298,6 +318,7 @@ fn known_headers() -> String {
         .map(|format| match format.entry().columns {
             [first, ..] => format!("a header with {} ({format})", first.join(" and ")),
             [] if format == Format::Jsonl => format!("a JSON object ({format})"),
+            [] if format == Format::Swf => format!("comments that begin with ; ({format})"),
             [] => format!("a JSON array ({format})"),
         })
         .collect();

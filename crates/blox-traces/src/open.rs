@@ -162,9 +162,10 @@ mod tests {
             "notes.txt: the format is unknown, the first line is `hello`, expected --format \
              NAME, --map for a table of other columns, or a header with submit_s and gpus (csv), a JSON object (jsonl), a header with timestamp and \
              num_gpus (philly), a JSON array (philly-log), a header with submission_time and \
-             num_iteration (itp), a header with gpu_num and submit_time (helios), a header with \
+             num_iteration (itp), a header with gpu_num and submit_time and type (acme), a header with gpu_num and submit_time (helios), a header with \
              job_name and plan_gpu (pai), a header with gpu_milli and creation_time (openb), a \
-             header with JobID and Submit (slurm), a header with arrival_s and total_iteration \
+             header with JobID and Submit (slurm), a header with id_job and time_submit (supercloud), \
+             comments that begin with ; (swf), a header with arrival_s and total_iteration \
              (blox-jobs), a header with num_gpu and submit_time and duration (tiresias), a header with application \
              and num_replicas (sia)"
         );
@@ -199,8 +200,8 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, \
-             pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia"
+            "`parquet` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, acme, helios, \
+             pai, openb, slurm, supercloud, swf, blox-jobs, tiresias, synergy, gavel, sia"
         );
         let slip = "phily".parse::<Format>().unwrap_err().to_string();
         assert!(slip.ends_with("; did you mean `philly`?"), "{slip}");

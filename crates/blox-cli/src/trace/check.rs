@@ -5,13 +5,42 @@ use crate::grid::{number_of, whole};
 use crate::reading::cluster_of;
 use crate::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
-use blox_traces::check;
 use blox_traces::source::Source;
+use blox_traces::{ReadOptions, check};
+use std::path::Path;
 
 pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let path = args.file.file.display();
     let options = args.file.options()?;
     let cluster = args.cluster.as_deref().map(cluster_of).transpose()?;
+    let first = &args.file.file;
+    if args.others.is_empty() {
+        let problems = of_file(first, args, &options, cluster.as_ref(), terminal)?;
+        return Ok(if problems == 0 { OK } else { BAD_INPUT });
+    }
+    let mut sound = true;
+    for path in std::iter::once(first).chain(&args.others) {
+        match of_file(path, args, &options, cluster.as_ref(), terminal) {
+            Ok(problems) => sound &= problems == 0,
+            // The other files are checked nevertheless.
+            Err(Failure::Message { text, .. }) => {
+                writeln!(terminal.out, "{text}")?;
+                sound = false;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(if sound { OK } else { BAD_INPUT })
+}
+
+/// Reports the problems of a file, and returns their number.
+fn of_file(
+    file: &Path,
+    args: &CheckArgs,
+    options: &ReadOptions,
+    cluster: Option<&(&str, ClusterSpec)>,
+    terminal: &mut Terminal<'_>,
+) -> Result<u64, Failure> {
+    let path = file.display();
     let mut too_large = Vec::new();
     let mut too_large_count = 0;
     let mut each = |job: &JobSpec, line: u64| {
@@ -24,8 +53,8 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
             }
         }
     };
-    let source = Source::at(&args.file.file)?;
-    let checked = check(&source, &options, args.limit, &mut each)?;
+    let source = Source::at(file)?;
+    let checked = check(&source, options, args.limit, &mut each)?;
     let count = checked.problem_count + too_large_count;
     let lines = checked.problems.iter().map(ToString::to_string);
     for line in lines.chain(too_large).take(args.limit) {
@@ -44,7 +73,7 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
     };
     let (format, jobs) = (&checked.format, number_of(checked.jobs, "job"));
     writeln!(terminal.out, "{path} ({format}): {problems}, {jobs}")?;
-    Ok(if count == 0 { OK } else { BAD_INPUT })
+    Ok(count)
 }
 
 /// Returns the reason for which a job can never run, even on an empty cluster.

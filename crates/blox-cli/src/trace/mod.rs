@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(super) enum TraceCommand {
     /// Show statistics of a workload: sizes, durations, arrivals, the cluster that it needs
     Info(InfoArgs),
-    /// Report all problems of a file; exit code 2 if it has any
+    /// Report all problems of files; exit code 2 if there are any
     Check(CheckArgs),
     /// Write a file of any format as the toolkit's own CSV or JSON lines
     Convert(ConvertArgs),
@@ -52,9 +52,9 @@ struct FileArgs {
     /// Workload file, plain or gzip
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
-    /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
-    /// given]
+    /// Its format: csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, slurm, supercloud,
+    /// swf, blox-jobs, tiresias, synergy, gavel or sia [default: detected from the file; synergy and
+    /// gavel must be given]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     /// Its columns, for a table of another format; see `blox simulate --help`
@@ -119,6 +119,9 @@ pub(super) struct InfoArgs {
 pub(super) struct CheckArgs {
     #[command(flatten)]
     file: FileArgs,
+    /// More files, with the same options
+    #[arg(value_name = "FILE")]
+    others: Vec<PathBuf>,
     /// Also report jobs that could never run on this cluster
     #[arg(long, value_name = "CLUSTER")]
     cluster: Option<String>,

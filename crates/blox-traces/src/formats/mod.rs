@@ -8,9 +8,13 @@
 //! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
+//! | [`acme`] | Shanghai AI Laboratory's Acme traces |
 //! | [`slurm`] | Slurm's accounting |
+//! | [`supercloud`] | the MIT Supercloud trace |
+//! | [`swf`] | the Standard Workload Format of the Parallel Workloads Archive |
 //! | [`blox_jobs`], [`gavel`], [`sia`], [`synergy`], [`tiresias`] | files of other simulators |
 
+pub mod acme;
 pub mod blox_jobs;
 pub mod csv;
 pub mod gavel;
@@ -23,5 +27,7 @@ pub mod philly;
 pub mod philly_log;
 pub mod sia;
 pub mod slurm;
+pub mod supercloud;
+pub mod swf;
 pub mod synergy;
 pub mod tiresias;

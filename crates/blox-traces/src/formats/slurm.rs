@@ -1,4 +1,4 @@
-//! Accounting of a Slurm cluster: the output of `sacct --parsable2`.
+//! Accounting of a Slurm cluster: the output of `sacct --parsable2` with any selection of fields.
 //!
 //! ```text
 //! sacct --allusers --allocations --parsable2 --starttime 2024-01-01 \
@@ -11,35 +11,37 @@
 //! | `Submit` | date, in local time of the cluster |
 //! | `State` | `PENDING`, `CONFIGURING` and `REQUEUED` have not started; `RUNNING`, `SUSPENDED` and `COMPLETING` have not ended; any other has ended |
 //! | `Start` | date, or `Unknown` or `None` if it never started; may be missing |
-//! | `Elapsed` or `ElapsedRaw` | how long it ran: `[DAYS-]HOURS:MINUTES:SECONDS`, or seconds |
-//! | `AllocTRES`, `ReqTRES` | resources allocated and requested: `cpu=8,mem=64G,node=1,gres/gpu=4`; one of them is needed |
+//! | `End` | date of the end; `Unknown` if it had not ended |
+//! | `ElapsedRaw` or `Elapsed` | how long it ran: seconds, or `[DAYS-]HOURS:MINUTES:SECONDS`; without both, the time from `Start` to `End` |
+//! | `AllocTRES`, `ReqTRES` | resources allocated and requested: `cpu=8,mem=64G,node=1,gres/gpu=4` |
+//! | `AllocGRES`, `ReqGRES` | older versions, instead of them: `gpu:4` or `gpu:tesla:2`, for the whole job |
 //! | `Timelimit` | the user's estimate; empty if there is no limit |
 //! | `User`, `Partition`, `Account` | user, virtual cluster, group; may be missing |
 //!
-//! The number of GPUs is `gres/gpu`, or the sum of `gres/gpu:TYPE`. It comes from `AllocTRES` if
-//! that field has GPUs, otherwise from `ReqTRES`. CPUs and memory come from the same field. If a
+//! One field of resources is needed. The number of GPUs is `gres/gpu`, or the sum of
+//! `gres/gpu:TYPE`. It comes from `AllocTRES` if that field has GPUs, otherwise from `ReqTRES`,
+//! `AllocGRES` or `ReqGRES`. CPUs and memory come from the same field. If a
 //! job requests a GPU type, it runs on that type only. The earliest job is submitted at 0. The log
 //! does not record changes to or from summer time; they shift later times by an hour. Jobs that
 //! failed, timed out or were cancelled keep their recorded duration. Other fields are left out.
-//! Output of `--parsable`, with a bar at the end of each line, is accepted.
+//! Output of `--parsable`, with a bar at the end of each line, is accepted, as is another
+//! `--delimiter` (semicolon, tab, or comma with quoted fields).
 //!
 //! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs that never started;
 //! jobs that had not ended.
 
+use super::supercloud::{gres, known};
 use crate::cell::{Date, number, values};
-use crate::moment::{parse_date, parse_elapsed};
+use crate::moment::parse_elapsed;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
-use crate::source::Source;
-use crate::table::{Column, Layout, SharedNames, Table, is_null};
+use crate::source::{Source, first_line};
+use crate::table::{Column, Layout, SharedNames, Table, is_null, separator};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;
 
-const LAYOUT: Layout = Layout {
-    delimiter: b'|',
-    quotes: false,
-    columns: &[],
-};
+/// The fields with resources, of which one is needed.
+const RESOURCES: [&str; 4] = ["AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES"];
 
 /// An allocation or a step.
 #[derive(Deserialize)]
@@ -47,14 +49,19 @@ const LAYOUT: Layout = Layout {
 struct Row {
     #[serde(rename = "JobID")]
     job_id: Column,
-    elapsed: Column<Elapsed>,
     submit: Column<Date>,
-    state: Column,
+    elapsed: Option<Column<Elapsed>>,
+    state: Option<Column>,
     #[serde(rename = "AllocTRES")]
-    allocated: Column<Resources>,
+    allocated: Option<Column<Resources>>,
     #[serde(rename = "ReqTRES")]
     requested: Option<Column<Resources>>,
-    start: Option<Column>,
+    #[serde(rename = "AllocGRES")]
+    allocated_gres: Option<Column<Gres>>,
+    #[serde(rename = "ReqGRES")]
+    requested_gres: Option<Column<Gres>>,
+    start: Option<Column<Date>>,
+    end: Option<Column<Date>>,
     timelimit: Option<Column<Limit>>,
     user: Option<Column>,
     partition: Option<Column>,
@@ -62,16 +69,27 @@ struct Row {
 }
 
 pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
-    let table = Table::open_as(source, LAYOUT)?;
-    let has = |name| table.find(name).is_some();
-    let row: Row = table.bind_as(|field| match field {
+    let delimiter = separator(&first_line(source)?);
+    let layout = Layout {
+        delimiter,
+        quotes: delimiter != b'|',
+        columns: &[],
+    };
+    let table = Table::open_as(source, layout)?;
+    let has = |name: &str| table.find(name).is_some();
+    let named = |field| match field {
         // The readable name distinguishes the jobs of an array. It is used unless only the raw name
         // is there.
         "JobID" if has("JobIDRaw") && !has("JobID") => "JobIDRaw",
         "Elapsed" if has("ElapsedRaw") => "ElapsedRaw",
-        "AllocTRES" if !has("AllocTRES") => "ReqTRES",
         _ => field,
-    })?;
+    };
+    let mut needed = vec![named("JobID"), "Submit"];
+    let times = has(named("Elapsed")) || has("Start") && has("End");
+    needed.extend((!times).then_some("Elapsed"));
+    needed.extend((!RESOURCES.iter().any(|name| has(name))).then_some("AllocTRES"));
+    table.require_all(&needed)?;
+    let row: Row = table.bind_as(named)?;
     let mut names = SharedNames::default();
     jobs(table, makes_sense, move |t, _| job(t, &row, &mut names))
 }
@@ -84,32 +102,61 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     if name.contains('.') {
         return Err(Dropped::Step.into());
     }
-    let had = t.get(row.allocated)?;
+    let had = t.value(row.allocated)?.unwrap_or_default();
     let asked = t.value(row.requested)?.unwrap_or_default();
     let used = if had.gpus > 0 { &had } else { &asked };
-    if used.gpus == 0 {
+    let mut gpus = used.gpus;
+    for column in [row.allocated_gres, row.requested_gres] {
+        if gpus == 0 {
+            gpus = known(t, column)?.map_or(0, |gres| gres.0);
+        }
+    }
+    if gpus == 0 {
         return Err(Dropped::NoGpus.into());
     }
     let submit = Time::new(t.get(row.submit)?.0);
     // `CANCELLED by 1000` is a state too.
-    let how = t.text(row.state).split_whitespace().next().unwrap_or("");
-    let start = t.optional(row.start);
-    if let Some((column, _)) = start.filter(|(_, text)| !is_null(text)) {
-        let expected = "a date such as 2017-10-09T07:01:55, or Unknown";
-        t.parse(column, expected, parse_date)?;
-    }
-    match how {
+    let state = row.state.map(|state| t.text(state));
+    let how = state.and_then(|state| state.split_whitespace().next());
+    let start = known(t, row.start)?;
+    let end = known(t, row.end)?;
+    match how.unwrap_or_default() {
         "PENDING" | "CONFIGURING" | "REQUEUED" => return Err(Dropped::NeverStarted.into()),
         "RUNNING" | "SUSPENDED" | "COMPLETING" => return Err(Dropped::StillRunning.into()),
-        "" => return Err(t.wrong(row.state, "a state such as COMPLETED").into()),
+        "" => {
+            if let Some(state) = row.state {
+                return Err(t.wrong(state, "a state such as COMPLETED").into());
+            }
+        }
         _ => {}
     }
-    if start.is_some_and(|(_, text)| is_null(text)) {
+    let is_empty = |column: Column<Date>| t.optional(Some(column)).is_none();
+    if row
+        .start
+        .is_some_and(|column| start.is_none() && !is_empty(column))
+    {
         return Err(Dropped::NeverStarted.into());
     }
-    let Elapsed(elapsed) = t.get(row.elapsed)?;
+    if row
+        .end
+        .is_some_and(|column| end.is_none() && !is_empty(column))
+    {
+        return Err(Dropped::StillRunning.into());
+    }
+    let elapsed = match row.elapsed {
+        Some(column) => t.get(column)?.0,
+        None => {
+            let (Some(start), Some(Date(end))) = (start, end) else {
+                return Err(Dropped::NoTimes.into());
+            };
+            if let Some(column) = row.end.filter(|_| end < start.0) {
+                return Err(t.wrong(column, "a date not before the start").into());
+            }
+            end - start.0
+        }
+    };
     // Without `Start`, an elapsed time of 0 is the only sign that the job never started.
-    if row.start.is_none() && how == "CANCELLED" && elapsed == 0.0 {
+    if row.start.is_none() && how == Some("CANCELLED") && elapsed == 0.0 {
         return Err(Dropped::NeverStarted.into());
     }
     let limit = t.value(row.timelimit)?.and_then(|limit| limit.0);
@@ -121,7 +168,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
         group: names.at(t, row.account),
         ..Extras::default()
     };
-    let (gpus, elapsed) = (GpuCount(used.gpus), Seconds::new(elapsed));
+    let (gpus, elapsed) = (GpuCount(gpus), Seconds::new(elapsed));
     let mut job = JobSpec::new(submit, gpus, elapsed).named(name);
     job.user = names.at(t, row.user);
     job.virtual_cluster = names.at(t, row.partition);
@@ -133,6 +180,9 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
 
 /// A number of seconds.
 struct Elapsed(f64);
+
+/// A number of GPUs as a list of generic resources.
+struct Gres(u32);
 
 /// A number of seconds, if there is a limit.
 struct Limit(Option<f64>);
@@ -158,6 +208,7 @@ values! {
         parse_elapsed(t).map(|seconds| Limit(Some(seconds)))
     };
     Resources: "resources such as cpu=8,mem=64G,gres/gpu=4", Resources::parse;
+    Gres: "generic resources such as gpu:tesla:2", |t| gres(t).map(Gres);
 }
 
 impl Resources {
@@ -290,7 +341,7 @@ mod tests {
             ),
             (
                 "17|a|b|c|COMPLETED|2024-03-01T10:00:00|x|00:00:01||gres/gpu=1|gres/gpu=1",
-                "2: Start is `x`, expected a date such as 2017-10-09T07:01:55, or Unknown",
+                "2: Start is `x`, expected a date such as 2017-10-09 07:01:55",
             ),
             (
                 "17|a|b|c|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:00|soon||gres/gpu=1|gres/gpu=1",
@@ -307,7 +358,64 @@ mod tests {
         let error = read_bytes("s", b"JobID|Submit\n", Format::Slurm).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "s:1: the columns Elapsed, State, ReqTRES are missing, found the columns JobID, Submit"
+            "s:1: the columns Elapsed, AllocTRES are missing, found the columns JobID, Submit"
+        );
+    }
+
+    #[test]
+    fn other_selections_of_fields_are_read() {
+        let jobs = |text: &str| {
+            let mut workload = read_bytes("s", text.as_bytes(), Format::Slurm)?;
+            collect(&mut workload)
+        };
+        for (text, gpus, seconds) in [
+            // Few fields, in another order, with a bar at the end of each line.
+            (
+                "Submit|JobIDRaw|ElapsedRaw|ReqTRES|\n2024-03-01T10:00:00|17|90|billing=8,cpu=8,gres/gpu=2,mem=64G,node=1|\n",
+                2,
+                90.0,
+            ),
+            // No elapsed time.
+            (
+                "JobID|Submit|Start|End|AllocTRES\n17|2024-03-01T10:00:00|2024-03-01T10:00:10|2024-03-02T10:00:10|cpu=8,gres/gpu:h100=8\n",
+                8,
+                86_400.0,
+            ),
+            // Older versions.
+            (
+                "JobID|State|Submit|Elapsed|AllocGRES|ReqGRES\n17|TIMEOUT|2019-03-01T10:00:00|05:30|gpu:tesla:2|gpu:1\n",
+                2,
+                330.0,
+            ),
+            (
+                "JobID|State|Submit|Elapsed|AllocGRES|ReqGRES\n17|TIMEOUT|2019-03-01T10:00:00|2-00:00:01||gpu:4\n",
+                4,
+                172_801.0,
+            ),
+            // Other separators.
+            (
+                "JobID,Submit,Elapsed,AllocTRES\n17,2024-03-01T10:00:00,00:01:00,\"cpu=8,gres/gpu=4\"\n",
+                4,
+                60.0,
+            ),
+            (
+                "JobID;Submit;Elapsed;AllocTRES\n17;2024-03-01T10:00:00;00:01:00;cpu=8,gres/gpu=4\n",
+                4,
+                60.0,
+            ),
+        ] {
+            let jobs = jobs(text).unwrap();
+            let found = (jobs[0].gpus.get(), jobs[0].duration().secs());
+            assert_eq!((jobs.len(), found), (1, (gpus, seconds)), "{text}");
+        }
+        let ends = "JobID|Submit|Start|End|AllocTRES\n\
+                    17|2024-03-01T10:00:00|2024-03-01T10:00:10|Unknown|gres/gpu=8\n\
+                    18|2024-03-01T10:00:00|Unknown|Unknown|gres/gpu=8\n";
+        assert!(jobs(ends).unwrap().is_empty());
+        let back = "JobID|Submit|Start|End|AllocTRES\n17|2024-03-01T10:00:00|2024-03-01T10:00:10|2024-03-01T10:00:09|gres/gpu=8\n";
+        assert_eq!(
+            jobs(back).unwrap_err().to_string(),
+            "s:2: End is `2024-03-01T10:00:09`, expected a date not before the start"
         );
     }
 
