@@ -132,7 +132,7 @@ mod tests {
             (
                 r#"{"submit":1,"gpus":1,"colour":1}"#,
                 "1: colour: unknown field `colour`, expected one of `submit`, `gpus`, `work`, \
-                 `priority`, `name`, `user`, `virtual_cluster`, `extras`",
+                 `priority`, `job_id`, `user`, `virtual_cluster`, `extras`",
             ),
             ("42", "1: the line is 42, expected a job such as EXAMPLE"),
             (
