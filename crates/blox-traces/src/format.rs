@@ -219,7 +219,8 @@ impl fmt::Display for Reader {
 }
 
 fn detect(source: &Source) -> Result<Format, WorkloadError> {
-    let [line, row] = first_lines(source)?;
+    let lines = first_lines(source)?;
+    let line = lines.first().cloned().unwrap_or_default();
     if let Some((found, expected)) = other_encoding(&line) {
         let path = source.path().to_owned();
         return Err(WorkloadError::NotText {
@@ -269,7 +270,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     Err(WorkloadError::UnknownFormat {
         path: source.path().to_owned(),
         found: shown(&line),
-        expected: map_for(&line, &row).unwrap_or_else(known_headers),
+        expected: map_for(&lines).unwrap_or_else(known_headers),
     })
 }
 
@@ -292,10 +293,22 @@ fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Names the `--map` of a table whose columns have names that logs use.
-fn map_for(header: &str, row: &str) -> Option<String> {
+fn map_for(lines: &[String]) -> Option<String> {
+    let (header, rows) = lines.split_first()?;
     let separator = char::from(separator(header));
     let cells = |line| Vec::from_iter(str::split(line, separator).map(unquoted));
-    let map = map_text(&cells(header), &cells(row))?;
+    let header = cells(header);
+    // A separator in quotes shifts the cells of its row.
+    let whole = |row: &Vec<&str>| row.len() == header.len();
+    let rows = rows.iter().map(|row| cells(row)).take_while(whole);
+    let rows: Vec<_> = rows.collect();
+    let map = match map_text(&header, &rows) {
+        Ok(map) => map?,
+        Err(why) => {
+            let map = "--map submit=COLUMN,gpus=COLUMN,duration=COLUMN with the columns that hold";
+            return Some(format!("{map}, since {why}"));
+        }
+    };
     let place = match map.contains(&format!("={PLACE}")) {
         true => format!(" with the name of a column for each {PLACE}"),
         false => String::new(),

@@ -281,21 +281,30 @@ pub(crate) fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
 
 /// The first line that is not blank, at most the start of it.
 pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
-    let [line, _] = first_lines(source)?;
+    let line = first_lines(source)?.into_iter().next().unwrap_or_default();
     Ok(line)
 }
 
-/// The first line that is not blank and the line below it, at most the start of them.
-pub(crate) fn first_lines(source: &Source) -> Result<[String; 2], WorkloadError> {
+/// Largest size of the start of a file from which its format is detected.
+const SOME: usize = 1 << 16;
+const SOME_LINES: usize = 100;
+
+/// The first lines from one that is not blank, at most some of them, each at most its start.
+pub(crate) fn first_lines(source: &Source) -> Result<Vec<String>, WorkloadError> {
     let mut start = Vec::new();
     source
         .text()?
-        .take(1 << 16)
+        .take(SOME as u64)
         .read_to_end(&mut start)
         .map_err(|e| reading_error(source.path(), e))?;
     let text = String::from_utf8_lossy(&start);
-    let mut lines = text.trim_start().lines();
-    Ok([(); 2].map(|()| lines.next().unwrap_or("").trim().to_owned()))
+    let mut lines: Vec<&str> = text.trim_start().lines().collect();
+    if start.len() == SOME && lines.len() > 1 {
+        // The last line may be cut.
+        lines.pop();
+    }
+    let lines = lines.into_iter().map(|line| line.trim().to_owned());
+    Ok(lines.take(SOME_LINES).collect())
 }
 
 #[cfg(test)]

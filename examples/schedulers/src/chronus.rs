@@ -43,7 +43,7 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
 /// the path without its commercial solver. It equals the original row by row on all golden runs.
 ///
-/// **Claims.** 5 of 8 claims of the paper hold here, 1 is weaker, 2 do not hold: `blox policies chronus`.
+/// **Claims.** 5 of 8 claims of the paper hold here, 2 are weaker, 1 does not hold: `blox policies chronus`.
 pub fn chronus() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

@@ -8,7 +8,7 @@ use blox::schedulers::parameters::*;
 /// See [`FinishTimeShares`](blox::policies::scheduling::gavel::shares::FinishTimeShares).
 /// [`themis`](blox::schedulers::themis) is the scheduler with leases.
 ///
-/// **Claims.** 2 of 4 claims of the paper hold here, 1 is weaker, 1 does not hold: `blox policies finish-time-fairness`.
+/// **Claims.** 2 of 4 claims of the paper hold here, 2 are weaker: `blox policies finish-time-fairness`.
 pub fn finish_time_fairness() -> Pipeline {
     let policy = Gavel::new(FinishTimeShares::default());
     gavel_with(policy).renamed("finish-time-fairness")
