@@ -230,7 +230,7 @@ pub fn part_columns<'a>(rows: impl IntoIterator<Item = &'a Fields>) -> Vec<Strin
     for row in rows {
         let part = |key: &str| {
             let names = |name: &&str| key.strip_prefix(*name).is_some_and(|k| k.starts_with('_'));
-            PARTS.iter().position(|name| names(&name))
+            PARTS.iter().position(names)
         };
         found.extend(row.keys().filter_map(|key| Some((part(key)?, key.clone()))));
     }
