@@ -10,7 +10,7 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("blox-core", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
@@ -21,7 +21,8 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("blox-policies", &["core", "perf", "solve"]),
     ("blox-sim", &["core", "perf"]),
     ("crates/blox-testing", &["core", "sim"]),
-    ("crates/blox-traces", &["core", "perf", "sim"]),
+    ("crates/blox-parquet", &["sim"]),
+    ("crates/blox-traces", &["core", "parquet", "perf", "sim"]),
     ("crates/blox-results", &["plot", "sim"]),
     (
         "examples/schedulers",
@@ -55,6 +56,7 @@ const CRATES: [(&str, &[&str]); 17] = [
             "cluster",
             "core",
             "learn",
+            "parquet",
             "plot",
             "policies",
             "released",
@@ -375,6 +377,11 @@ fn optional_feature_recompiles_only_its_crates() {
     for (option, parts) in [
         (["--features", "cluster"], &["blox", "blox-cli"][..]),
         (["--features", "png"], &["blox", "blox-cli", "blox-plot"]),
+        (
+            ["--features", "parquet"],
+            // Only the crates before it depend on chrono.
+            &["blox", "blox-cli", "blox-traces", "chrono"],
+        ),
         (["--features", "released"], &["blox", "blox-cli"]),
         (["--features", "microlp"], &["blox", "blox-schedulers"]),
         // Examples are built with the packages that tests need.

@@ -6,8 +6,8 @@ use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::results::{
-    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow, WaitRow,
-    Waits,
+    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, SharedWaitSink, Summary,
+    TimelineRow, WaitRow, Waits,
 };
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch, WorkloadInfo};
@@ -59,6 +59,7 @@ pub struct Simulation {
     keep_timeline: bool,
     assignments: Option<SharedSink>,
     keep_waits: bool,
+    waits_to: Option<SharedWaitSink>,
     explain: Option<JobId>,
     visit_every_round: bool,
     collectors: Vec<Box<dyn MetricCollector>>,
@@ -192,6 +193,7 @@ impl Simulation {
             keep_timeline: false,
             assignments: None,
             keep_waits: false,
+            waits_to: None,
             explain: None,
             visit_every_round: false,
             collectors: Vec::new(),
@@ -303,6 +305,32 @@ impl Simulation {
     #[must_use]
     pub fn keep_waits(mut self, yes: bool) -> Self {
         self.keep_waits = yes;
+        self
+    }
+
+    /// Reports each wait of a measured job, with its reason, when it ends. `None` by default.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time, order::SortKey};
+    /// # use blox_core::policy::by_key;
+    /// # use blox_sim::{Simulation, results::WaitSpan, workload::Jobs};
+    /// # use std::sync::{Arc, Mutex};
+    /// # let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+    /// # let fifo = fifo.placement(blox_testing::FirstFit).build()?;
+    /// let job = |submit| JobSpec::new(Time::new(submit), GpuCount(4), Seconds::new(600.0));
+    /// let waits = Arc::new(Mutex::new(Vec::<WaitSpan>::new()));
+    /// Simulation::new(ClusterSpec::uniform(1, 4))
+    ///     .waits_to(Some(waits.clone()))
+    ///     .run(fifo, &mut Jobs::new(vec![job(0.0), job(0.0)]))?;
+    /// // The second job waits for the first one.
+    /// let waits = waits.lock().unwrap();
+    /// let spans: Vec<_> = waits.iter().map(|w| (w.job.0, w.from.secs(), w.to.secs())).collect();
+    /// assert_eq!(spans, [(1, 0.0, 600.0)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn waits_to(mut self, sink: Option<SharedWaitSink>) -> Self {
+        self.waits_to = sink;
         self
     }
 
@@ -457,8 +485,9 @@ impl Simulation {
         if self.keep_timeline || self.assignments.is_some() {
             core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
         }
-        if self.keep_waits {
-            core = core.with_collector(Box::new(Waits::new(self.measure.clone())));
+        if self.keep_waits || self.waits_to.is_some() {
+            let waits = Waits::new(self.measure.clone(), self.waits_to.clone());
+            core = core.with_collector(Box::new(waits));
         }
         for theirs in &self.collectors {
             core = core.with_collector(theirs.clone());

@@ -4,6 +4,7 @@
 mod support;
 
 mod cli;
+mod formats;
 mod pictures;
 mod sweep;
 mod trace;

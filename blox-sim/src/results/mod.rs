@@ -19,8 +19,8 @@ pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;
 pub use training::{Contention, Given, TrainingFigures};
-pub use waits::WaitRow;
 pub(crate) use waits::Waits;
+pub use waits::{SharedWaitSink, WaitRow, WaitSink, WaitSpan};
 pub use write::{
     AssignmentWriter, Cell, CsvTable, InputColumns, TableSink, WriteError, write_jobs,
     write_rounds, write_timeline,

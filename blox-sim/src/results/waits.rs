@@ -3,11 +3,12 @@
 use crate::Measure;
 use blox_core::SortedMap;
 use blox_core::{
-    Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason, Seconds, Time, View,
-    reason::ReasonLabel, sort,
+    Event, JobId, JobRef, Launches, MetricCollector, Name, Phase, Plan, Reason, Seconds, Time,
+    View, reason::ReasonLabel, sort,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kind of reason, with the jobs that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,14 +24,46 @@ pub struct WaitRow {
     pub total: Seconds,
 }
 
+/// A time in which a job waited for one reason.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct WaitSpan {
+    /// Number of the job.
+    pub job: JobId,
+    /// Identifier of the job in its trace, if it has one.
+    pub name: Option<Name>,
+    /// The reason, as in [`WaitRow::reason`].
+    pub reason: ReasonLabel,
+    /// Start of the wait, in seconds since the start of the simulation.
+    pub from: Time,
+    /// End of the wait: another reason, a launch, the end of the job or of the simulation.
+    pub to: Time,
+}
+
+/// Receives the waits of measured jobs when they end.
+pub trait WaitSink: Send {
+    /// Receives a wait.
+    fn take(&mut self, span: WaitSpan);
+}
+
+impl WaitSink for Vec<WaitSpan> {
+    fn take(&mut self, span: WaitSpan) {
+        self.push(span);
+    }
+}
+
+/// A sink that can be read after the simulation.
+pub type SharedWaitSink = Arc<Mutex<dyn WaitSink>>;
+
 /// Collects the waiting times of every measured job by reason. They cover all of the time between
 /// its submission and its end in which it did not run.
 ///
 /// A reason holds from the decision that gives it until the next visited decision: a skipped
 /// decision would have given the same reason.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Waits {
     measure: Measure,
+    sink: Option<SharedWaitSink>,
     /// Waits by job number; `None` for a job that is not measured or has ended.
     jobs: Vec<Option<Wait>>,
     ended: Vec<(JobId, Vec<Spell>)>,
@@ -41,6 +74,7 @@ type Spell = (ReasonLabel, Seconds);
 
 #[derive(Clone, Debug)]
 struct Wait {
+    name: Option<Name>,
     /// Reason for waiting; `None` while the job runs.
     why: Option<ReasonLabel>,
     since: Time,
@@ -51,6 +85,24 @@ struct Wait {
 const MOST_TEXTS: usize = 24;
 
 impl Wait {
+    /// Reports the current wait if another reason follows it.
+    fn report(&self, job: JobId, next: &Option<ReasonLabel>, now: Time, sink: &SharedWaitSink) {
+        if let Some(reason) = &self.why
+            && self.why != *next
+            && now > self.since
+        {
+            let span = WaitSpan {
+                job,
+                name: self.name.clone(),
+                reason: reason.clone(),
+                from: self.since,
+                to: now,
+            };
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            sink.take(span);
+        }
+    }
+
     fn turn(&mut self, why: Option<ReasonLabel>, now: Time) {
         if self.why == why {
             return;
@@ -86,9 +138,10 @@ fn add(spells: &mut Vec<Spell>, label: ReasonLabel, lasted: Seconds) {
 }
 
 impl Waits {
-    pub(crate) fn new(measure: Measure) -> Self {
+    pub(crate) fn new(measure: Measure, sink: Option<SharedWaitSink>) -> Self {
         Waits {
             measure,
+            sink,
             ..Waits::default()
         }
     }
@@ -152,15 +205,18 @@ impl Waits {
 
     fn turn(&mut self, id: JobId, why: Option<ReasonLabel>, now: Time) {
         if let Some(Some(wait)) = self.jobs.get_mut(id.0 as usize) {
+            if let Some(sink) = &self.sink {
+                wait.report(id, &why, now, sink);
+            }
             wait.turn(why, now);
         }
     }
 
     fn end(&mut self, id: JobId, now: Time) {
-        let Some(Some(mut wait)) = self.jobs.get_mut(id.0 as usize).map(Option::take) else {
+        self.turn(id, None, now);
+        let Some(Some(wait)) = self.jobs.get_mut(id.0 as usize).map(Option::take) else {
             return;
         };
-        wait.turn(None, now);
         self.ended.push((id, wait.spells));
     }
 }
@@ -190,6 +246,7 @@ impl MetricCollector for Waits {
             }
             if self.measure.includes(*job, spec.submit) {
                 self.jobs[id] = Some(Wait {
+                    name: spec.name.clone(),
                     why: None,
                     since: spec.submit,
                     spells: Vec::new(),

@@ -3,7 +3,7 @@
 use super::grid::Form;
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{
-    By, Duration, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
+    By, Duration, FileFormats, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
 };
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
@@ -654,6 +654,13 @@ pub(super) struct Options {
     /// Also write assignments.csv, the GPUs of each job over time
     #[arg(long, help_heading = "Results")]
     pub assignments: bool,
+    /// Formats of the files of each scheduler, joined by commas: csv, parquet, chrome [default: csv]
+    ///
+    /// Tables always are written as CSV. With parquet, they are written as Parquet, too (in builds
+    /// with the feature `parquet`). chrome writes trace.json for Perfetto: jobs on GPUs, and waits with
+    /// their reasons.
+    #[arg(long, value_name = "FORMATS", help_heading = "Results")]
+    pub file_format: Option<Written<FileFormats>>,
     /// Draw plots of the results into the output folder
     ///
     /// They include Gantt charts. For a sweep, Gantt charts need --assignments and are in its
@@ -750,6 +757,11 @@ impl Options {
     pub fn output(&self) -> OutputFormat {
         let json = self.json.then_some(OutputFormat::Json);
         self.output_format.or(json).unwrap_or_default()
+    }
+
+    /// Returns the formats of result files.
+    pub fn formats(&self) -> FileFormats {
+        self.file_format.as_deref().copied().unwrap_or_default()
     }
 
     /// Returns the form of tables. `plain` is that of a terminal or of a file.

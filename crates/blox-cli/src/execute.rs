@@ -6,7 +6,7 @@ use super::losses::Lost;
 use super::output::SharedJournal;
 use super::plan::Plan;
 use super::progress::{Progress, Shows};
-use super::recording::Assignments;
+use super::recording::Recording;
 use super::result::Run;
 use super::value::{By, GPUS};
 use super::{Failure, Terminal};
@@ -34,8 +34,8 @@ pub(super) struct Records {
     pub explained: Option<JobId>,
 }
 
-/// A run, with its open file of assignments.
-pub(super) type Done = (Run, Option<Assignments>);
+/// A run, with its open records.
+pub(super) type Done = (Run, Option<Recording>);
 
 /// Executes some runs of a plan. Passes the result of each to `finish`, and returns its values. The
 /// value is `None` for a run that an interruption prevented.
@@ -77,12 +77,12 @@ pub(super) fn run_several<T: Send>(
     let records = Records::default();
     let results = execute(plan, todo, &records, interactive, |i, done| {
         let result = match done {
-            Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {
-                assignments.into_iter().for_each(Assignments::discard);
+            Ok((run, recording)) if run.report.ended == Ended::Interrupted => {
+                recording.into_iter().for_each(Recording::discard);
                 return Ok(None);
             }
-            Ok((run, assignments)) => {
-                assignments.map_or(Ok(()), Assignments::close)?;
+            Ok((run, recording)) => {
+                recording.map_or(Ok(()), Recording::close)?;
                 Ok(run)
             }
             Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
@@ -102,8 +102,10 @@ fn run(
     let planned = &plan.runs[number];
     let (experiment, i) = (plan.experiment(planned), planned.contestant);
     let o = &experiment.options;
-    let dir = plan.folder(planned).filter(|_| o.assignments || o.plots);
-    let assignments = dir.as_deref().map(Assignments::create).transpose()?;
+    let recording = match plan.folder(planned) {
+        Some(dir) => Recording::create(&dir, o, &experiment.cluster)?,
+        None => None,
+    };
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
     let mut workload = experiment.workload()?;
@@ -121,7 +123,8 @@ fn run(
     };
     let simulation = experiment
         .simulation(i)?
-        .assignments_to(assignments.as_ref().map(Assignments::sink))
+        .assignments_to(recording.as_ref().map(Recording::assignments))
+        .waits_to(recording.as_ref().and_then(Recording::waits))
         .explain(records.explained)
         .watched_by(Arc::clone(watch));
     let within = o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0);
@@ -158,7 +161,7 @@ fn run(
         workload: label,
         period_s,
     };
-    Ok((run, assignments))
+    Ok((run, recording))
 }
 
 /// Groups the jobs of a run by a column.

@@ -7,7 +7,7 @@ use super::failure::Code;
 use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
-use super::recording::Assignments;
+use super::recording::Recording;
 use super::result::Run;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
@@ -169,14 +169,14 @@ fn run_all(
 ) -> Result<Vec<Option<Written>>, Failure> {
     let all: Vec<usize> = (0..plan.runs.len()).collect();
     execute(plan, &all, records, interactive, |i, done| {
-        let (run, assignments) = done?;
+        let (run, recording) = done?;
         let planned = &plan.runs[i];
         let experiment = plan.experiment(planned);
         run.measured(experiment)?;
         let write = |dir: PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
             output::write_run(&dir, &run, experiment)?;
-            assignments.map_or(Ok(()), Assignments::close)
+            recording.map_or(Ok(()), Recording::close)
         };
         let written = plan.folder(planned).map_or(Ok(()), write);
         Ok((run, written))

@@ -78,6 +78,7 @@ pub(super) fn compare(
         "plot",
         "report",
         "assignments",
+        "file-format",
     ]) {
         return Err(Failure::new(format!(
             "{name} has no meaning with {}; `blox sweep` writes the results of each seed",

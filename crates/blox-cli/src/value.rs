@@ -82,6 +82,34 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Written<T> {
     }
 }
 
+/// Formats of result files beside CSV.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FileFormats {
+    pub parquet: bool,
+    pub chrome: bool,
+}
+
+impl FromStr for FileFormats {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let mut formats = FileFormats::default();
+        for name in text.split(',') {
+            match name.trim() {
+                "csv" => {}
+                "parquet" if cfg!(feature = "parquet") => formats.parquet = true,
+                "parquet" => {
+                    let text = "a build with the feature `parquet` for Parquet, or csv or chrome";
+                    return Err(Expected(text));
+                }
+                "chrome" => formats.chrome = true,
+                _ => return Err(Expected("csv, parquet or chrome, joined by commas")),
+            }
+        }
+        Ok(formats)
+    }
+}
+
 /// A column by whose values jobs are grouped.
 #[derive(Clone, Debug)]
 pub(super) struct By(pub String);

@@ -1,5 +1,6 @@
 //! Figures of simulations as values: figures of a run, comparisons of runs, and medians over seeds.
 
+use super::fields::{Fields, figure_columns};
 use super::groups::{Group, Groups};
 use blox_sim::results::statistics::{Estimate, Paired};
 use blox_sim::results::{COLUMNS, Column, JobResult, Summary, WaitRow};
@@ -7,9 +8,6 @@ use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Named values.
-pub type Fields = serde_json::Map<String, Value>;
 
 /// Figures of each collector, with the collector's name.
 pub type Collected = Vec<(String, Vec<(String, f64)>)>;
@@ -127,17 +125,6 @@ const OVER_COMPLETED: [&str; 6] = [
 /// Returns whether the values of a column are over completed jobs.
 pub(crate) fn is_over_completed(column: &str) -> bool {
     OVER_COMPLETED.contains(&column)
-}
-
-/// Returns the columns of figures: the columns of a summary, and `complete` beside the counts of
-/// jobs.
-pub fn figure_columns() -> impl Iterator<Item = &'static str> {
-    COLUMNS.iter().flat_map(|c| {
-        let counts = c.name == "completed";
-        [Some(c.name), counts.then_some("complete")]
-            .into_iter()
-            .flatten()
-    })
 }
 
 /// Returns the numbers of completed and of measured jobs over several runs, if some measured jobs

@@ -1,6 +1,6 @@
 //! Figures by group: the figures of the jobs that have the same value in a column.
 
-use super::figures::{Fields, figure_columns};
+use super::fields::{Fields, figure_columns};
 use blox_sim::Report;
 use blox_sim::results::statistics::Paired;
 use blox_sim::results::{Fairness, JobResult, Summary};

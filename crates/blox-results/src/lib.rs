@@ -22,6 +22,7 @@
 //! | Compare schedulers over several seeds | [`SeedRun`], [`Repeated`] |
 
 mod error;
+mod fields;
 mod figures;
 mod folder;
 mod groups;
@@ -32,10 +33,10 @@ mod sweep;
 mod table;
 
 pub use error::FolderError;
+pub use fields::{Fields, figure_columns};
 pub use figures::{
-    Collected, Fields, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun, collected_columns,
-    columns, ended, estimate, figure_columns, flattened, group_columns, of_measured, part_columns,
-    partial, total,
+    Collected, Figures, OF_COMPLETED, PARTIAL, Repeated, SeedRun, collected_columns, columns,
+    ended, estimate, flattened, group_columns, of_measured, part_columns, partial, total,
 };
 pub use folder::Folder;
 pub use groups::{Group, Groups, in_order};

@@ -279,9 +279,10 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
 fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
     let utf8 = "text in UTF-8; `iconv -f UTF-16 -t UTF-8 FILE` converts it";
     let text = "a text file such as CSV; pandas writes one with `to_csv(FILE, index=False)`";
+    let parquet = "a text file such as CSV, or a build with the feature `parquet`; pandas writes CSV with `to_csv(FILE, index=False)`";
     let unpacked = "plain text or gzip";
     match line {
-        _ if line.starts_with("PAR1") => Some(("a Parquet table", text)),
+        _ if line.starts_with("PAR1") => Some(("a Parquet table", parquet)),
         _ if line.starts_with("PK\u{3}\u{4}") => Some(("a zip archive or a spreadsheet", text)),
         _ if line.starts_with("BZh") => Some(("compressed by bzip2", unpacked)),
         _ if line.starts_with("\u{fffd}7zXZ") => Some(("compressed by xz", unpacked)),

@@ -1,5 +1,7 @@
 //! The bytes of an input: plain or gzip, from a file or a pipe.
 
+#[cfg(feature = "parquet")]
+use blox_sim::results::CsvTable;
 use blox_sim::workload::WorkloadError;
 use flate2::bufread::GzDecoder;
 use hmac_sha256::Hash;
@@ -83,6 +85,9 @@ enum Place {
     Memory(Arc<[u8]>),
     /// The content of a pipe, in a temporary file that is deleted with its last reader.
     Spool(Arc<NamedTempFile>),
+    /// A table that is not text: its place, and its rows as CSV.
+    #[cfg(feature = "parquet")]
+    Converted(Box<Place>, Arc<NamedTempFile>),
 }
 
 impl Source {
@@ -99,11 +104,37 @@ impl Source {
         } else {
             Place::Spool(Arc::new(spool(path)?))
         };
-        Source {
+        let source = Source {
             path: path.into(),
             place,
+        };
+        #[cfg(feature = "parquet")]
+        let source = source.converted()?;
+        source.not_empty()
+    }
+
+    /// Converts a Parquet table into CSV, which all readers take.
+    #[cfg(feature = "parquet")]
+    fn converted(self) -> Result<Self, WorkloadError> {
+        let reading = |e| WorkloadError::file(&self.path, e);
+        let mut start = self.raw()?;
+        if !peek(&mut *start)
+            .map_err(reading)?
+            .starts_with(blox_parquet::MAGIC)
+        {
+            return Ok(self);
         }
-        .not_empty()
+        let file = match &self.place {
+            Place::Spool(spool) => spool.reopen().map_err(reading)?,
+            _ => File::open(&self.path).map_err(reading)?,
+        };
+        let text = NamedTempFile::new().map_err(reading)?;
+        let out = io::BufWriter::new(text.reopen().map_err(reading)?);
+        blox_parquet::read(file, &mut CsvTable::new(out)).map_err(reading)?;
+        Ok(Source {
+            place: Place::Converted(Box::new(self.place), Arc::new(text)),
+            path: self.path,
+        })
     }
 
     /// Wraps bytes in memory, which must not be empty. The name is for messages.
@@ -127,7 +158,14 @@ impl Source {
     /// Returns the SHA-256 of the bytes as received, in hexadecimal.
     pub fn fingerprint(&self) -> Result<String, WorkloadError> {
         let reading = |e| WorkloadError::file(&self.path, e);
-        match &self.place {
+        let place = match &self.place {
+            #[cfg(feature = "parquet")]
+            Place::Converted(original, _) => original,
+            place => place,
+        };
+        match place {
+            #[cfg(feature = "parquet")]
+            Place::Converted(..) => fingerprint(&self.path),
             Place::File => fingerprint(&self.path),
             Place::Memory(bytes) => hash(&bytes[..]).map_err(reading),
             Place::Spool(spool) => hash(spool.reopen().map_err(reading)?).map_err(reading),
@@ -157,18 +195,7 @@ impl Source {
     /// Returns the text from its start.
     pub fn text(&self) -> Result<Text, WorkloadError> {
         let reading = |e| reading_error(&self.path, e);
-        let mut raw: Text = match &self.place {
-            Place::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
-            Place::File => {
-                let file =
-                    File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
-                Box::new(BufReader::with_capacity(BUFFER, file))
-            }
-            Place::Spool(spool) => {
-                let file = spool.reopen().map_err(reading)?;
-                Box::new(BufReader::with_capacity(BUFFER, file))
-            }
-        };
+        let mut raw = self.raw()?;
         let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
             Box::new(BufReader::with_capacity(
                 BUFFER,
@@ -184,6 +211,28 @@ impl Source {
             text.consume(BYTE_ORDER_MARK.len());
         }
         Ok(text)
+    }
+
+    /// Returns the bytes from their start, as they are.
+    fn raw(&self) -> Result<Text, WorkloadError> {
+        let reading = |e| reading_error(&self.path, e);
+        Ok(match &self.place {
+            Place::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            Place::File => {
+                let file =
+                    File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+            Place::Spool(spool) => {
+                let file = spool.reopen().map_err(reading)?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+            #[cfg(feature = "parquet")]
+            Place::Converted(_, text) => {
+                let file = text.reopen().map_err(reading)?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+        })
     }
 }
 

@@ -10,10 +10,11 @@ use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::{Failure, plot};
-use super::manifest::{GROUPS, RUN_FILES};
+use super::manifest::{CHROME, GROUPS, RUN_FILES};
 use super::printed::pretty;
+use super::tables::write_table;
 use blox_results::{Groups, flattened, part_columns};
-use blox_sim::results::{CsvTable, write_jobs, write_rounds, write_timeline};
+use blox_sim::results::{write_jobs, write_rounds, write_timeline};
 use blox_traces::formats::csv::input_columns;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,6 +28,7 @@ pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
         ("report", o.report),
         ("assignments", o.assignments),
         ("rounds", o.rounds),
+        ("file-format", o.file_format.is_some()),
         ("force", o.force && o.journal.is_none()),
     ];
     match (&o.output_dir, asked.iter().find(|(_, asked)| *asked)) {
@@ -160,10 +162,18 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
     std::fs::create_dir_all(dir).map_err(|e| Failure::at(dir, format!("cannot be made: {e}")))?;
     let o = &experiment.options;
     // A file of an earlier run must not be mistaken for a new one.
+    let formats = o.formats();
+    let parquet = formats.parquet;
+    let assignments = o.assignments || o.plots;
     for (file, asked) in [
         ("rounds.csv", o.rounds),
-        ("assignments.csv", o.assignments || o.plots),
+        ("assignments.csv", assignments),
+        ("jobs.parquet", parquet),
+        ("timeline.parquet", parquet),
+        ("rounds.parquet", parquet && o.rounds),
+        ("assignments.parquet", parquet && assignments),
         (GROUPS, o.by.is_some()),
+        (CHROME, formats.chrome),
     ] {
         if !asked {
             // Usually the file does not exist.
@@ -172,15 +182,13 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
     }
     let jobs = &run.report.jobs;
     let inputs = input_columns(jobs.iter().filter_map(|job| job.spec.as_deref()));
-    write_whole(&dir.join("jobs.csv"), |out| {
-        write_jobs(&mut CsvTable::new(out), jobs, &inputs)
-    })?;
-    write_whole(&dir.join("timeline.csv"), |out| {
-        write_timeline(&mut CsvTable::new(out), &run.report.timeline)
+    write_table(dir, "jobs", formats, |out| write_jobs(out, jobs, &inputs))?;
+    write_table(dir, "timeline", formats, |out| {
+        write_timeline(out, &run.report.timeline)
     })?;
     if experiment.options.rounds {
-        write_whole(&dir.join("rounds.csv"), |out| {
-            write_rounds(&mut CsvTable::new(out), &run.report.rounds)
+        write_table(dir, "rounds", formats, |out| {
+            write_rounds(out, &run.report.rounds)
         })?;
     }
     if let Some(groups) = &run.groups {

@@ -17,16 +17,27 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 /// Figures of groups, in the folder of a run and of a sweep.
 pub(crate) const GROUPS: &str = "groups.csv";
 
+/// The trace for Chrome and Perfetto, in the folder of a run.
+pub(crate) const CHROME: &str = "trace.json";
+
 /// Files in the folder of a run.
-pub(crate) const RUN_FILES: [&str; 7] = [
+pub(crate) const RUN_FILES: [&str; 12] = [
     MANIFEST,
     "jobs.csv",
     "timeline.csv",
     "rounds.csv",
     "assignments.csv",
     GROUPS,
+    CHROME,
+    "jobs.parquet",
+    "timeline.parquet",
+    "rounds.parquet",
+    "assignments.parquet",
     "summary.json",
 ];
+
+/// The commit of the source of this program, if the build knows it.
+pub(crate) const COMMIT: Option<&str> = option_env!("BLOX_COMMIT");
 
 /// Writes the manifest, which marks complete results. It states their inputs and how the runs
 /// ended. It holds no time and no output path, so equal runs give equal bytes.
@@ -55,10 +66,11 @@ pub(crate) fn write_manifest(
         .collect();
     let manifest = json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
+        "commit": COMMIT,
         "status": if interrupted { "interrupted" } else { "complete" },
         "command_line": command_line(args),
         "configuration": configuration(&experiment.options),
-        "seed": experiment.seed,
+        "seeds": [experiment.seed],
         "inputs": inputs(&experiment.inputs),
         "workload": runs.first().map(|r| &r.workload),
         "nodes": experiment.cluster.nodes.len(),

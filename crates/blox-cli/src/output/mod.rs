@@ -4,12 +4,15 @@ mod folder;
 mod journals;
 mod manifest;
 mod printed;
+mod tables;
 
 pub(super) use folder::{
     clear, draw, drawings, drawn_later, folder, nowhere, prepare, scratch, spare, write_run,
 };
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{
-    GROUPS, MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs, write_manifest,
+    CHROME, COMMIT, GROUPS, MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs,
+    write_manifest,
 };
 pub(super) use printed::{csv, json, pretty, pretty_text};
+pub(super) use tables::{Several, table_files};

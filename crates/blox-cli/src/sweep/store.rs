@@ -182,7 +182,9 @@ impl Store {
         let files: Map<String, Value> = files.collect();
         let manifest = json!({
             "blox_version": env!("CARGO_PKG_VERSION"),
+            "commit": output::COMMIT,
             "status": "complete",
+            "seeds": [experiment.seed],
             "settings": of_run(plan, planned),
             "workload": run.workload,
             "nodes": experiment.cluster.nodes.len(),
@@ -212,8 +214,13 @@ impl Store {
                 None => json!({ "run": run.name, "status": "missing" }),
             })
             .collect();
+        let mut seeds: Vec<u64> = plan.cells.iter().map(|cell| cell.experiment.seed).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
         let index = json!({
+            "commit": output::COMMIT,
             "status": status,
+            "seeds": seeds,
             "command_line": self.command_line,
             "settings": self.settings,
             "runs": runs,
@@ -311,8 +318,15 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
     output::configuration(&experiment.options)
         .into_iter()
         .filter(|(key, v)| {
-            let of_results =
-                ["rounds", "assignments", "why", "by", "visit-every-round"].contains(&key.as_str());
+            let of_results = [
+                "rounds",
+                "assignments",
+                "why",
+                "by",
+                "file-format",
+                "visit-every-round",
+            ]
+            .contains(&key.as_str());
             !of_results && !v.is_array() && !v.is_object()
         })
         .map(|(key, v)| match key.as_str() {

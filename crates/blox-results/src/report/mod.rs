@@ -4,7 +4,8 @@ mod data;
 mod sweep;
 
 use super::error::FolderError;
-use super::figures::{DEADLINES, Fields, OF_COMPLETED, PARTIAL, flattened, is_over_completed};
+use super::fields::Fields;
+use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
@@ -112,8 +113,8 @@ fn about(folders: &[Folder]) -> String {
                 "cluster",
                 format!("{}, {}", count("nodes", "node"), count("gpus", "GPU")),
             ),
-            ("seed", m["seed"].to_string()),
-            ("version", format!("blox {}", text("blox_version"))),
+            ("seed", seeds(&m["seeds"])),
+            ("version", version(&m["blox_version"], &m["commit"])),
         ];
         list(&mut html, &lines);
         if text("status") == "interrupted" {
@@ -124,6 +125,26 @@ fn about(folders: &[Folder]) -> String {
         }
     }
     html
+}
+
+/// Formats a list of seeds.
+pub(super) fn seeds(list: &Value) -> String {
+    let seeds: Vec<String> = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::to_string)
+        .collect();
+    seeds.join(", ")
+}
+
+/// Formats the version of the program, with the start of its commit if it is known.
+pub(super) fn version(version: &Value, commit: &Value) -> String {
+    let version = format!("blox {}", version.as_str().unwrap_or_default());
+    match commit.as_str() {
+        Some(commit) => format!("{version}, commit {}", commit.get(..12).unwrap_or(commit)),
+        None => version,
+    }
 }
 
 /// Appends lines with what they are about.

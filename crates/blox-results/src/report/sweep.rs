@@ -3,7 +3,7 @@
 use super::super::error::FolderError;
 use super::super::figures::DEADLINES;
 use super::super::sweep::{Group, Run, Sweep};
-use super::{Field, command_line, list, notice, table, told};
+use super::{Field, command_line, list, notice, table, told, version};
 use crate::of_measured;
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
@@ -44,8 +44,9 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
         for (key, values) in settings["varied"].as_object().into_iter().flatten() {
             lines.push((key.clone(), words(values, ", ")));
         }
-        if let Some(version) = settings["blox_version"].as_str() {
-            lines.push(("version".to_owned(), format!("blox {version}")));
+        if !settings["blox_version"].is_null() {
+            let version = version(&settings["blox_version"], &index["commit"]);
+            lines.push(("version".to_owned(), version));
         }
         // Writing to a string cannot fail.
         lines.retain(|(_, line)| !line.is_empty());

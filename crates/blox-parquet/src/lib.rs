@@ -1,0 +1,81 @@
+//! Parquet tables: reads a trace as the cells of a table, and writes tables of results.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Write results | [`ParquetTable`] |
+//! | Read a file | [`read`] |
+
+#![forbid(unsafe_code)]
+
+mod read;
+mod write;
+
+pub use read::read;
+pub use write::ParquetTable;
+
+/// The first bytes of each file.
+pub const MAGIC: &[u8; 4] = b"PAR1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_sim::results::{CsvTable, TableSink};
+    use std::fs::File;
+
+    /// Writes a table, reads it and returns it as CSV.
+    fn there_and_back(columns: &[&str], fill: impl Fn(&mut dyn TableSink)) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut table = ParquetTable::new(file.reopen().unwrap());
+        table.begin(columns);
+        fill(&mut table);
+        table.finish().unwrap();
+        let mut text = Vec::new();
+        let file = File::open(file.path()).unwrap();
+        read(file, &mut CsvTable::new(&mut text)).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_table_reads_back_to_the_same_cells() {
+        let text = there_and_back(&["job_id", "gpus", "jct_s"], |table| {
+            for (id, gpus, jct) in [
+                (Some("a, b"), 4, Some(0.1 + 0.2)),
+                (None, 1, None),
+                (Some("c"), 2, Some(3600.0)),
+            ] {
+                table.text(id);
+                table.whole(gpus);
+                table.number(jct);
+                table.end_row().unwrap();
+            }
+        });
+        let expected = "job_id,gpus,jct_s\n\"a, b\",4,0.30000000000000004\n,1,\nc,2,3600\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn many_rows_are_several_groups() {
+        let text = there_and_back(&["n"], |table| {
+            for n in 0..150_000 {
+                table.whole(n);
+                table.end_row().unwrap();
+            }
+        });
+        assert_eq!(text.lines().count(), 150_001);
+        assert!(text.ends_with("\n149999\n"));
+    }
+
+    #[test]
+    fn a_table_without_rows_has_its_columns() {
+        assert_eq!(there_and_back(&["a", "b"], |_| {}), "a,b\n");
+    }
+
+    #[test]
+    fn other_bytes_are_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"PAR1 and no more").unwrap();
+        let file = File::open(file.path()).unwrap();
+        let error = read(file, &mut CsvTable::new(Vec::new())).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
+}
