@@ -5,9 +5,9 @@
 //! show the spread of differences, not the uncertainty of their mean.
 //!
 //! Averages of heavy-tailed durations differ so much between seeds that the mean over seeds depends
-//! on rare seeds. No interval of the mean holds for a few seeds: instead of in 95 % of cases, Student's
-//! t covers it in as few as 65 %, and a bootstrap in 84 %. The interval of the median holds for every
-//! distribution. `tests/coverage.rs` measures both.
+//! on rare seeds. No interval of the mean holds for a few seeds. At a nominal 95 %, Student's t covers
+//! the mean in as few as 65 % of cases, and a bootstrap in 84 %. The interval of the median holds for
+//! every distribution. `tests/coverage.rs` measures both.
 
 use super::JobResult;
 use blox_core::sort;

@@ -471,9 +471,10 @@ pub(super) struct Options {
     /// Workload file, plain or gzip
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, slurm, supercloud,
-    /// swf, blox-jobs, tiresias, synergy, gavel or sia [default: detected from the file; synergy and
-    /// gavel must be given]
+    /// Its format [default: detected from the file; synergy and gavel must be given]
+    ///
+    /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, slurm, supercloud, swf,
+    /// blox-jobs, tiresias, synergy, gavel and sia.
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     pub format: Option<Written<Format>>,
     /// Its columns, for a table of another format:

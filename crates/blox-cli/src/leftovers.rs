@@ -101,7 +101,13 @@ fn is_picture(path: &Path, settings: &[String]) -> bool {
         .is_some_and(|e| formats.iter().any(|f| e == *f));
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let of_sweep = |(varied, figure): (&str, &str)| {
-        let figures = ["jct", "p99-jct", "responsiveness", "utilisation"];
+        let figures = [
+            "jct",
+            "p99-jct",
+            "responsiveness",
+            "utilisation",
+            "fairness",
+        ];
         figures.contains(&figure) && (varied == "load" || settings.iter().any(|s| s == varied))
     };
     drawn

@@ -196,6 +196,25 @@ pub(crate) const DEADLINES: [Column; 3] = [
     },
 ];
 
+/// The columns of finish-time fairness, which are parts of a figure.
+pub(crate) const RHO: [Column; 3] = [
+    Column {
+        name: "fairness_mean",
+        heading: "mean rho",
+        formula: "mean of completion time / completion time alone on a fair share of the cluster",
+    },
+    Column {
+        name: "fairness_worst",
+        heading: "worst rho",
+        formula: "largest rho",
+    },
+    Column {
+        name: "fairness_unfair",
+        heading: "unfair",
+        formula: "jobs with a rho above 1, as a fraction",
+    },
+];
+
 /// The figures with parts, in order of their columns.
 const PARTS: [&str; 3] = ["deadlines", "training", "fairness"];
 

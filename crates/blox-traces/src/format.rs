@@ -287,6 +287,11 @@ fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
         _ if line.starts_with("BZh") => Some(("compressed by bzip2", unpacked)),
         _ if line.starts_with("\u{fffd}7zXZ") => Some(("compressed by xz", unpacked)),
         _ if line.starts_with("(\u{fffd}/\u{fffd}") => Some(("compressed by zstd", unpacked)),
+        // The header of a file in the archive.
+        _ if line.contains("ustar") && line.contains('\0') => Some((
+            "a tar archive",
+            "a file of the archive; `tar -xf FILE` unpacks it",
+        )),
         // Every other byte of Latin letters is 0.
         _ if line.contains('\0') => Some(("text in UTF-16", utf8)),
         _ => None,

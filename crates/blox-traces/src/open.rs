@@ -67,6 +67,17 @@ mod tests {
             let start = format!("jobs.csv: the file is {found}, expected ");
             assert!(error.starts_with(&start), "{error}");
         }
+        let archive = [
+            b"data/jobs.csv",
+            &[0; 244][..],
+            b"ustar  ",
+            &[0; 248],
+            b"submit_s",
+        ]
+        .concat();
+        let error = open_text("jobs.tar.gz", &archive).unwrap_err();
+        let expected = "a tar archive, expected a file of the archive; `tar -xf FILE` unpacks it";
+        assert_eq!(error, format!("jobs.tar.gz: the file is {expected}"));
         let latin = b"submit_s,gpus,duration_s,user\n0,1,60,J\xfcrgen\n";
         assert_eq!(
             open_text("jobs.csv", latin).unwrap_err(),

@@ -52,9 +52,10 @@ struct FileArgs {
     /// Workload file, plain or gzip
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Its format: csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, slurm, supercloud,
-    /// swf, blox-jobs, tiresias, synergy, gavel or sia [default: detected from the file; synergy and
-    /// gavel must be given]
+    /// Its format [default: detected from the file; synergy and gavel must be given]
+    ///
+    /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, slurm, supercloud, swf,
+    /// blox-jobs, tiresias, synergy, gavel and sia.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     /// Its columns, for a table of another format; see `blox simulate --help`

@@ -5,7 +5,7 @@ mod sweep;
 
 use super::error::FolderError;
 use super::fields::Fields;
-use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, flattened, is_over_completed};
+use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, RHO, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
@@ -257,7 +257,7 @@ fn figure(column: &str, value: f64) -> String {
     match column {
         "relative" => format!("{value:.3}"),
         "fairness_mean" | "fairness_worst" => format!("{value:.2}"),
-        "utilisation" => format!("{:.1} %", 100.0 * value),
+        "utilisation" | "fairness_unfair" => format!("{:.1} %", 100.0 * value),
         "median_jct_s" | "p99_jct_s" | "makespan_s" => grouped(value, 0),
         name if name.ends_with("_s") => grouped(value, 1),
         _ => grouped(value, 0),
@@ -340,8 +340,9 @@ fn told(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, S
         };
         [c].into_iter().chain(deadlines)
     });
-    let columns = columns.filter(|c| {
-        let unknown = c.name.starts_with("deadlines_") && all_are(c.name, None);
+    let columns = columns.chain(&RHO).filter(|c| {
+        let has_parts = c.name.starts_with("deadlines_") || c.name.starts_with("fairness_");
+        let unknown = has_parts && all_are(c.name, None);
         !hidden.contains(&c.name) && !unknown
     });
     let note = match hidden.is_empty() {

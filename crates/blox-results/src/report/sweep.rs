@@ -1,7 +1,7 @@
 //! The part of the page about a sweep.
 
 use super::super::error::FolderError;
-use super::super::figures::DEADLINES;
+use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, command_line, list, notice, table, told, version};
 use crate::of_measured;
@@ -144,9 +144,10 @@ fn medians(sweep: &Sweep, groups: &[Group<'_>]) -> String {
             interval(&mut fields, c.heading, c.formula, c.name);
         }
     }
-    if groups.iter().any(|g| g.estimate("fairness_mean").is_some()) {
-        let formula = "mean of completion time / completion time alone on a fair share";
-        interval(&mut fields, "mean rho", formula, "fairness_mean");
+    for c in RHO {
+        if groups.iter().any(|g| g.estimate(c.name).is_some()) {
+            interval(&mut fields, c.heading, c.formula, c.name);
+        }
     }
     table("", &fields, groups, |g| g.partial().is_some())
 }

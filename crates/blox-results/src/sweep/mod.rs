@@ -5,7 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::figures::DEADLINES;
+use super::figures::{DEADLINES, RHO};
 use super::in_groups;
 use super::run::{RunResults, optional_json};
 use super::table::{ColumnAt, Table};
@@ -174,11 +174,11 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let is_known = |name: &str| COLUMNS.iter().chain(&DEADLINES).any(|c| c.name == name);
-    let is_figure = |name: &str| name.starts_with("fairness_") || is_known(name);
+    let known = || COLUMNS.iter().chain(&DEADLINES).chain(&RHO);
+    let is_known = |name: &str| known().any(|c| c.name == name);
     let figures = table
         .columns()
-        .filter(|(name, _)| is_figure(name) && *name != "scheduler");
+        .filter(|(name, _)| is_known(name) && *name != "scheduler");
     let figures = figures.map(|(name, column)| (name.to_owned(), column));
     let figures: Vec<(String, ColumnAt)> = figures.collect();
     let mut runs = Vec::new();

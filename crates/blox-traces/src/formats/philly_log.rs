@@ -17,6 +17,7 @@
 //!
 //! Dropped, with a notice:
 //!
+//! - jobs without a date of submission;
 //! - jobs without attempts, which never started;
 //! - jobs whose last attempt has no end, which were running when the log was recorded;
 //! - jobs without any attempt with both start and end;
@@ -44,7 +45,8 @@ struct Job {
     user: Option<String>,
     #[serde(default)]
     vc: Option<String>,
-    submitted_time: String,
+    #[serde(default)]
+    submitted_time: Option<String>,
     attempts: Vec<Attempt>,
 }
 
@@ -90,10 +92,7 @@ fn spec(
             .map(Some)
             .ok_or_else(|| wrong(field, text, "a date such as 2017-10-09 07:01:55, or null")),
     };
-    let submit = parse_date(&job.submitted_time).ok_or_else(|| {
-        let expected = "a date such as 2017-10-09 07:01:55";
-        wrong("submitted_time", &job.submitted_time, expected)
-    })?;
+    let submit = date("submitted_time", &job.submitted_time)?.ok_or(Dropped::NoTimes)?;
     let last = job.attempts.last().ok_or(Dropped::NeverStarted)?;
     date("end_time", &last.end_time)?.ok_or(Dropped::StillRunning)?;
     let (mut seconds, mut gpus, mut timed) = (0.0, Vec::new(), 0);
@@ -290,6 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn jobs_without_a_submission_are_dropped() {
+        let attempt = "{\"start_time\": \"2017-10-07 01:00:00\", \"end_time\": \"2017-10-07 02:00:00\", \
+                       \"detail\": [{\"ip\": \"m1\", \"gpus\": [\"gpu0\"]}]}";
+        let of = |id: &str, submitted: &str| {
+            format!("{{\"jobid\": \"{id}\", {submitted} \"attempts\": [{attempt}]}}")
+        };
+        let date = "\"submitted_time\": \"2017-10-07 00:59:00\",";
+        let jobs = [
+            of("a", date),
+            of("b", "\"submitted_time\": null,"),
+            of("c", ""),
+        ];
+        let text = format!("[{}]", jobs.join(",\n"));
+        let mut workload = read_bytes("log", text.as_bytes(), Format::PhillyLog).unwrap();
+        assert_eq!(workload.notices().dropped(), 2);
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!((jobs.len(), jobs[0].duration().secs()), (1, 3600.0));
+    }
+
+    #[test]
     fn jobs_that_ran_run_as_long_as_their_attempts() {
         let two = "\"gpu0\", \"gpu1\"";
         let log = [
@@ -365,7 +384,7 @@ mod tests {
             ),
             (
                 "[{\"jobid\": \"a\", \"submitted_time\": \"now\", \"attempts\": []}]",
-                "1: submitted_time is `now`, expected a date such as 2017-10-09 07:01:55",
+                "1: submitted_time is `now`, expected a date such as 2017-10-09 07:01:55, or null",
             ),
             (
                 "[{\"jobid\": \"}",
