@@ -213,7 +213,8 @@ fn every_scheduler_has_a_row_in_the_reference() {
 fn each_workload_format_has_a_section_in_reference() {
     let page = fs::read_to_string("docs/src/reference/workload-formats.md").unwrap();
     let help = good(Path::new("."), "trace info --help").out;
-    let formats = between(&help, "Its format: ", " [default").replace(" or ", ", ");
+    let formats = between(&help, "One of csv", ".\n");
+    let formats = format!("csv{formats}").replace(" and ", ", ");
     let formats: Vec<&str> = formats.split(", ").collect();
     assert!(README.contains(&format!("[{} formats]", formats.len())));
     for format in formats {
