@@ -127,6 +127,54 @@ fn agree(path: &Path, text: &str, expected: &str) {
     );
 }
 
+/// Runs the code of the page about data frames, with `BLOX_PYTHON` or `python3`, and compares what it
+/// prints. Without pandas and Polars, the test only says that it is skipped.
+#[test]
+fn code_for_pandas_and_polars_prints_its_output() {
+    const OPEN: &str = "```python\n";
+    const SHOWN: &str = "\n```text\n";
+    let python = std::env::var("BLOX_PYTHON").unwrap_or("python3".to_owned());
+    let imports = Command::new(&python)
+        .args(["-c", "import pandas, polars"])
+        .output();
+    if !imports.is_ok_and(|seen| seen.status.success()) {
+        eprintln!(
+            "skipped: `{python}` has no pandas and polars; BLOX_PYTHON names another program"
+        );
+        return;
+    }
+    let path = PathBuf::from("docs/src/how-to/pandas.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    lay_out_site(dir.path());
+    let program = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
+    let paths = std::env::var("PATH").unwrap_or_default();
+    let paths = format!("{}:{paths}", program.display());
+    let mut parts = text.split(OPEN);
+    let mut found = parts.next().unwrap().to_owned();
+    let mut ran = 0;
+    for part in parts {
+        let (code, rest) = part.split_once("```\n").unwrap();
+        let (shown, after) = rest.strip_prefix(SHOWN).unwrap().split_once("```").unwrap();
+        let mut printed = shown.to_owned();
+        if cfg!(feature = "parquet") || !code.contains("parquet") {
+            let mut command = Command::new(&python);
+            let command = command.args(["-c", code]).env("PATH", &paths);
+            let seen = command.current_dir(dir.path()).output().unwrap();
+            assert!(
+                seen.status.success(),
+                "{code}\n{}",
+                String::from_utf8_lossy(&seen.stderr)
+            );
+            printed = String::from_utf8(seen.stdout).unwrap();
+            ran += 1;
+        }
+        found.push_str(&format!("{OPEN}{code}```\n{SHOWN}{printed}```{after}"));
+    }
+    assert!(ran >= 4, "{ran}");
+    agree(&path, &text, &found);
+}
+
 #[test]
 fn readme_has_at_most_800_words() {
     let words = README.split_whitespace().count();
