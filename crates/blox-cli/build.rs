@@ -1,8 +1,8 @@
 //! Passes the commit of the source to the program, as `BLOX_COMMIT`, if it is known. Nothing fails
 //! without git.
 //!
-//! The commit is the variable `BLOX_COMMIT`, the one that a published package records, or that of a
-//! checkout. Only release builds ask git: other builds would compile again after each commit.
+//! The commit is the variable `BLOX_COMMIT`, else the commit in a published package, else the commit of
+//! the checkout. Only release builds ask git: other builds would compile again after each commit.
 
 use std::path::Path;
 use std::process::Command;

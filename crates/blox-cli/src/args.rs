@@ -425,7 +425,7 @@ pub(crate) enum TableStyle {
 }
 
 impl TableStyle {
-    /// Returns the form of tables. `plain` is that of a terminal or of a file.
+    /// Returns the form of tables. `plain` is the form for a terminal or a file.
     pub fn form(self, plain: Form) -> Form {
         match self {
             TableStyle::Plain => plain,
@@ -765,7 +765,7 @@ impl Options {
         self.file_format.as_deref().copied().unwrap_or_default()
     }
 
-    /// Returns the form of tables. `plain` is that of a terminal or of a file.
+    /// Returns the form of tables. `plain` is the form for a terminal or a file.
     pub fn form(&self, plain: Form) -> Form {
         self.table.unwrap_or_default().form(plain)
     }

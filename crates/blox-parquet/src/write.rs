@@ -24,7 +24,7 @@ pub struct ParquetTable<W: Write + Send> {
     rows: usize,
 }
 
-/// The cells of a column that are not written yet. The type of a column is that of its first cell.
+/// The cells of a column that are not written yet. The first cell defines the type of a column.
 enum Cells {
     Unknown,
     Text(Vec<ByteArray>, Vec<i16>),

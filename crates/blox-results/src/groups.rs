@@ -36,8 +36,8 @@ impl Groups {
     /// left out.
     ///
     /// The utilisation of a group is its part of the utilisation of the run, by GPU-seconds. Its
-    /// makespan is from its first submission to its last end. The number of jobs in the system of
-    /// training figures is that of the run.
+    /// makespan is from its first submission to its last end. Training figures
+    /// count the jobs in the system of the whole run.
     pub fn of(report: &Report, column: &str, value: impl Fn(&JobResult) -> String) -> Self {
         let mut by_value: Vec<(String, Vec<JobResult>)> = Vec::new();
         let mut places = std::collections::BTreeMap::new();

@@ -213,7 +213,7 @@ impl Source {
         Ok(text)
     }
 
-    /// Returns the bytes from their start, as they are.
+    /// Returns the bytes from their start, without decompression.
     fn raw(&self) -> Result<Text, WorkloadError> {
         let reading = |e| reading_error(&self.path, e);
         Ok(match &self.place {

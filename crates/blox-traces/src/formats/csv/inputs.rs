@@ -24,8 +24,8 @@ const NUMBERS: [&str; 8] = [
 /// The column of jobs with several deadlines or values of deadlines.
 const DEADLINES: &str = "deadlines";
 
-/// Returns the columns of jobs that results repeat: every column of [`Columns`] that a job has a
-/// value for, except those that results have anyway, and `attributes.NAME` for each attribute.
+/// Returns the input columns of results. These are the columns of [`Columns`] for which a job has a
+/// value, and `attributes.NAME` for each attribute. Columns that all results have are left out.
 /// `deadlines` has all deadlines of a job with their values, if a job has several or a value.
 ///
 /// ```
