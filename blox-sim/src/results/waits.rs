@@ -75,6 +75,8 @@ type Spell = (ReasonLabel, Seconds);
 #[derive(Clone, Debug)]
 struct Wait {
     name: Option<Name>,
+    /// The last wait for the sink.
+    open: Option<WaitSpan>,
     /// Reason for waiting; `None` while the job runs.
     why: Option<ReasonLabel>,
     since: Time,
@@ -84,13 +86,25 @@ struct Wait {
 /// Number of a policy's own texts that are counted separately; all others count as `other`.
 const MOST_TEXTS: usize = 24;
 
+fn take(sink: &SharedWaitSink, span: WaitSpan) {
+    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+    sink.take(span);
+}
+
 impl Wait {
-    /// Reports the current wait if another reason follows it.
-    fn report(&self, job: JobId, next: &Option<ReasonLabel>, now: Time, sink: &SharedWaitSink) {
+    /// Notes the current wait if another reason follows it, and reports the wait before it. A wait
+    /// that continues for the same reason is one wait: a decision first gives all jobs its common
+    /// reason.
+    fn report(&mut self, job: JobId, next: &Option<ReasonLabel>, now: Time, sink: &SharedWaitSink) {
         if let Some(reason) = &self.why
             && self.why != *next
             && now > self.since
         {
+            let same = |open: &&mut WaitSpan| open.reason == *reason && open.to == self.since;
+            if let Some(open) = self.open.as_mut().filter(same) {
+                open.to = now;
+                return;
+            }
             let span = WaitSpan {
                 job,
                 name: self.name.clone(),
@@ -98,8 +112,9 @@ impl Wait {
                 from: self.since,
                 to: now,
             };
-            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-            sink.take(span);
+            if let Some(before) = self.open.replace(span) {
+                take(sink, before);
+            }
         }
     }
 
@@ -217,6 +232,9 @@ impl Waits {
         let Some(Some(wait)) = self.jobs.get_mut(id.0 as usize).map(Option::take) else {
             return;
         };
+        if let (Some(sink), Some(last)) = (&self.sink, wait.open) {
+            take(sink, last);
+        }
         self.ended.push((id, wait.spells));
     }
 }
@@ -247,6 +265,7 @@ impl MetricCollector for Waits {
             if self.measure.includes(*job, spec.submit) {
                 self.jobs[id] = Some(Wait {
                     name: spec.name.clone(),
+                    open: None,
                     why: None,
                     since: spec.submit,
                     spells: Vec::new(),

@@ -49,6 +49,14 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn a_damaged_parquet_table_is_an_error() {
+        let error = open_text("jobs.parquet", b"PAR1\x15\x04 and no more").unwrap_err();
+        let start = "jobs.parquet: cannot be read: the Parquet table is damaged: ";
+        assert!(error.starts_with(start), "{error}");
+    }
+
     #[test]
     fn other_encodings_are_named() {
         let utf16: Vec<u8> = "submit_s,gpus\n"
@@ -57,6 +65,7 @@ mod tests {
             .collect();
         for (bytes, found) in [
             (&[&[0xff, 0xfe][..], &utf16].concat()[..], "text in UTF-16"),
+            #[cfg(not(feature = "parquet"))]
             (b"PAR1\x15\x04", "a Parquet table"),
             (b"PK\x03\x04\x14", "a zip archive or a spreadsheet"),
             (b"BZh91AY", "compressed by bzip2"),
