@@ -6,7 +6,7 @@ use super::grid::{Form, Grid, decimal};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
-use blox_released::figure::{Cited, Figure, Findings, Reproduced, Row};
+use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
@@ -85,44 +85,109 @@ fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-/// Formats the numbers, followed by the sources of the published ones.
+/// Formats the numbers beside those of the paper and of the original program, followed by their
+/// sources.
 fn table(rows: &[Row]) -> String {
-    let mut sources: Vec<&str> = Vec::new();
+    let mut sources: Vec<Cited> = Vec::new();
     let mut cited = |value: Option<Cited>, decimals: usize| match value {
         None => "-".to_owned(),
         Some(c) => {
-            let known = sources.iter().position(|s| *s == c.source);
-            let n = known.unwrap_or_else(|| {
-                sources.push(c.source);
+            let same = |s: &Cited| (s.source, s.read) == (c.source, c.read);
+            let n = sources.iter().position(same).unwrap_or_else(|| {
+                sources.push(c);
                 sources.len() - 1
             });
-            format!("{} [{}]", decimal(c.value, decimals), n + 1)
+            // A point of a figure is not as exact as a printed number.
+            let about = if c.read == Some(Read::Figure) {
+                "~"
+            } else {
+                ""
+            };
+            format!("{about}{} [{}]", decimal(c.value, decimals), n + 1)
         }
     };
-    let cells = |row: &Row| {
-        vec![
-            row.what.clone(),
-            cited(row.published, row.decimals),
-            cited(row.artifact, row.decimals),
-            decimal(row.ours, row.decimals),
-        ]
-    };
+    let mut columns = vec![rows.iter().map(|row| row.what.clone()).collect::<Vec<_>>()];
+    columns.extend([
+        rows.iter()
+            .map(|r| cited(r.published, r.decimals))
+            .collect::<Vec<_>>(),
+        rows.iter().map(|r| cited(r.artifact, r.decimals)).collect(),
+        rows.iter().map(|r| decimal(r.ours, r.decimals)).collect(),
+        rows.iter().map(over_seeds).collect(),
+        rows.iter()
+            .map(|r| apart(r.compared(), r.published, r.decimals))
+            .collect(),
+        rows.iter()
+            .map(|r| apart(r.ours, r.artifact, r.decimals))
+            .collect(),
+    ]);
+    let seeds = rows.iter().find_map(|r| r.seeds).map(|e| e.n);
+    let head = [
+        String::new(),
+        "paper".to_owned(),
+        "original\nprogram".to_owned(),
+        "here".to_owned(),
+        seeds.map_or(String::new(), |n| format!("mean of\n{n} seeds")),
+        "difference\nfrom paper".to_owned(),
+        "from original\nprogram".to_owned(),
+    ];
+    // A column without a number is left out.
+    let known = |(i, column): &(usize, &Vec<String>)| *i == 0 || column.iter().any(|c| c != "-");
+    let kept: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .filter(known)
+        .map(|(i, _)| i)
+        .collect();
     let grid = Grid {
-        head: ["", "published", "artifact", "ours"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: rows.iter().map(cells).collect(),
+        head: kept.iter().map(|i| head[*i].clone()).collect(),
+        rows: (0..rows.len())
+            .map(|r| kept.iter().map(|i| columns[*i][r].clone()).collect())
+            .collect(),
         words: 1,
     };
     let mut text = grid.text(Form::Lines);
     text.push('\n');
-    for (i, source) in sources.iter().enumerate() {
-        let _ = writeln!(text, "[{}] {source}", i + 1);
+    for (i, of) in sources.iter().enumerate() {
+        let read = of
+            .read
+            .map_or(String::new(), |read| format!(", {}", read.told()));
+        let _ = writeln!(text, "[{}] {}{read}", i + 1, of.source);
     }
     if !sources.is_empty() {
         text.push('\n');
     }
+    if seeds.is_some() {
+        text += "The interval of a mean over seeds is that of 95 %. `here` has the first seed.\n";
+        if rows.iter().any(|r| r.artifact.is_some()) {
+            text += "The original program had the first seed, too.\n";
+        }
+        text.push('\n');
+    }
     text
+}
+
+/// Formats the mean over seeds with its interval.
+fn over_seeds(row: &Row) -> String {
+    row.seeds.map_or("-".to_owned(), |e| {
+        let half = e.half_width.unwrap_or(f64::NAN);
+        format!(
+            "{} ± {}",
+            decimal(e.mean, row.decimals),
+            decimal(half, row.decimals)
+        )
+    })
+}
+
+/// Formats a difference from a known number in percent, or as it is if the known number is 0.
+fn apart(value: f64, from: Option<Cited>, decimals: usize) -> String {
+    let Some(from) = from.filter(|_| !value.is_nan()) else {
+        return "-".to_owned();
+    };
+    match from.value == 0.0 {
+        true => format!("{value:+.decimals$}"),
+        false => format!("{:+.1} %", 100.0 * (value / from.value - 1.0)),
+    }
 }
 
 /// Prints the results of an interrupted figure: its finished simulations, one row for each.
@@ -218,22 +283,37 @@ fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Fai
         let mut out = csv::Writer::from_writer(out);
         out.write_record([
             "what",
-            "published",
-            "published_source",
-            "artifact",
-            "artifact_source",
-            "ours",
+            "paper",
+            "paper_source",
+            "paper_read",
+            "original_program",
+            "original_program_source",
+            "here",
+            "seeds",
+            "mean",
+            "half_width_95",
+            "difference_from_paper",
+            "difference_from_original_program",
         ])?;
         let value = |c: Option<Cited>| c.map_or(String::new(), |c| c.value.to_string());
         let source = |c: Option<Cited>| c.map_or("", |c| c.source);
+        let number = |n: Option<f64>| n.map_or(String::new(), |n| n.to_string());
         for row in &findings.rows {
+            let read = row.published.and_then(|c| c.read);
+            let apart = |from: Option<Cited>, value: f64| number(from.map(|c| value - c.value));
             out.write_record([
                 row.what.as_str(),
                 &value(row.published),
                 source(row.published),
+                read.map_or("", Read::name),
                 &value(row.artifact),
                 source(row.artifact),
                 &row.ours.to_string(),
+                &row.seeds.map_or(1, |e| e.n).to_string(),
+                &number(row.seeds.map(|e| e.mean)),
+                &number(row.seeds.and_then(|e| e.half_width)),
+                &apart(row.published, row.compared()),
+                &apart(row.artifact, row.ours),
             ])?;
         }
         out.flush().map_err(csv::Error::from)
@@ -244,4 +324,72 @@ fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Fai
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_sim::results::statistics::Estimate;
+
+    fn row(what: &str, published: Option<(f64, Read)>, artifact: Option<f64>) -> Row {
+        let cited = |value, source, read| Cited {
+            value,
+            source,
+            read,
+        };
+        Row {
+            what: what.to_owned(),
+            published: published.map(|(v, read)| cited(v, "a paper", Some(read))),
+            artifact: artifact.map(|v| cited(v, "a program", None)),
+            ours: 11.0,
+            seeds: None,
+            decimals: 1,
+        }
+    }
+
+    #[test]
+    fn numbers_stand_beside_those_of_the_paper() {
+        let rows = [
+            row("a", Some((10.0, Read::Text)), Some(11.0)),
+            row("b", Some((8.0, Read::Figure)), None),
+            row("c", None, None),
+        ];
+        let seen = table(&rows);
+        let expected = [
+            "      paper  original  here  difference  from original",
+            "              program        from paper        program",
+            "a  10.0 [1]  11.0 [3]  11.0     +10.0 %         +0.0 %",
+            "b  ~8.0 [2]         -  11.0     +37.5 %              -",
+            "c         -         -  11.0           -              -",
+            "",
+            "[1] a paper, read from the text or a table",
+            "[2] a paper, read from the figure",
+            "[3] a program",
+        ];
+        let lines: Vec<&str> = seen.lines().collect();
+        assert_eq!(lines[..9], expected, "{seen}");
+    }
+
+    #[test]
+    fn columns_without_a_number_are_left_out() {
+        let seen = table(&[row("c", None, None)]);
+        assert_eq!(seen, "   here\nc  11.0\n\n");
+    }
+
+    #[test]
+    fn the_mean_over_seeds_is_compared_with_the_paper() {
+        let mut row = row("a", Some((10.0, Read::Text)), Some(11.0));
+        row.seeds = Estimate::of(&[11.0, 13.0], 0.95);
+        let seen = table(&[row.clone()]);
+        let line = seen.lines().nth(2).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let expected = "a 10.0 [1] 11.0 [2] 11.0 12.0 ± 12.7 +20.0 % +0.0 %";
+        assert_eq!(words.join(" "), expected, "{seen}");
+        // A known number of 0 has no percentage.
+        row.published = Some(Cited {
+            value: 0.0,
+            ..row.published.unwrap()
+        });
+        assert!(table(&[row]).contains("+12.0"));
+    }
 }

@@ -15,6 +15,7 @@ mod table;
 pub(crate) use table::Numbers;
 
 use blox_core::{Pipeline, sort};
+use blox_sim::results::statistics::Estimate;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -46,6 +47,8 @@ pub struct Figure {
     columns: Vec<Vec<String>>,
     /// Sources of published numbers, and of numbers of the released program, by column.
     paper: Vec<String>,
+    /// How the published numbers were read.
+    read: Read,
     program: Vec<String>,
     rows: Vec<Rows>,
     order: Order,
@@ -70,7 +73,7 @@ impl Figure {
         }
         match self.plan {
             Some(plan) => plan(self, data),
-            None => self.simulated(|| Box::new(Jobs::new(Vec::new()))),
+            None => self.simulated(|_, _| Box::new(Jobs::new(Vec::new()))),
         }
     }
 
@@ -301,10 +304,20 @@ pub struct Row {
     pub published: Option<Cited>,
     /// Number that the released program gives.
     pub artifact: Option<Cited>,
-    /// Number that this toolkit gives.
+    /// Number that this toolkit gives, with the first seed if there are several.
     pub ours: f64,
+    /// Mean over several seeds, if the workload is random.
+    pub seeds: Option<Estimate>,
     /// Decimal digits.
     pub decimals: usize,
+}
+
+impl Row {
+    /// Returns the number to compare with a published one: the mean over seeds, if there are
+    /// several.
+    pub fn compared(&self) -> f64 {
+        self.seeds.map_or(self.ours, |e| e.mean)
+    }
 }
 
 /// A number and its source.
@@ -314,6 +327,45 @@ pub struct Cited {
     pub value: f64,
     /// Publication and section, or program and its settings.
     pub source: &'static str,
+    /// How the number was read, if it is published.
+    pub read: Option<Read>,
+}
+
+/// Where a published number was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Read {
+    /// In the text or in a table of the paper.
+    #[default]
+    Text,
+    /// In a figure of the paper, from the positions of its points.
+    Figure,
+    /// In the authors' script that plots the figure.
+    Script,
+    /// In a review of the paper by others.
+    Review,
+}
+
+impl Read {
+    /// Returns the name of the place, for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Read::Text => "text",
+            Read::Figure => "figure",
+            Read::Script => "script",
+            Read::Review => "review",
+        }
+    }
+
+    /// Returns what was read, for the list of sources.
+    pub fn told(self) -> &'static str {
+        match self {
+            Read::Text => "read from the text or a table",
+            Read::Figure => "read from the figure",
+            Read::Script => "read from the script that plots it",
+            Read::Review => "as a review of the paper reports it",
+        }
+    }
 }
 
 /// A statement of the publication.
@@ -388,6 +440,9 @@ pub enum ReproduceError {
         /// The file.
         path: PathBuf,
     },
+    /// A program of shares has no solution.
+    #[error(transparent)]
+    Solve(#[from] blox_solve::SolveError),
     /// A forecast could not be trained.
     #[error(transparent)]
     Forecast(#[from] blox_learn::LearnError),

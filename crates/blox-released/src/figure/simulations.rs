@@ -44,6 +44,8 @@ pub(super) struct Simulations {
     workload: Texts,
     /// Seeds of the workload and of the scheduler.
     seeds: (u64, u64),
+    /// Number of workloads, with seeds from the first one up. 0 means 1.
+    repeats: u64,
     /// Number of jobs, if the workload is longer.
     jobs: Option<u64>,
     /// True if jobs get made-up losses.
@@ -53,12 +55,14 @@ pub(super) struct Simulations {
     measures: Vec<Number>,
 }
 
-/// A number of a report, in seconds.
+/// A number of a report, in seconds unless stated.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Number {
     /// Average JCT.
     Jct,
+    /// Average JCT in hours.
+    Hours,
     /// Average responsiveness as Blox's released program measures it: to the first report, one
     /// round after the start.
     Responsiveness,
@@ -70,6 +74,7 @@ impl Number {
     fn of(self, report: &Report) -> f64 {
         match self {
             Number::Jct => jct_s(report),
+            Number::Hours => jct_s(report) / 3600.0,
             Number::Responsiveness => report.summary.avg_responsiveness_s + 300.0,
             Number::End => report.end.secs(),
         }
@@ -77,35 +82,61 @@ impl Number {
 }
 
 impl Figure {
-    /// Plans the described simulations. `jobs` creates a workload that is not described.
+    /// Plans the described simulations. `jobs` creates a workload that is not described, from its
+    /// group and seed.
     pub(crate) fn simulated(
         &'static self,
-        jobs: impl Fn() -> Box<dyn Workload>,
+        jobs: impl Fn(usize, u64) -> Box<dyn Workload>,
+    ) -> Result<Plan, ReproduceError> {
+        self.simulated_with(jobs, |_, _, _| Vec::new())
+    }
+
+    /// Plans the described simulations, with further measures of each report from its group and
+    /// seed. They come after the described measures.
+    pub(crate) fn simulated_with(
+        &'static self,
+        jobs: impl Fn(usize, u64) -> Box<dyn Workload>,
+        more: impl Fn(&Report, usize, u64) -> Vec<f64> + Send + 'static,
     ) -> Result<Plan, ReproduceError> {
         let all = &self.simulations;
+        let groups = 0..self.groups.len().max(1);
+        let of_columns = |g| (0..self.columns(g).len()).map(move |c| (g, c));
+        let cells: Vec<(usize, usize)> = groups.flat_map(of_columns).collect();
         let mut runs = Vec::new();
-        for g in 0..self.groups.len().max(1) {
-            for c in 0..self.columns(g).len() {
-                runs.push(all.run(self, (g, c), &jobs)?);
+        for repeat in 0..all.repeats.max(1) {
+            for cell in &cells {
+                runs.push(all.run(self, *cell, repeat, &jobs)?);
             }
         }
-        Ok(Plan::of(runs, |reports| {
-            let of = |number: &Number| reports.iter().map(|r| number.of(r)).collect();
-            self.findings(Numbers {
-                samples: reports.iter().map(jcts).collect(),
-                ..Numbers::of(all.measures.iter().map(of).collect::<Vec<_>>())
-            })
+        Ok(Plan::of(runs, move |reports| {
+            let of_workload = |(seed, reports): (u64, &[Report])| {
+                let of = |number: &Number| reports.iter().map(|r| number.of(r)).collect();
+                let mut measures: Vec<Vec<f64>> = all.measures.iter().map(of).collect();
+                let each = reports.iter().zip(&cells);
+                let further: Vec<_> = each.map(|(r, (g, _))| more(r, *g, seed)).collect();
+                for m in 0..further.first().map_or(0, Vec::len) {
+                    measures.push(further.iter().map(|of| of[m]).collect());
+                }
+                Numbers {
+                    samples: reports.iter().map(jcts).collect(),
+                    ..Numbers::of(measures)
+                }
+            };
+            let by_workload = (all.seeds.0..).zip(reports.chunks(cells.len().max(1)));
+            self.findings_over(by_workload.map(of_workload).collect())
         }))
     }
 }
 
 impl Simulations {
-    /// Returns the simulation of a group and column.
+    /// Returns the simulation of a group and column with a workload. `repeat` counts workloads
+    /// from 0.
     fn run(
         &self,
         figure: &Figure,
         (g, c): (usize, usize),
-        jobs: impl Fn() -> Box<dyn Workload>,
+        repeat: u64,
+        jobs: impl Fn(usize, u64) -> Box<dyn Workload>,
     ) -> Result<Run, ReproduceError> {
         let (group, value) = (text(&figure.groups, g), text(&self.values, g));
         let column = text(figure.columns(g), c);
@@ -118,7 +149,8 @@ impl Simulations {
             let text = Some(own(texts)).filter(|text| !text.is_empty());
             text.map(|text| text.parse::<ComponentSpec>()).transpose()
         };
-        let (of_jobs, of_scheduler) = self.seeds;
+        let (first, of_scheduler) = self.seeds;
+        let of_jobs = first + repeat;
         let cluster: ClusterSpec = self.cluster.parse()?;
         let mut simulation = Simulation::new(cluster.clone());
         if let Some((first, last)) = self.measured {
@@ -146,7 +178,7 @@ impl Simulations {
             scheduler = scheduler.renamed(filled(name));
         }
         let mut workload = match component(&self.workload)? {
-            None => jobs(),
+            None => jobs(g, of_jobs),
             Some(named) => {
                 let source = REGISTRY.workloads().build(&named, of_jobs)?;
                 source.open(&cluster)?
@@ -158,7 +190,12 @@ impl Simulations {
         if self.losses {
             workload = Box::new(with_losses(workload, of_jobs));
         }
-        Ok(Run::of(own(&self.label), simulation, scheduler, workload))
+        let label = own(&self.label);
+        let label = match self.repeats {
+            0 | 1 => label,
+            _ => format!("{label}, seed {of_jobs}"),
+        };
+        Ok(Run::of(label, simulation, scheduler, workload))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Numbers, claims and pictures of a figure, from its description and the measured numbers.
 
-use super::{Cited, Claim, Figure, Findings, Row};
-use blox_core::sort;
+use super::{Cited, Claim, Figure, Findings, Read, Row};
+use blox_core::{SortedMap, sort};
 use blox_plot::{Axis, BarChart, Chart, Series};
+use blox_sim::results::statistics::Estimate;
 use serde::Deserialize;
 use std::cmp::Ordering;
 
@@ -26,12 +27,20 @@ pub(super) struct Rows {
     what: String,
     decimals: usize,
     follows: Option<Follows>,
+    /// Measure from which it follows.
+    #[serde(default)]
+    of: usize,
     /// Published numbers of the cells. `nan` marks a missing one.
     #[serde(default)]
     published: Vec<f64>,
+    /// Published numbers of groups that are known only from the data.
+    #[serde(default)]
+    of_group: SortedMap<String, Vec<f64>>,
     /// Sources of the published numbers by column, instead of the sources of the figure.
     #[serde(default)]
     paper: Vec<String>,
+    /// How the published numbers were read, if not as those of the figure.
+    read: Option<Read>,
     /// Numbers of the released program, as a count if `counted` has the numbers of all jobs by
     /// group.
     #[serde(default)]
@@ -43,8 +52,8 @@ pub(super) struct Rows {
     program: Vec<String>,
 }
 
-/// A number for each group that follows from the cells of the first measure. The same follows from
-/// the numbers of the released program if their source is given.
+/// A number for each group that follows from the cells of a measure. The same follows from the
+/// numbers of the released program if their source is given.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum Follows {
@@ -55,6 +64,10 @@ enum Follows {
     Largest(usize, usize),
     /// Mean of the columns.
     Mean,
+    /// Mean of the columns of one group over the mean of the group's own columns.
+    Over(usize),
+    /// Difference of the mean from that of the released program, in percent.
+    Apart,
 }
 
 /// A claim. With `{g}` in its text, it is a claim about each group.
@@ -202,6 +215,16 @@ impl Figure {
 
     /// Returns the rows, claims and pictures of measured numbers, and the figure's notes.
     pub(crate) fn findings(&'static self, numbers: Numbers) -> Findings {
+        self.findings_over(vec![numbers])
+    }
+
+    /// Returns the findings from the numbers of several workloads. The first is the one on which
+    /// the released program ran.
+    pub(crate) fn findings_over(&'static self, mut all: Vec<Numbers>) -> Findings {
+        let mut numbers = match all.is_empty() {
+            true => Numbers::default(),
+            false => all.remove(0),
+        };
         let mut groups = &self.groups;
         if groups.is_empty() {
             groups = &numbers.groups;
@@ -210,7 +233,14 @@ impl Figure {
             [] => &[String::new()][..],
             groups => groups,
         };
-        let shown = Shown::of(self, groups, numbers.measures);
+        let mut shown = Shown::of(self, groups, numbers.measures);
+        for others in all {
+            shown
+                .others
+                .push(Shown::of(self, groups, others.measures).ours);
+            let pairs = numbers.samples.iter_mut().zip(others.samples);
+            pairs.for_each(|(all, more)| all.extend(more));
+        }
         let mut findings = Findings {
             rows: shown.rows(),
             claims: shown.claims(),
@@ -231,6 +261,8 @@ struct Shown<'a> {
     groups: &'a [String],
     /// Numbers of each measure here, of the released program, and of the publication.
     ours: Vec<Cells>,
+    /// Numbers of each measure here with each other seed.
+    others: Vec<Vec<Cells>>,
     theirs: Vec<Cells>,
     published: Vec<Cells>,
 }
@@ -241,6 +273,7 @@ impl<'a> Shown<'a> {
             figure,
             groups,
             ours: Vec::new(),
+            others: Vec::new(),
             theirs: Vec::new(),
             published: Vec::new(),
         };
@@ -255,18 +288,29 @@ impl<'a> Shown<'a> {
                     }
                     (shown.cells(&measures.next().unwrap_or_default()), theirs)
                 }
+                Some(Follows::Apart) => {
+                    let pairs = shown.ours[rows.of].iter().zip(&shown.theirs[rows.of]);
+                    let apart = pairs.map(|(a, b)| vec![100.0 * (mean(a) / mean(b) - 1.0).abs()]);
+                    (apart.collect(), shown.cells(&[]))
+                }
                 Some(follows) => {
-                    let first = |of: &Vec<Cells>| of.first().map_or(Vec::new(), |c| follows.of(c));
+                    let source = |of: &Vec<Cells>| follows.of(&of[rows.of]);
                     let theirs = match rows.program.is_empty() {
                         true => shown.cells(&[]),
-                        false => first(&shown.theirs),
+                        false => source(&shown.theirs),
                     };
-                    (first(&shown.ours), theirs)
+                    (source(&shown.ours), theirs)
                 }
             };
             shown.ours.push(ours);
             shown.theirs.push(theirs);
-            shown.published.push(shown.cells(&rows.published));
+            let mut published = shown.cells(&rows.published);
+            for (cells, group) in published.iter_mut().zip(groups) {
+                if let Some(numbers) = rows.of_group.get(group) {
+                    cells.clone_from(numbers);
+                }
+            }
+            shown.published.push(published);
         }
         shown
     }
@@ -286,17 +330,24 @@ impl<'a> Shown<'a> {
                     let column = self.figure.columns(g).get(c).map_or("", String::as_str);
                     let what = rows.what.replace("{g}", &self.groups[g]);
                     let what = what.replace("{c}", column);
-                    let cite = |of: &Cells, own: &'static [String], all: &'static [String]| {
-                        let source = nth(own, c).or(nth(all, c))?;
-                        let value = of.get(g)?.get(c).copied().filter(|v| !v.is_nan())?;
-                        Some(Cited { value, source })
-                    };
+                    let read = rows.read.unwrap_or(self.figure.read);
+                    let cite =
+                        |of: &Cells, own: &'static [String], all: &'static [String], read| {
+                            let source = nth(own, c).or(nth(all, c))?;
+                            let value = of.get(g)?.get(c).copied().filter(|v| !v.is_nan())?;
+                            Some(Cited {
+                                value,
+                                source,
+                                read,
+                            })
+                        };
                     let (paper, program) = (&self.figure.paper, &self.figure.program);
                     let row = Row {
                         what: what.trim_end_matches(", ").to_owned(),
-                        published: cite(&self.published[r], &rows.paper, paper),
-                        artifact: cite(&self.theirs[r], &rows.program, program),
+                        published: cite(&self.published[r], &rows.paper, paper, Some(read)),
+                        artifact: cite(&self.theirs[r], &rows.program, program, None),
                         ours: *ours,
+                        seeds: self.estimate(r, g, c),
                         decimals: rows.decimals,
                     };
                     all.push((g, c, row));
@@ -310,6 +361,24 @@ impl<'a> Shown<'a> {
             Order::Cells => (a.0, a.1).cmp(&(b.0, b.1)),
         });
         all.into_iter().map(|(.., row)| row).collect()
+    }
+
+    /// Returns a number with every seed.
+    fn with_seeds(&self, r: usize, g: usize, c: usize) -> impl Iterator<Item = f64> + '_ {
+        let all = std::iter::once(&self.ours).chain(&self.others);
+        all.filter_map(move |measures| measures[r].get(g)?.get(c).copied())
+    }
+
+    /// Returns the mean of a number over seeds, if there are several.
+    fn estimate(&self, r: usize, g: usize, c: usize) -> Option<Estimate> {
+        let values: Vec<f64> = self.with_seeds(r, g, c).collect();
+        Estimate::of(&values, 0.95).filter(|e| e.n > 1)
+    }
+
+    /// Returns the means over seeds of the numbers of a group.
+    fn means(&self, r: usize, g: usize) -> Vec<f64> {
+        let one = |(c, ours): (usize, &f64)| self.estimate(r, g, c).map_or(*ours, |e| e.mean);
+        self.ours[r][g].iter().enumerate().map(one).collect()
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -335,10 +404,12 @@ impl<'a> Shown<'a> {
     }
 
     /// Returns true if a condition holds in a group. It does not compare missing columns.
+    ///
+    /// Columns are compared by their means over seeds, and with known numbers by the first seed.
     fn holds(&self, test: &Test, group: usize) -> bool {
-        let ours = &self.ours[test.row][group];
+        let (ours, means) = (&self.ours[test.row][group], self.means(test.row, group));
         let pair = |(a, b): (usize, usize), holds: &dyn Fn(f64, f64) -> bool| {
-            let both = ours.get(a).zip(ours.get(b));
+            let both = means.get(a).zip(means.get(b));
             both.is_none_or(|(a, b)| holds(*a, *b))
         };
         let all = |within: Option<f64>, apart: fn(f64, f64) -> f64| {
@@ -360,7 +431,9 @@ impl<'a> Shown<'a> {
 
     fn draw(&self, drawing: &Drawing, samples: &[Vec<f64>]) -> String {
         let (title, y) = (&drawing.title, drawing.y.axis());
-        let (ours, columns) = (&self.ours[drawing.row], self.figure.columns(0));
+        let (first, columns) = (&self.ours[drawing.row], self.figure.columns(0));
+        let means = (0..first.len()).map(|g| self.means(drawing.row, g));
+        let ours: Vec<Vec<f64>> = means.collect();
         let groups = (0..self.groups.len()).filter(|g| within(drawing.groups, *g));
         let named = |g: usize| (&self.groups[g], self.figure.columns(g).iter().zip(&ours[g]));
         let x = drawing.x.as_ref().map_or(Axis::new(""), Scale::axis);
@@ -392,10 +465,10 @@ impl<'a> Shown<'a> {
             Kind::Together(name) => bars.with(name, groups.map(|g| (&self.groups[g], ours[g][0]))),
             Kind::Beside => columns.iter().enumerate().fold(bars, |bars, (c, name)| {
                 let theirs = self.theirs[drawing.row][0][c];
-                bars.with(name, [("ours", ours[0][c]), ("released program", theirs)])
+                bars.with(name, [("here", first[0][c]), ("original program", theirs)])
             }),
             Kind::Measures(names) => columns.iter().enumerate().fold(bars, |bars, (c, name)| {
-                let numbers = self.ours.iter().map(|cells| cells[0][c]);
+                let numbers = (0..self.ours.len()).map(|r| self.means(r, 0)[c]);
                 bars.with(name, names.iter().zip(numbers))
             }),
         };
@@ -431,13 +504,16 @@ impl Follows {
                 let ratios = cells.iter().map(|group| group[*above] / group[*below]);
                 vec![vec![ratios.fold(0.0, f64::max)]]
             }
-            Follows::Mean => {
-                let mean = |group: &Vec<f64>| {
-                    let sum = group.iter().fold(0.0, |sum, v| sum + v);
-                    vec![sum / group.len() as f64]
-                };
-                cells.iter().map(mean).collect()
+            Follows::Mean => cells.iter().map(|group| vec![mean(group)]).collect(),
+            Follows::Apart => Cells::new(),
+            Follows::Over(one) => {
+                let one = cells.get(*one).map_or(f64::NAN, |group| mean(group));
+                cells.iter().map(|group| vec![one / mean(group)]).collect()
             }
         }
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |sum, v| sum + v) / values.len() as f64
 }

@@ -1,9 +1,13 @@
-use crate::figure::{Figure, Plan, ReproduceError, Run, jct_s};
+use crate::figure::{Figure, Numbers, Plan, ReproduceError, Run, jct_s};
 use crate::tiresias::quirks::{DlasQueues, Samples, ShortestBy};
 use crate::tiresias::{self as released, Scheme};
-use blox_core::{ClusterSpec, Pipeline};
-use blox_sim::Simulation;
+use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Seconds, sort};
+use blox_policies::placement::{Blocked, Consolidated, InOrder};
+use blox_policies::scheduling::TwoDas;
+use blox_sim::completion::Exact;
+use blox_sim::results::statistics::percentile;
 use blox_sim::workload::{Jobs, collect};
+use blox_sim::{Report, Simulation};
 use blox_traces::formats::tiresias::read_samples;
 use blox_traces::{Format, open_file};
 use std::path::Path;
@@ -55,4 +59,62 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
         }
     }
     Ok(figure.measuring(runs, &[jct_s]))
+}
+
+/// Plans the own Tiresias beside the released simulator, on the released workload.
+pub(crate) fn blox_fig4(
+    figure: &'static Figure,
+    data: Option<&Path>,
+) -> Result<Plan, ReproduceError> {
+    let path = figure.file(data, "60_job.csv")?;
+    let jobs = collect(&mut open_file(path, Some(Format::Tiresias))?)?;
+    let mut runs = Vec::new();
+    // Nodes of 4 GPUs, and the factor of the released durations.
+    for (nodes, longer, world) in [(16, 1.0, "64 GPUs"), (4, 10.0, "16 GPUs, durations x 10")] {
+        let mut jobs = jobs.clone();
+        for job in &mut jobs {
+            job.work.iterations *= longer;
+        }
+        let queues = DlasQueues::new(DlasQueues::LIMITS, true);
+        let there = released::counted("dlas-gpu", queues);
+        // With the limits of the simulator.
+        let limits = DlasQueues::LIMITS.map(Seconds::new);
+        let own = Composition::new("tiresias")
+            .trigger(OnEvent::default())
+            .scheduling(TwoDas::las(&limits).expect("the limits ascend"))
+            .placement(InOrder::new(Consolidated::default()).when_blocked(Blocked::Skip))
+            .build()
+            .expect(crate::ONCE);
+        for (name, scheduler) in [("own", own), ("emulated", there)] {
+            runs.push(Run::of(
+                format!("{name}, {world}"),
+                Simulation::new(ClusterSpec::uniform(nodes, 4)).completion(Exact),
+                scheduler,
+                Jobs::new(jobs.clone()),
+            ));
+        }
+    }
+    Ok(Plan::of(runs, |reports| {
+        let sorted = |report: &Report| {
+            let jcts = report.jobs.iter().filter_map(|j| Some(j.jct()?.secs()));
+            let mut jcts: Vec<f64> = jcts.collect();
+            sort::numbers(&mut jcts);
+            jcts
+        };
+        let all: Vec<Vec<f64>> = reports.iter().map(sorted).collect();
+        let at = |p: f64| {
+            let of = |jcts: &Vec<f64>| percentile(jcts, p).unwrap_or(f64::NAN);
+            all.iter().map(of).collect::<Vec<f64>>()
+        };
+        let measures = [
+            reports.iter().map(jct_s).collect(),
+            at(0.25),
+            at(0.5),
+            at(0.9),
+        ];
+        figure.findings(Numbers {
+            samples: all[2..].to_vec(),
+            ..Numbers::of(measures)
+        })
+    }))
 }

@@ -34,16 +34,24 @@ const POLICIES: [(Policy, bool); 6] = [
     (|| Asked::new(MaxMinFairness::new(Knows::Pairs), 0), true),
 ];
 
+/// Draws the rates of kinds of jobs on three GPU types, from a seed.
+pub(super) fn drawn_rates(seed: u64, kinds: usize) -> Vec<[f64; 3]> {
+    rates(&mut ChaCha8Rng::seed_from_u64(seed), kinds)
+}
+
+fn rates(draw: &mut ChaCha8Rng, kinds: usize) -> Vec<[f64; 3]> {
+    let one = |_| {
+        let base = draw.random_range(0.1..50.0);
+        let gains = [draw.random_range(1.0..4.0), draw.random_range(1.0..10.0)];
+        [base, base * gains[0], base * gains[1]]
+    };
+    (0..kinds).map(one).collect()
+}
+
 /// Creates an instance with this many jobs on three GPU types, with one GPU for every two jobs.
 fn instance(jobs: usize, pairs: bool) -> Instance {
     let mut draw = ChaCha8Rng::seed_from_u64(jobs as u64);
-    let kinds: Vec<[f64; 3]> = (0..KINDS)
-        .map(|_| {
-            let base = draw.random_range(0.1..50.0);
-            let gains = [draw.random_range(1.0..4.0), draw.random_range(1.0..10.0)];
-            [base, base * gains[0], base * gains[1]]
-        })
-        .collect();
+    let kinds = rates(&mut draw, KINDS);
     // Fraction of a kind's speed that remains beside another kind.
     let beside: Vec<Vec<f64>> = (0..KINDS)
         .map(|_| (0..KINDS).map(|_| draw.random_range(0.3..1.0)).collect())

@@ -1,6 +1,7 @@
 //! Lucid's tables and figures: its released simulator and the policies that it ships.
 
 pub(crate) mod energy;
+pub(crate) mod models;
 mod world;
 
 use crate::figure::{Figure, Numbers, Plan, ReproduceError};
@@ -23,19 +24,24 @@ fn plan(
 ) -> Result<Plan, ReproduceError> {
     let data = data.map(Path::to_owned);
     Ok(Plan::whole(move |watch| {
-        let world = World::open(figure, data.as_deref())?;
-        let mut all = Vec::new();
-        for (name, policy, quirks) in cases {
-            if watch.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+        let worlds = World::all(figure, data.as_deref())?;
+        let (mut over, mut notes) = (Vec::new(), Vec::new());
+        for world in worlds {
+            let mut all = Vec::new();
+            for (name, policy, quirks) in &cases {
+                if watch.stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let (input, placer) = (world.input(*policy), Placer::Consolidate);
+                let run = run(*policy, placer, world.experiment, *quirks, &input);
+                let run = run.map_err(|error| ReproduceError::failed(name, error))?;
+                all.push(times(&world, &run));
             }
-            let (input, placer) = (world.input(policy), Placer::Consolidate);
-            let run = run(policy, placer, world.experiment, quirks, &input);
-            let run = run.map_err(|error| ReproduceError::failed(name, error))?;
-            all.push(times(&world, &run));
+            over.push(numbers(&all, &world));
+            notes = world.notes;
         }
-        let mut findings = figure.findings(numbers(&all, &world));
-        findings.notes.extend(world.notes);
+        let mut findings = figure.findings_over(over);
+        findings.notes.extend(notes);
         Ok(Some(findings))
     }))
 }
@@ -147,17 +153,44 @@ pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
             .clusters
             .iter()
             .map(|(name, _)| name.to_string());
-        let groups: Vec<String> = names.collect();
+        let groups: Vec<String> = names.chain(["all".to_owned()]).collect();
         let of = |cluster: &String| {
-            each(all, |times| {
-                mean(times.filter(|t| t.cluster == *cluster).map(|t| t.queue))
-            })
+            let has = |t: &&Times| cluster == "all" || t.cluster == *cluster;
+            each(all, |times| mean(times.filter(has).map(|t| t.queue)))
         };
         let measure = groups.iter().flat_map(of).collect();
         Numbers {
             groups,
             ..Numbers::of([measure])
         }
+    })
+}
+
+/// Plans Helios' QSSF service beside FIFO and two schedulers that know all durations.
+pub(crate) fn qssf(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let policies = [
+        ("fifo", Policy::Fifo),
+        ("sjf", Policy::Sjf),
+        ("srtf", Policy::Srtf),
+        ("qssf", Policy::Qssf),
+    ];
+    let cases = policies.map(|(name, policy)| (name, policy, Quirks::default()));
+    plan(figure, data, cases.into(), |all, _| {
+        let mut measures = averages(all);
+        let waited = |times: &mut dyn Iterator<Item = &Times>| {
+            let (waited, all) = times.fold((0.0, 0.0), |(waited, all), t| {
+                (waited + f64::from(u8::from(t.queue > 0.0)), all + 1.0)
+            });
+            100.0 * waited / f64::max(all, 1.0)
+        };
+        measures.push(each(all, waited));
+        // Queueing of short, middle and long jobs, by their time without queueing.
+        for (from, to) in [(0.0, 900.0), (900.0, 21_600.0), (21_600.0, f64::INFINITY)] {
+            let in_class = |t: &&Times| (from..to).contains(&(t.jct - t.queue));
+            let queued = each(all, |times| mean(times.filter(in_class).map(|t| t.queue)));
+            measures.push(queued);
+        }
+        Numbers::of(measures)
     })
 }
 

@@ -12,6 +12,9 @@ use rand::{RngExt, SeedableRng};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Number of generated workloads.
+const STAND_INS: u64 = 5;
+
 /// A workload with all estimates.
 pub(crate) struct World {
     /// Input without estimates.
@@ -24,11 +27,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Reads the published files from a folder. Without a folder, generates the stand-in.
-    pub fn open(figure: &'static Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
-        if data.is_none() {
-            return Ok(Self::stand_in());
+    /// Reads the published files from a folder. Without a folder, generates several stand-ins.
+    pub fn all(figure: &'static Figure, data: Option<&Path>) -> Result<Vec<Self>, ReproduceError> {
+        match data {
+            Some(_) => Ok(vec![Self::open(figure, data)?]),
+            None => Ok((2023..2023 + STAND_INS).map(Self::stand_in).collect()),
         }
+    }
+
+    fn open(figure: &'static Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
         let find = |name| figure.file(data, name);
         let experiment = Experiment::VENUS;
         let clusters = blox_traces::lucid_cluster::read_virtual_clusters(find("vc_config.csv")?)?;
@@ -72,9 +79,9 @@ impl World {
         })
     }
 
-    /// Generates jobs like the jobs of a Helios cluster, from a fixed seed.
-    fn stand_in() -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(2023);
+    /// Generates jobs like the jobs of a Helios cluster.
+    pub fn stand_in(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let experiment = Experiment::VENUS;
         let clusters: Vec<(Name, u32)> = [("vc8Gr", 5), ("vcefl", 6), ("vcYVn", 5), ("vcEwI", 6)]
             .map(|(name, nodes)| (name.into(), nodes))
