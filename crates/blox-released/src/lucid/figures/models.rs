@@ -1,6 +1,7 @@
-//! Lucid's interpretable models beside black boxes, on made-up submissions and jobs.
+//! Lucid's interpretable models beside black boxes, on Venus' submissions or on made-up ones.
 
-use crate::figure::{Figure, Numbers, Plan, ReproduceError};
+use crate::figure::{Claim, Figure, Numbers, Plan, ReproduceError};
+use crate::lucid::files;
 use blox_learn::{
     Additive, AdditiveParams, Boosted, BoostedParams, Column, Frame, LearnError, Tree, TreeParams,
     metrics, series,
@@ -15,6 +16,8 @@ use std::sync::atomic::Ordering;
 const BEGIN: f64 = 1_590_969_600.0;
 const LEARNT: usize = 92 * 144;
 const JUDGED: usize = 27 * 144;
+/// Time of the first slot of Venus' file (2020-04-01), and its slots before September.
+const VENUS: (f64, usize) = (1_585_699_200.0, 153 * 144);
 /// Workloads.
 const SEEDS: u64 = 3;
 
@@ -53,10 +56,62 @@ fn poisson(rng: &mut ChaCha8Rng, rate: f64) -> f64 {
     }
 }
 
-/// Features of the slots, with the submissions as target.
-fn throughput(jobs: &[f64]) -> Result<Frame, LearnError> {
-    let times: Vec<f64> = (0..jobs.len()).map(|i| BEGIN + 600.0 * i as f64).collect();
-    series::features(&times, &[("njob", jobs)])?.with_target(jobs.to_vec())
+/// Submissions of jobs and of their GPUs, in slots of 10 minutes.
+struct Slots {
+    begin: f64,
+    /// Number of slots from which the models learn.
+    learnt: usize,
+    jobs: Vec<f64>,
+    gpus: Option<Vec<f64>>,
+}
+
+impl Slots {
+    /// Reads Venus' submissions if there is a folder. Otherwise they are drawn from several seeds.
+    fn all(figure: &'static Figure, data: Option<&Path>) -> Result<Vec<Self>, ReproduceError> {
+        if data.is_none() {
+            return Ok((1..=SEEDS).map(Self::drawn).collect());
+        }
+        let path = figure.file(data, "cluster_throughput.csv")?;
+        let read = |column| -> Result<Vec<f64>, ReproduceError> {
+            let rows = files::read_forecast(&path, column, 0)?.rows;
+            Ok(rows.into_iter().map(|(_, value)| value).collect())
+        };
+        Ok(vec![Slots {
+            begin: VENUS.0,
+            learnt: VENUS.1,
+            jobs: read("submit_gpu_job")?,
+            gpus: Some(read("submit_gpu_num")?),
+        }])
+    }
+
+    fn drawn(seed: u64) -> Self {
+        Slots {
+            begin: BEGIN,
+            learnt: LEARNT,
+            jobs: submissions(seed),
+            gpus: None,
+        }
+    }
+
+    /// Returns the features with the submissions as target, of training and of September.
+    fn frames(&self) -> Result<(Frame, Frame), LearnError> {
+        let slots = 0..self.jobs.len();
+        let times: Vec<f64> = slots.map(|i| self.begin + 600.0 * i as f64).collect();
+        let gpus = self.gpus.iter().map(|gpus| ("ngpu", &gpus[..]));
+        let all: Vec<(&str, &[f64])> = [("njob", &self.jobs[..])].into_iter().chain(gpus).collect();
+        let frame = series::features(&times, &all)?.with_target(self.jobs.clone())?;
+        Ok(split(&frame, self.learnt))
+    }
+}
+
+/// Note on the submissions of a figure.
+fn note(data: Option<&Path>) -> String {
+    match data {
+        Some(_) => "Venus' submissions of April to September 2020".to_owned(),
+        None => "made-up submissions: bursts of hours over a day and a week; --data DIR takes \
+                 Venus' ones"
+            .to_owned(),
+    }
 }
 
 /// Draws jobs with their durations in seconds. A user's jobs are alike, and the model matters.
@@ -112,34 +167,48 @@ fn predictions(learn: &Frame, judge: &Frame) -> Result<[Vec<f64>; 3], LearnError
 }
 
 /// Plans the errors of models of submissions and of durations.
-pub(crate) fn table7(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+pub(crate) fn table7(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let (all, note) = (Slots::all(figure, data)?, note(data));
+    let real = data.is_some();
     Ok(Plan::whole(move |watch| {
         let mut over = Vec::new();
-        for seed in 1..=SEEDS {
-            let submitted = throughput(&submissions(seed))?;
-            let (learn, judge) = split(&submitted, LEARNT);
+        for (slots, seed) in all.iter().zip(1..) {
+            let (learn, judge) = slots.frames()?;
             let errors = predictions(&learn, &judge)?.map(|p| metrics::mae(&p, judge.target()));
             if watch.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let (learn, judge) = split(&durations(seed)?, 4500);
-            let fits = predictions(&learn, &judge)?.map(|p| metrics::r2(&p, judge.target()));
+            // The jobs of the published log have no durations here.
+            let mut fits = [f64::NAN; 3];
+            if !real {
+                let (learn, judge) = split(&durations(seed)?, 4500);
+                fits = predictions(&learn, &judge)?.map(|p| metrics::r2(&p, judge.target()));
+            }
             over.push(Numbers::of([errors.to_vec(), fits.to_vec()]));
         }
-        Ok(Some(figure.findings_over(over)))
+        let better = over
+            .first()
+            .is_some_and(|n| n.measures[0][2] < n.measures[0][1]);
+        let mut findings = figure.findings_over(over);
+        if real {
+            let text = "the interpretable model predicts submissions better than boosted trees";
+            findings.claims.push(Claim::new(text, better));
+        }
+        findings.notes.push(note);
+        Ok(Some(findings))
     }))
 }
 
 /// Plans the predicted submissions of September.
-pub(crate) fn fig13a(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+pub(crate) fn fig13a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let (all, note) = (Slots::all(figure, data)?, note(data));
     Ok(Plan::whole(move |watch| {
         let (mut over, mut picture) = (Vec::new(), String::new());
-        for seed in 1..=SEEDS {
+        for slots in &all {
             if watch.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let frame = throughput(&submissions(seed))?;
-            let (learn, judge) = split(&frame, LEARNT);
+            let (learn, judge) = slots.frames()?;
             let told = Additive::fit(&learn, &params())?.predict(&judge)?;
             let real = judge.target();
             // The mean of the training slots is the prediction without a model.
@@ -166,20 +235,22 @@ pub(crate) fn fig13a(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, 
                 .svg();
         }
         let mut findings = figure.findings_over(over);
+        findings.notes.push(note);
         findings.picture(&figure.name, picture);
         Ok(Some(findings))
     }))
 }
 
 /// Plans the features of the model of submissions, and its function of the hour.
-pub(crate) fn fig7(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+pub(crate) fn fig7(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let (all, note) = (Slots::all(figure, data)?, note(data));
     Ok(Plan::whole(move |watch| {
         let mut over = Vec::new();
-        for seed in 1..=SEEDS {
+        for slots in &all {
             if watch.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let (learn, _) = split(&throughput(&submissions(seed))?, LEARNT);
+            let (learn, _) = slots.frames()?;
             let model = Additive::fit(&learn, &params())?;
             let shape = |name: &str| model.shapes().iter().find(|s| s.feature() == name);
             let importance = |name: &str| shape(name).map_or(f64::NAN, |s| s.importance());
@@ -193,14 +264,15 @@ pub(crate) fn fig7(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, Re
                 before.last().map_or(f64::NAN, |(_, score)| *score)
             };
             // Relative to the highest score of the day.
-            let most = (0..24)
-                .map(|h| at(f64::from(h)))
-                .fold(f64::NEG_INFINITY, f64::max);
+            let hours = (0..24).map(|h| at(f64::from(h)));
+            let most = hours.fold(f64::NEG_INFINITY, f64::max);
             let hours = figure.columns(1).iter();
             measure.extend(hours.map(|h| at(h.parse().unwrap_or(f64::NAN)) / most));
             over.push(Numbers::of([measure]));
         }
-        Ok(Some(figure.findings_over(over)))
+        let mut findings = figure.findings_over(over);
+        findings.notes.push(note);
+        Ok(Some(findings))
     }))
 }
 
