@@ -2,10 +2,10 @@
 
 use super::args::ReproduceArgs;
 use super::files::write_whole;
-use super::grid::{Form, Grid, decimal};
+use super::grid::{Form, Grid, decimal, range};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
-use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
+use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid, table as tables};
 use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
 use blox_sim::Watch;
@@ -85,8 +85,8 @@ fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-/// Formats the numbers beside those of the paper and of the original program, followed by their
-/// sources.
+/// Formats the numbers beside the numbers of the paper and of the original program, followed by
+/// their sources.
 fn table(rows: &[Row]) -> String {
     let mut sources: Vec<Cited> = Vec::new();
     let mut cited = |value: Option<Cited>, decimals: usize| match value {
@@ -113,7 +113,15 @@ fn table(rows: &[Row]) -> String {
             .collect::<Vec<_>>(),
         rows.iter().map(|r| cited(r.artifact, r.decimals)).collect(),
         rows.iter().map(|r| decimal(r.ours, r.decimals)).collect(),
-        rows.iter().map(over_seeds).collect(),
+        rows.iter()
+            .map(|r| decimal(r.seeds.map_or(f64::NAN, |e| e.median), r.decimals))
+            .collect(),
+        rows.iter()
+            .map(|r| {
+                let ends = r.seeds.and_then(|e| e.interval);
+                range(ends, |end| decimal(end, r.decimals))
+            })
+            .collect(),
         rows.iter()
             .map(|r| apart(r.compared(), r.published, r.decimals))
             .collect(),
@@ -127,7 +135,8 @@ fn table(rows: &[Row]) -> String {
         "paper".to_owned(),
         "original\nprogram".to_owned(),
         "here".to_owned(),
-        seeds.map_or(String::new(), |n| format!("mean of\n{n} seeds")),
+        seeds.map_or(String::new(), |n| format!("median of\n{n} seeds")),
+        tables::interval_heading(seeds.unwrap_or_default()).to_owned(),
         "difference\nfrom paper".to_owned(),
         "from original\nprogram".to_owned(),
     ];
@@ -158,7 +167,7 @@ fn table(rows: &[Row]) -> String {
         text.push('\n');
     }
     if seeds.is_some() {
-        text += "The interval of a mean over seeds is that of 95 %. `here` has the first seed.\n";
+        text += "`here` has the first seed.\n";
         if rows.iter().any(|r| r.artifact.is_some()) {
             text += "The original program had the first seed, too.\n";
         }
@@ -167,19 +176,8 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Formats the mean over seeds with its interval.
-fn over_seeds(row: &Row) -> String {
-    row.seeds.map_or("-".to_owned(), |e| {
-        let half = e.half_width.unwrap_or(f64::NAN);
-        format!(
-            "{} ± {}",
-            decimal(e.mean, row.decimals),
-            decimal(half, row.decimals)
-        )
-    })
-}
-
-/// Formats a difference from a known number in percent, or as it is if the known number is 0.
+/// Formats the difference from a known number in percent. If the known number is 0, the difference
+/// has no percentage and is printed itself.
 fn apart(value: f64, from: Option<Cited>, decimals: usize) -> String {
     let Some(from) = from.filter(|_| !value.is_nan()) else {
         return "-".to_owned();
@@ -290,8 +288,9 @@ fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Fai
             "original_program_source",
             "here",
             "seeds",
-            "mean",
-            "half_width_95",
+            "median",
+            "interval_low",
+            "interval_high",
             "difference_from_paper",
             "difference_from_original_program",
         ])?;
@@ -310,8 +309,9 @@ fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Fai
                 source(row.artifact),
                 &row.ours.to_string(),
                 &row.seeds.map_or(1, |e| e.n).to_string(),
-                &number(row.seeds.map(|e| e.mean)),
-                &number(row.seeds.and_then(|e| e.half_width)),
+                &number(row.seeds.map(|e| e.median)),
+                &number(row.seeds.and_then(|e| e.interval).map(|[low, _]| low)),
+                &number(row.seeds.and_then(|e| e.interval).map(|[_, high]| high)),
                 &apart(row.published, row.compared()),
                 &apart(row.artifact, row.ours),
             ])?;
@@ -377,13 +377,13 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_over_seeds_is_compared_with_the_paper() {
+    fn the_median_over_seeds_is_compared_with_the_paper() {
         let mut row = row("a", Some((10.0, Read::Text)), Some(11.0));
-        row.seeds = Estimate::of(&[11.0, 13.0], 0.95);
-        let seen = table(&[row.clone()]);
+        row.seeds = Estimate::of(&[11.0, 13.0, 12.0, 8.0, 14.0]);
+        let seen = table(std::slice::from_ref(&row));
         let line = seen.lines().nth(2).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let expected = "a 10.0 [1] 11.0 [2] 11.0 12.0 ± 12.7 +20.0 % +0.0 %";
+        let expected = "a 10.0 [1] 11.0 [2] 11.0 12.0 8.0..14.0 +20.0 % +0.0 %";
         assert_eq!(words.join(" "), expected, "{seen}");
         // A known number of 0 has no percentage.
         row.published = Some(Cited {

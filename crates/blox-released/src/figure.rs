@@ -47,7 +47,7 @@ pub struct Figure {
     columns: Vec<Vec<String>>,
     /// Sources of published numbers, and of numbers of the released program, by column.
     paper: Vec<String>,
-    /// How the published numbers were read.
+    /// Source of the published numbers in the paper.
     read: Read,
     program: Vec<String>,
     rows: Vec<Rows>,
@@ -306,17 +306,17 @@ pub struct Row {
     pub artifact: Option<Cited>,
     /// Number that this toolkit gives, with the first seed if there are several.
     pub ours: f64,
-    /// Mean over several seeds, if the workload is random.
+    /// Median over several seeds, if the workload is random.
     pub seeds: Option<Estimate>,
     /// Decimal digits.
     pub decimals: usize,
 }
 
 impl Row {
-    /// Returns the number to compare with a published one: the mean over seeds, if there are
+    /// Returns the number to compare with a published one: the median over seeds, if there are
     /// several.
     pub fn compared(&self) -> f64 {
-        self.seeds.map_or(self.ours, |e| e.mean)
+        self.seeds.map_or(self.ours, |e| e.median)
     }
 }
 
@@ -327,11 +327,11 @@ pub struct Cited {
     pub value: f64,
     /// Publication and section, or program and its settings.
     pub source: &'static str,
-    /// How the number was read, if it is published.
+    /// Place of a published number in the paper.
     pub read: Option<Read>,
 }
 
-/// Where a published number was read.
+/// Place in a paper from which a number was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Read {

@@ -39,7 +39,7 @@ pub(super) struct Rows {
     /// Sources of the published numbers by column, instead of the sources of the figure.
     #[serde(default)]
     paper: Vec<String>,
-    /// How the published numbers were read, if not as those of the figure.
+    /// Place of the published numbers in the paper, instead of the place of the figure.
     read: Option<Read>,
     /// Numbers of the released program, as a count if `counted` has the numbers of all jobs by
     /// group.
@@ -66,7 +66,7 @@ enum Follows {
     Mean,
     /// Mean of the columns of one group over the mean of the group's own columns.
     Over(usize),
-    /// Difference of the mean from that of the released program, in percent.
+    /// Difference of the mean from the released program's mean, in percent.
     Apart,
 }
 
@@ -369,15 +369,15 @@ impl<'a> Shown<'a> {
         all.filter_map(move |measures| measures[r].get(g)?.get(c).copied())
     }
 
-    /// Returns the mean of a number over seeds, if there are several.
+    /// Returns the median of a number over seeds, if there are several.
     fn estimate(&self, r: usize, g: usize, c: usize) -> Option<Estimate> {
         let values: Vec<f64> = self.with_seeds(r, g, c).collect();
-        Estimate::of(&values, 0.95).filter(|e| e.n > 1)
+        Estimate::of(&values).filter(|e| e.n > 1)
     }
 
-    /// Returns the means over seeds of the numbers of a group.
-    fn means(&self, r: usize, g: usize) -> Vec<f64> {
-        let one = |(c, ours): (usize, &f64)| self.estimate(r, g, c).map_or(*ours, |e| e.mean);
+    /// Returns the medians over seeds of the numbers of a group.
+    fn medians(&self, r: usize, g: usize) -> Vec<f64> {
+        let one = |(c, ours): (usize, &f64)| self.estimate(r, g, c).map_or(*ours, |e| e.median);
         self.ours[r][g].iter().enumerate().map(one).collect()
     }
 
@@ -405,11 +405,11 @@ impl<'a> Shown<'a> {
 
     /// Returns true if a condition holds in a group. It does not compare missing columns.
     ///
-    /// Columns are compared by their means over seeds, and with known numbers by the first seed.
+    /// Columns are compared by their medians over seeds, and with known numbers by the first seed.
     fn holds(&self, test: &Test, group: usize) -> bool {
-        let (ours, means) = (&self.ours[test.row][group], self.means(test.row, group));
+        let (ours, medians) = (&self.ours[test.row][group], self.medians(test.row, group));
         let pair = |(a, b): (usize, usize), holds: &dyn Fn(f64, f64) -> bool| {
-            let both = means.get(a).zip(means.get(b));
+            let both = medians.get(a).zip(medians.get(b));
             both.is_none_or(|(a, b)| holds(*a, *b))
         };
         let all = |within: Option<f64>, apart: fn(f64, f64) -> f64| {
@@ -432,8 +432,8 @@ impl<'a> Shown<'a> {
     fn draw(&self, drawing: &Drawing, samples: &[Vec<f64>]) -> String {
         let (title, y) = (&drawing.title, drawing.y.axis());
         let (first, columns) = (&self.ours[drawing.row], self.figure.columns(0));
-        let means = (0..first.len()).map(|g| self.means(drawing.row, g));
-        let ours: Vec<Vec<f64>> = means.collect();
+        let medians = (0..first.len()).map(|g| self.medians(drawing.row, g));
+        let ours: Vec<Vec<f64>> = medians.collect();
         let groups = (0..self.groups.len()).filter(|g| within(drawing.groups, *g));
         let named = |g: usize| (&self.groups[g], self.figure.columns(g).iter().zip(&ours[g]));
         let x = drawing.x.as_ref().map_or(Axis::new(""), Scale::axis);
@@ -468,7 +468,7 @@ impl<'a> Shown<'a> {
                 bars.with(name, [("here", first[0][c]), ("original program", theirs)])
             }),
             Kind::Measures(names) => columns.iter().enumerate().fold(bars, |bars, (c, name)| {
-                let numbers = (0..self.ours.len()).map(|r| self.means(r, 0)[c]);
+                let numbers = (0..self.ours.len()).map(|r| self.medians(r, 0)[c]);
                 bars.with(name, names.iter().zip(numbers))
             }),
         };

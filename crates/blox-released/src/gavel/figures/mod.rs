@@ -58,8 +58,10 @@ pub(crate) fn fig11(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
     figure.simulated_with(jobs, unfairness)
 }
 
-/// Returns the average finish-time fairness of the measured jobs: the completion time over the time
-/// on one part of the cluster in as many parts as there were jobs, on average over the job's life.
+/// Returns the average finish-time fairness of the measured jobs.
+///
+/// It is a job's completion time over its time alone on an equal part of the cluster. The number of
+/// parts is the number of jobs, on average over the job's life.
 fn average_rho(jobs: &[JobResult], specs: &[JobSpec]) -> f64 {
     // Jobs in the cluster from each event on, and their integral up to it.
     let mut events: Vec<(f64, f64)> = Vec::new();

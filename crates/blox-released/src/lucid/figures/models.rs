@@ -19,7 +19,7 @@ const JUDGED: usize = 27 * 144;
 /// Time of the first slot of Venus' file (2020-04-01), and its slots before September.
 const VENUS: (f64, usize) = (1_585_699_200.0, 153 * 144);
 /// Workloads.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 5;
 
 /// Jobs in 10 minutes by hour of the day, on average, with the form of Lucid's figure 7(b).
 const BY_HOUR: [f64; 24] = [

@@ -155,7 +155,7 @@ impl Source {
 }
 
 /// Number of workloads of a figure.
-const WORKLOADS: usize = 3;
+const WORKLOADS: usize = 5;
 
 /// Plans workloads of each arrival rate under Sia and Pollux.
 pub(crate) fn fig7(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
