@@ -175,7 +175,6 @@ pub(crate) fn fig7(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
             for name in figure.columns(0) {
                 let (scheduler, training) = match name.as_str() {
                     "Sia" => (sia(), Training::of(source.applications.clone())),
-                    "own `pollux`" => (pollux(), Training::of(source.applications.clone())),
                     _ => {
                         let round = Seconds::new(released::ROUND_S);
                         let training = Training::of(source.applications.clone());
