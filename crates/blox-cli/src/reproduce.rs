@@ -160,7 +160,7 @@ fn table(rows: &[Row]) -> String {
     for (i, of) in sources.iter().enumerate() {
         let read = of
             .read
-            .map_or(String::new(), |read| format!(", {}", read.told()));
+            .map_or(String::new(), |read| format!(", {}", read.phrase()));
         let _ = writeln!(text, "[{}] {}{read}", i + 1, of.source);
     }
     if !sources.is_empty() {

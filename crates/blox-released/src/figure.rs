@@ -357,8 +357,8 @@ impl Read {
         }
     }
 
-    /// Returns what was read, for the list of sources.
-    pub fn told(self) -> &'static str {
+    /// Returns the place as a phrase, for the list of sources.
+    pub fn phrase(self) -> &'static str {
         match self {
             Read::Text => "read from the text or a table",
             Read::Figure => "read from the figure",

@@ -27,7 +27,7 @@ const PLANNERS: [(&str, Planner); 37] = [
     ("elasticflow-fig9", elasticflow::fig9),
     ("gavel-fig10", gavel::fig10),
     ("gavel-fig11", gavel::fig11),
-    ("gavel-fig13", gavel::fig13),
+    ("gavel-fig13", gavel::hierarchy::plan),
     ("gavel-fig9", gavel::fig9),
     ("gavel-las", gavel::physical),
     ("gavel-makespan", gavel::physical),

@@ -70,7 +70,7 @@ pub(crate) fn table4(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, 
 /// placement and if they are not. Over a network of 10 Gbit/s the steps of a sensitive job take
 /// almost seven times as long.
 const SENSITIVE: [f64; 2] = [0.15, 0.002];
-/// Models of which one has very large tensors. A job's model does not tell whether it is sensitive.
+/// Models of which one has very large tensors. A job's model does not show whether it is sensitive.
 const MODELS: [&str; 2] = ["vgg16", "resnet50"];
 /// Workloads and jobs of each.
 const WORKLOADS: u64 = 5;

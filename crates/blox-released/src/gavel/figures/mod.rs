@@ -1,9 +1,7 @@
 //! Jobs of the figures of Gavel's paper.
 
-mod hierarchy;
+pub(crate) mod hierarchy;
 pub(crate) mod scale;
-
-pub(crate) use hierarchy::plan as fig13;
 
 use crate::figure::{Figure, Plan, ReproduceError};
 use crate::gavel::GavelWorkload;

@@ -209,11 +209,11 @@ pub(crate) fn fig13a(figure: &'static Figure, data: Option<&Path>) -> Result<Pla
                 return Ok(None);
             }
             let (learn, judge) = slots.frames()?;
-            let told = Additive::fit(&learn, &params())?.predict(&judge)?;
+            let predicted = Additive::fit(&learn, &params())?.predict(&judge)?;
             let real = judge.target();
             // The mean of the training slots is the prediction without a model.
             let mean = learn.target().iter().sum::<f64>() / learn.rows() as f64;
-            let columns = [told.clone(), vec![mean; real.len()]];
+            let columns = [predicted.clone(), vec![mean; real.len()]];
             let each = |metric: fn(&[f64], &[f64]) -> f64| {
                 columns
                     .iter()
@@ -231,7 +231,7 @@ pub(crate) fn fig13a(figure: &'static Figure, data: Option<&Path>) -> Result<Pla
             );
             picture = Chart::new(&figure.title, axes.0, axes.1)
                 .with(Series::line("real", days(real)))
-                .with(Series::line("prediction", days(&told)))
+                .with(Series::line("prediction", days(&predicted)))
                 .svg();
         }
         let mut findings = figure.findings_over(over);
@@ -307,7 +307,7 @@ mod tests {
         let frame = durations(1).unwrap();
         assert_eq!(frame.rows(), 6000);
         let (learn, judge) = split(&frame, 4500);
-        let told = Tree::fit(&learn, &TreeParams::default()).unwrap();
-        assert!(metrics::r2(&told.predict(&judge).unwrap(), judge.target()) > 0.1);
+        let predicted = Tree::fit(&learn, &TreeParams::default()).unwrap();
+        assert!(metrics::r2(&predicted.predict(&judge).unwrap(), judge.target()) > 0.1);
     }
 }
