@@ -222,6 +222,13 @@ impl JobQueue {
         self.kept.as_mut().filter(|_| self.use_kept)
     }
 
+    /// Returns whether a key of the kept order was NaN in the decision in view.
+    #[inline]
+    pub(crate) fn lacks_number(&self, view: View<'_>) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.lacks_number(view))
+    }
+
     /// Returns a job without a number as its key in the kept order, if one is found.
     #[cold]
     pub(crate) fn without_number(&self, view: View<'_>) -> Option<JobId> {
