@@ -77,7 +77,8 @@ pub struct Summary {
 }
 
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
-/// submission, with their first deadline.
+/// submission, with their first deadline. A job that admission accepts as a best-effort job was not
+/// rejected, so its deadline is met or missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Deadlines {
