@@ -160,7 +160,6 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
     for notice in notices.iter() {
         match &notice.kind {
             NoticeKind::IgnoredColumn(name)
-            | NoticeKind::PlainColumn(name)
             | NoticeKind::UnmappedColumn(name)
             | NoticeKind::MisspeltColumn { column: name, .. } => columns.push(format!("`{name}`")),
             NoticeKind::Dropped(why) => dropped.push(format!("{why}: {}", whole(notice.count))),
