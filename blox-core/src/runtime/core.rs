@@ -333,6 +333,11 @@ impl Core {
         Ok(())
     }
 
+    /// Returns the state, without the rest of the core.
+    pub fn into_state(self) -> State {
+        self.saved.state
+    }
+
     /// Returns the state.
     #[inline]
     pub fn state(&self) -> &State {
