@@ -82,8 +82,8 @@ pub(super) fn run_several<T: Send>(
                 assignments.map_or(Ok(()), Assignments::close)?;
                 Ok(run)
             }
-            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
-            Err(other) => return Err(other),
+            Err(closed @ Failure::ClosedPipe) => return Err(closed),
+            Err(failure) => Err(failure.to_string()),
         };
         finish(i, result).map(Some)
     })?;
@@ -97,10 +97,28 @@ fn run(
     watch: &Arc<Watch>,
 ) -> Result<Done, Failure> {
     let planned = &plan.runs[number];
-    let (experiment, i) = (plan.experiment(planned), planned.contestant);
-    let o = &experiment.options;
+    let o = &plan.experiment(planned).options;
     let dir = plan.folder(planned).filter(|_| o.assignments || o.plots);
     let assignments = dir.as_deref().map(Assignments::create).transpose()?;
+    match simulate(plan, number, records, watch, assignments.as_ref()) {
+        Ok(run) => Ok((run, assignments)),
+        Err(failure) => {
+            assignments.into_iter().for_each(Assignments::discard);
+            Err(failure)
+        }
+    }
+}
+
+fn simulate(
+    plan: &Plan<'_>,
+    number: usize,
+    records: &Records,
+    watch: &Arc<Watch>,
+    assignments: Option<&Assignments>,
+) -> Result<Run, Failure> {
+    let planned = &plan.runs[number];
+    let (experiment, i) = (plan.experiment(planned), planned.contestant);
+    let o = &experiment.options;
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
     let mut workload = experiment.workload()?;
@@ -118,7 +136,7 @@ fn run(
     };
     let simulation = experiment
         .simulation(i)?
-        .assignments_to(assignments.as_ref().map(Assignments::sink))
+        .assignments_to(assignments.map(Assignments::sink))
         .explain(records.explained)
         .watched_by(Arc::clone(watch));
     let within = o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0);
@@ -146,15 +164,14 @@ fn run(
         }
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    let run = Run {
+    Ok(Run {
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         lost: Lost::of(&report, workload.notices()),
         report,
         workload: label,
         period_s,
-    };
-    Ok((run, assignments))
+    })
 }
 
 /// Interval at which a decision in progress is checked.
