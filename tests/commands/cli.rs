@@ -1,7 +1,7 @@
 //! Tests of the command line through the real binary.
 
 use crate::support;
-use crate::support::{Seen, at, blox, bytes, run_with, start};
+use crate::support::{Seen, at, blox, bytes, good, run_with, start};
 use blox::core::{
     ClusterManager, Composition, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId,
     Stateless, Validity, View,
@@ -449,4 +449,111 @@ fn lucid_packs_a_helios_log_after_estimate() {
     assert_eq!(packed.1, 0);
     // Without profiles, nothing is packed, and a notice says so.
     assert_eq!(lucid("bare.csv", 2), (alone.0, 1));
+}
+
+/// Returns a folder with a trace of these rows.
+fn traced(rows: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("t.csv"),
+        format!("submit_s,gpus,duration_s{rows}\n"),
+    )
+    .unwrap();
+    dir
+}
+
+#[test]
+fn jobs_after_an_early_end_are_counted() {
+    let dir = traced("\n0,1,600\n100,1,600\n50000,1,600\n60000,1,600");
+    let line = "compare fifo las --trace t.csv --cluster 1x4 --until 10000 --output-dir out";
+    let seen = good(dir.path(), line);
+    let row = lines_with(&seen, "fifo").remove(0);
+    assert!(row.contains("2 of 4") && row.contains("700.0*"), "{row}");
+    assert!(row.contains("10,000"), "{row}");
+    assert!(seen.out.contains("measured   all 4 jobs\n"), "{}", seen.out);
+    let left = "fifo       2 unfinished (not submitted: 2)\n";
+    assert!(seen.out.contains(left), "{}", seen.out);
+    let end = "fifo: ended at 10,000 s, the limit of --until";
+    assert_eq!(lines_with(&seen, end).len(), 1, "{}", seen.out);
+    let summary = json(&dir.path().join("out/fifo/summary.json"));
+    let counts = ["measured", "completed", "unfinished"].map(|key| summary[key].as_u64());
+    assert_eq!(counts, [Some(4), Some(2), Some(2)]);
+    assert_eq!(
+        (&summary["complete"], &summary["end_s"]),
+        (&false.into(), &1e4.into())
+    );
+    assert_eq!(summary["unfinished_reasons"]["not submitted"], 2);
+    good(dir.path(), "plot out --output-dir plots");
+    let picture = fs::read_to_string(dir.path().join("plots/averages.svg")).unwrap();
+    assert!(picture.contains("fifo* (2 of 4 jobs)"), "{picture}");
+}
+
+#[test]
+fn quiet_command_states_why_a_run_ended_early() {
+    let dir = traced("\n0,1,600\n5000,1,600");
+    let end = "notice: fifo: ended at 3,000 s, the limit of --until\n";
+    for command in [
+        "simulate fifo",
+        "compare fifo las",
+        "compare fifo las --seeds 0..1",
+    ] {
+        let line = format!("{command} --trace t.csv --cluster 1x4 --until 3000 --quiet");
+        let seen = good(dir.path(), &line);
+        assert!(seen.err.contains(end), "{line}: {}", seen.err);
+    }
+    for quiet in ["", " --quiet"] {
+        let line = "sweep fifo las --loads 4,5 --until 5jobs --measure 3..30 --cluster 2x4";
+        let seen = good(dir.path(), &format!("{line}{quiet}"));
+        assert_eq!(lines_with(&seen, "of 56").len(), 0, "{}", seen.out);
+        assert!(seen.out.contains("of 28"), "{}", seen.out);
+        let ended = seen.err.lines().filter(|line| {
+            line.starts_with("notice: fifo: ended ") && line.ends_with(", the limit of --until")
+        });
+        assert_eq!(ended.count(), 1, "{}", seen.err);
+    }
+}
+
+/// A pair of models without a speed fails gandiva alone.
+#[test]
+fn failing_scheduler_leaves_the_rows_of_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = |submit| {
+        serde_json::json!({
+            "submit": submit, "gpus": 1, "work": {"iterations": 9000, "rate": 1},
+            "extras": {
+                "model": "a", "attributes": {"gpu_utilisation": 0.4},
+                "speeds": {"alone": {"v100": 1}, "beside": {"v100": {"a": [0, 0]}}},
+            },
+        })
+    };
+    let text: String = (0..8).map(|i| format!("{}\n", job(i))).collect();
+    fs::write(dir.path().join("t.jsonl"), text).unwrap();
+    let world = "--trace t.jsonl --cluster 1x2:v100";
+    for (line, rows) in [
+        ("compare fifo gandiva las", ["fifo", "las"]),
+        ("compare gandiva fifo las --output-dir out", ["fifo", "las"]),
+        ("compare fifo gandiva las --seeds 0..1", ["fifo", "las"]),
+        ("compare gandiva fifo las --seeds 0..1", ["fifo", "las"]),
+    ] {
+        let line = format!("{line} {world}");
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(2), "{line}: {seen:?}");
+        for row in rows {
+            let found = seen.out.lines().find(|l| l.starts_with(&format!("{row} ")));
+            assert!(found.is_some(), "{line}: {}", seen.out);
+        }
+        let errors = seen.err.lines().filter(|l| l.starts_with("error: "));
+        assert_eq!(errors.clone().count(), 1, "{line}: {}", seen.err);
+        assert!(errors.last().unwrap().contains("gandiva"), "{}", seen.err);
+    }
+    assert_eq!(
+        json(&dir.path().join("out/manifest.json"))["status"],
+        "failed"
+    );
+    assert!(dir.path().join("out/las/summary.json").exists());
+    let alone = at(
+        dir.path(),
+        format!("simulate gandiva {world}").split_whitespace(),
+    );
+    assert_eq!((alone.code, alone.out.as_str()), (Some(2), ""));
 }

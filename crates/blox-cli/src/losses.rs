@@ -163,6 +163,7 @@ impl Lost {
                 Some(ours) => {
                     ours.jobs += theirs.jobs;
                     ours.with += theirs.with;
+                    ours.wrong.add(&theirs.wrong);
                 }
                 None => self.known.push(theirs.clone()),
             }
@@ -185,14 +186,9 @@ impl Lost {
         ))
     }
 
-    /// Returns a notice for data that the scheduler is about and that no job has.
+    /// Returns a notice for data that the scheduler is about, and that no job has or that is wrong.
     fn lacking(&self) -> Option<String> {
-        let lacks = |known: &&Known| known.jobs > 0 && known.with == 0;
-        let lines = self.known.iter().filter(lacks).map(|known| {
-            let jobs = number_of(known.jobs, "measured job");
-            format!("none of {jobs} has {}", known.what)
-        });
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> = self.known.iter().filter_map(Known::notice).collect();
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
