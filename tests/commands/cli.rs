@@ -484,7 +484,7 @@ fn jobs_after_an_early_end_are_counted() {
     );
     assert_eq!(summary["unfinished_reasons"]["not submitted"], 2);
     good(dir.path(), "plot out --output-dir plots");
-    let picture = fs::read_to_string(dir.path().join("plots/averages.svg")).unwrap();
+    let picture = fs::read_to_string(dir.path().join("plots/avg-jct.svg")).unwrap();
     assert!(picture.contains("fifo* (2 of 4 jobs)"), "{picture}");
 }
 
@@ -556,4 +556,96 @@ fn failing_scheduler_leaves_the_rows_of_the_others() {
         format!("simulate gandiva {world}").split_whitespace(),
     );
     assert_eq!((alone.code, alone.out.as_str()), (Some(2), ""));
+}
+
+#[test]
+fn estimates_of_a_helios_log_are_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = "job_id,user,vc,gpu_num,submit_time,duration\n".to_owned();
+    for i in 0..200 {
+        let (user, gpus) = (["ada", "bob"][i % 2], [1, 2, 4][i % 3]);
+        let seconds = gpus * if user == "ada" { 100 } else { 900 };
+        log += &format!(
+            "{i},{user},v,{gpus},2020-09-01 {:02}:00:00,{seconds}\n",
+            i % 24
+        );
+    }
+    fs::write(dir.path().join("log.csv"), log).unwrap();
+    let features = "--features user,gpu_num --date submit_time --output m.json";
+    good(
+        dir.path(),
+        &format!("estimate train log.csv --target duration {features}"),
+    );
+    good(dir.path(), "estimate tell m.json log.csv --output told.csv");
+    let compare = "compare fifo qssf{estimator=brought} --cluster 1x4 --trace";
+    let seen = good(dir.path(), &format!("{compare} told.csv"));
+    for ignored in ["unknown column", "do not tell", "none of"] {
+        assert_eq!(lines_with(&seen, ignored), [""; 0], "{seen:?}");
+    }
+    let without = good(dir.path(), &format!("{compare} log.csv"));
+    assert_eq!(
+        lines_with(&without, "none of 200 measured jobs tells an estimate").len(),
+        1
+    );
+    let jct = |seen: &Seen| lines_with(seen, "qssf")[0].clone();
+    assert_ne!(jct(&seen), jct(&without));
+}
+
+#[test]
+fn first_wrong_value_of_an_attribute_is_stated() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |attributes: &str| {
+        let rows: String = (0..4)
+            .map(|i| {
+                // The first job has no wrong value.
+                let attributes = if i == 0 { "{}" } else { attributes };
+                format!(
+                    "{{\"submit\": {i}, \"gpus\": 1, \"work\": {{\"iterations\": 60, \"rate\": 1}}, \
+                     \"extras\": {{\"attributes\": {attributes}}}}}\n"
+                )
+            })
+            .collect();
+        fs::write(dir.path().join("t.jsonl"), rows).unwrap();
+    };
+    let utilisation = "attributes.gpu_utilisation is";
+    let fraction = "expected a fraction above 0 and at most 1";
+    let times = "expected four numbers of seconds from 0 to 1e6, one of them above 0";
+    for (attributes, scheduler, found, expected) in [
+        ("{\"gpu_utilisation\": 40}", "gandiva", "40", fraction),
+        ("{\"gpu_utilisation\": -0.4}", "muri", "-0.4", fraction),
+        ("{\"stages\": [1, 2, 3]}", "muri", "[1,2,3]", times),
+        ("{\"stages\": [1, -3, 1, 1]}", "muri", "[1,-3,1,1]", times),
+        (
+            "{\"gmem\": 1, \"sharing_score\": \"low\"}",
+            "lucid",
+            "\"low\"",
+            "expected a number from 0 to 2",
+        ),
+        (
+            "{\"estimate_s\": -5}",
+            "qssf{estimator=brought}",
+            "-5",
+            "expected a number of seconds above 0",
+        ),
+    ] {
+        write(attributes);
+        for quiet in ["", " --quiet"] {
+            let line = format!("simulate {scheduler} --trace t.jsonl --cluster 1x4{quiet}");
+            let seen = good(dir.path(), &line);
+            let wrong = lines_with(&seen, " is ")
+                .into_iter()
+                .find(|l| l.contains(expected));
+            let wrong = wrong.unwrap_or_else(|| panic!("{line}: {seen:?}"));
+            let said = "3 of 4 measured jobs have a wrong value: attributes.";
+            assert!(wrong.contains(said), "{wrong}");
+            assert!(
+                wrong.contains(&format!(" is {found}, {expected}, first for job 1")),
+                "{wrong}"
+            );
+            assert_eq!(lines_with(&seen, "measured jobs has"), [""; 0], "{seen:?}");
+        }
+    }
+    write("{\"gpu_utilisation\": 0.4}");
+    let seen = good(dir.path(), "simulate gandiva --trace t.jsonl --cluster 1x4");
+    assert_eq!(lines_with(&seen, utilisation), [""; 0]);
 }
