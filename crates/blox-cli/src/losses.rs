@@ -203,6 +203,9 @@ impl Lost {
     }
 }
 
+/// One kind of notice about losses.
+type Kind = fn(&Lost) -> Option<String>;
+
 /// Returns a notice for each scheduler and each of its losses, from the losses of its runs. If
 /// `quiet`, jobs that the scheduler ended early or that ran on other numbers of GPUs are left out.
 pub(super) fn of_runs<'a>(
@@ -215,14 +218,14 @@ pub(super) fn of_runs<'a>(
         (scheduler, total)
     };
     let totals: Vec<(&str, Lost)> = in_groups(runs).into_iter().map(total).collect();
-    let kinds: [(bool, fn(&Lost) -> Option<String>); 5] = [
+    let kinds: [(bool, Kind); 5] = [
         (true, |lost| lost.ends.text()),
         (false, Lost::ended_early),
         (false, Lost::resized),
         (true, Lost::idle_actions),
         (true, Lost::lacking),
     ];
-    let each = |kind: fn(&Lost) -> Option<String>| {
+    let each = |kind: Kind| {
         let line =
             move |(scheduler, total): &(&str, Lost)| Some(format!("{scheduler}: {}", kind(total)?));
         totals.iter().filter_map(line).collect::<Vec<_>>()
