@@ -3,9 +3,9 @@
 use crate::{composed, with};
 use blox_core::estimate::Oracle;
 use blox_core::{
-    Adapts, ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, NodeSpec, Pipeline,
-    PlacementPolicy, Plan, Request, Seconds, Shape, State, Time, TrainingSpec, TypeLimits,
-    TypeSpeeds, Validity,
+    Adapts, ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, NodeId, NodeSpec,
+    Pipeline, PlacementPolicy, Plan, Request, Seconds, Shape, State, Time, TrainingSpec,
+    TypeLimits, TypeSpeeds, Validity,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -296,4 +296,32 @@ fn pollux_leaves_cpus_to_a_placement_that_grants_less() {
     run.submit(0.0, job(5, 300.0));
     run.round(0.0);
     assert_eq!(run.gpus(0).map(|gpus| gpus.len()), Some(5));
+}
+
+#[test]
+fn allox_leaves_memory_to_a_placement_that_grants_less() {
+    let placement = Synergy::new(Consolidated::default());
+    let policy = composed(AlloX::new(1.0), placement);
+    let mut run = Scenario::new(&cluster("1x4:v100,1x4:a100", &[64.0, 512.0]), policy);
+    // No node has as much, and Synergy grants what a node has.
+    run.submit(0.0, job(2, 1024.0));
+    run.round(0.0);
+    assert!(run.gpus(0).is_some());
+}
+
+#[test]
+fn allox_waits_for_no_node_that_is_lost() {
+    let policy = composed(AlloX::new(1.0), Leases::new(Consolidated::default()));
+    let cluster = cluster("1x4:v100,2x4:a100", &[256.0, 512.0, 16.0]);
+    let mut run = Scenario::new(&cluster, policy);
+    run.event(0.0, Event::NodeLost { node: NodeId(1) });
+    let mut speeds = TypeSpeeds::default();
+    speeds.set("a100", 9.0);
+    speeds.set("v100", 1.0);
+    let spec = with(job(2, 128.0), |extras| {
+        extras.speeds = Some(Arc::new(speeds))
+    });
+    run.submit(0.0, spec);
+    run.round(0.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
 }

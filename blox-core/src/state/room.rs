@@ -1,7 +1,7 @@
 //! Room: the nodes that a cluster could ever offer a job.
 
 use crate::cluster::spec::NodeSpec;
-use crate::cluster::{NodeKind, is_too_much};
+use crate::cluster::{Node, NodeKind, NodeStatus, is_too_much};
 use crate::ids::{GpuTypeId, Name, NameId, NodeId};
 use crate::job::JobRef;
 use crate::job::spec::JobSpec;
@@ -122,6 +122,17 @@ impl<'a> Room<'a> {
     #[inline]
     pub fn view(&self) -> View<'a> {
         self.view
+    }
+
+    /// Returns the nodes in view, in order. Nodes that could join come after them.
+    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let room = *self;
+        room.view.nodes().filter(move |node| {
+            let only = |only: &str| only == type_name(room.view, node.gpu_type());
+            node.status() != NodeStatus::Left
+                && room.only.is_none_or(only)
+                && !room.aside.contains(&node.id())
+        })
     }
 
     /// Returns all nodes by kind.

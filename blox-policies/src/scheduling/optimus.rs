@@ -1,6 +1,6 @@
 //! Optimus: workers where they shorten training most.
 
-use super::listed::{Layout, on_each};
+use super::listed::{Placeable, on_each};
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
@@ -44,7 +44,7 @@ pub struct Seen {
     ends: SortedMap<JobId, (usize, Option<f64>)>,
     /// Levels on which each job could be placed on these nodes.
     #[serde(skip)]
-    levels: (Layout, SortedMap<JobId, SmallVec<[u32; 4]>>),
+    levels: Placeable<SmallVec<[u32; 4]>>,
 }
 
 impl Seen {
@@ -112,7 +112,7 @@ impl Optimus {
         let (levels, model): (SmallVec<[u32; 4]>, _) = match declared.is_empty() {
             true => (smallvec![job.gpus().get()], memory.rigid_model(job)),
             false => {
-                let levels = memory.levels.1.entry(job.id()).or_insert_with(|| {
+                let levels = memory.levels.of(job.id(), || {
                     let all = || declared.iter().map(|l| l.get());
                     let possible: SmallVec<_> = all().filter(|gpus| could(*gpus)).collect();
                     // A job that could be placed on none waits for nodes.
@@ -246,7 +246,7 @@ impl Policy for Optimus {
         if job.phase() == Phase::Ended {
             memory.speeds.remove(&job.id());
             memory.ends.remove(&job.id());
-            memory.levels.1.remove(&job.id());
+            memory.levels.remove(job.id());
             return;
         }
         if let Event::Progress { .. } = event {
@@ -260,9 +260,7 @@ impl SchedulingPolicy for Optimus {
         for job in view.running() {
             memory.note(&job);
         }
-        if memory.levels.0.renew(view) {
-            memory.levels.1.clear();
-        }
+        memory.levels.renew(view);
         let candidate = |job: JobRef<'_>| {
             let could = |gpus| out.could_place(view, &job, &Shape::sized(&job, GpuCount(gpus)));
             self.candidate(memory, &job, could)

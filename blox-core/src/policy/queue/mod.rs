@@ -93,9 +93,14 @@ impl JobQueue {
     /// change their partition or are requested. In a queue without a placement, the nodes together
     /// must have the GPUs, CPUs and memory.
     pub fn could_place(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
-        let room = Room::of(view);
+        self.could_place_in(&Room::of(view), job, shape)
+    }
+
+    /// Returns whether the placement could place a job in a shape on the nodes of a room, such as
+    /// those that are [up](Room::without), if they were empty. See [`JobQueue::could_place`].
+    pub fn could_place_in(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
         match &self.could_place {
-            Some(could_place) => could_place(&room, job, shape),
+            Some(could_place) => could_place(room, job, shape),
             None => room.anywhere(job, shape).is_ok(),
         }
     }

@@ -5,7 +5,7 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, Node, NodeStatus, PlacementPolicy,
+    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NameId, Node, PlacementPolicy,
     Reason, Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
@@ -116,7 +116,11 @@ impl PlacementPolicy for Scattered {
     ) -> Result<(), Reason> {
         room.anywhere(job, shape)?;
         let view = room.view();
-        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        // A shape with a type gets nodes of this type.
+        let gpu_types = view.cluster().gpu_types();
+        let only = shape.gpu_type.and_then(|t| gpu_types.get(NameId(t.0)));
+        let room = only.map_or(*room, |name| room.only(name.as_str()));
+        let there = || room.nodes();
         if !there().all(|n| suits(n, job, &Shape::default(), view)) {
             return Err(Reason::other(
                 "names types of GPU, which this placement does not know",
@@ -156,6 +160,9 @@ fn add_up(sizes: impl Iterator<Item = u32>, needed: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::{
+        ClusterSpec, Event, GpuCount, GpuTypeId, JobId, JobSpec, Seconds, State, Time, View,
+    };
 
     #[test]
     fn sums_that_nodes_never_reach_do_not_fit() {
@@ -163,6 +170,36 @@ mod tests {
         let possible: Vec<u32> = (1..=17).filter(|n| fits(*n)).collect();
         // Eight GPUs would be four and another eight.
         assert_eq!(possible, [1, 2, 3, 4, 12, 16]);
+    }
+
+    #[test]
+    fn gpus_of_other_types_do_not_add_up_for_a_typed_shape() {
+        let cluster: ClusterSpec = "1x4:v100,1x1:a100,1x4:a100".parse().unwrap();
+        let mut state = State::new(&cluster).unwrap();
+        let (job, spec) = (
+            JobId(0),
+            JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(9.0)),
+        );
+        let submitted = Event::Submitted {
+            job,
+            spec: spec.into(),
+        };
+        state.apply(Time::ZERO, &submitted).unwrap();
+        let view = View::of(&state);
+        let job = view.job(job).unwrap();
+        let possible = |gpu_type: Option<u32>| {
+            let shape = Shape {
+                gpu_type: gpu_type.map(GpuTypeId),
+                ..Shape::gang(&job)
+            };
+            Scattered
+                .can_ever_place(&Room::of(view), &job, &shape)
+                .is_ok()
+        };
+        assert!(possible(None), "three of the first four");
+        assert!(possible(Some(0)), "three of the first four");
+        // One and another three.
+        assert!(!possible(Some(1)));
     }
 
     #[test]
