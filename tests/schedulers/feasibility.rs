@@ -333,6 +333,34 @@ fn training_job_runs_at_its_levels() {
 }
 
 #[test]
+fn sia_runs_pipelines_that_are_no_configuration() {
+    let mut simulation = Simulation::new("2x4:v100".parse().unwrap());
+    simulation = simulation.execution(Training::of(built_in()));
+    for (stages, runs) in [(2, true), (3, true), (5, true), (9, false)] {
+        let limits = TypeLimits {
+            per_gpu: (16, 512),
+            one_gpu_rate: 80.0,
+            stages,
+        };
+        let spec = with(job(0.0, stages, 600.0), |extras| {
+            extras.training = Some(Arc::new(TrainingSpec {
+                initial_batch: 128,
+                max_batch: 4096,
+                adapts: Adapts::All,
+                restart: Seconds::new(30.0),
+                types: [("v100".into(), limits)].into(),
+            }));
+        });
+        let report = run(&simulation, scheduler("sia"), std::slice::from_ref(&spec));
+        let completed = report.jobs[0].outcome == Some(Outcome::Completed);
+        let why = &report.jobs[0].outcome;
+        assert_eq!(completed, runs, "{stages} stages: {why:?}");
+        let rejected = matches!(why, Some(Outcome::Rejected));
+        assert_eq!(rejected, !runs, "{stages} stages: {why:?}");
+    }
+}
+
+#[test]
 fn every_placement_rejects_a_gang_beyond_each_type() {
     let registry = blox::registry();
     let cluster: ClusterSpec = "1x8:v100,1x8:a100".parse().unwrap();
