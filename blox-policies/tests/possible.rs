@@ -299,7 +299,7 @@ fn pollux_leaves_cpus_to_a_placement_that_grants_less() {
 }
 
 #[test]
-fn allox_leaves_memory_to_a_placement_that_grants_less() {
+fn allox_leaves_memory_to_a_frugal_placement() {
     let placement = Synergy::new(Consolidated::default());
     let policy = composed(AlloX::new(1.0), placement);
     let mut run = Scenario::new(&cluster("1x4:v100,1x4:a100", &[64.0, 512.0]), policy);

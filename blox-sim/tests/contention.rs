@@ -104,7 +104,7 @@ fn a_job_that_launches_slows_none_before_it_runs() {
 
 /// A policy that always wants the other of two jobs, beside a third that it slows.
 #[test]
-fn speeds_that_a_decision_changes_ask_for_no_other() {
+fn speeds_that_a_decision_changes_are_no_news() {
     let other = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         let steady = view.job(JobId(0)).filter(|job| job.phase() != Phase::Ended);
         let mut waiting = view

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_of_other_types_do_not_add_up_for_a_typed_shape() {
+    fn gpus_of_other_types_never_add_up() {
         let cluster: ClusterSpec = "1x4:v100,1x1:a100,1x4:a100".parse().unwrap();
         let mut state = State::new(&cluster).unwrap();
         let (job, spec) = (
