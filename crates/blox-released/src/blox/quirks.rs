@@ -5,8 +5,8 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NameId, Node, PlacementPolicy,
-    Reason, Room, Shape, Stateless, Validity,
+    Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobQueue, JobRef, Name, NameId,
+    Node, PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -57,10 +57,23 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
 pub struct Scattered;
 
 impl Scattered {
-    fn find(draft: &Draft<'_>, shape: &Shape) -> Option<GpuList> {
-        let needed = shape.gpus.get() as usize;
+    /// Returns GPUs of the shape's type. If it names none and the job does not run on all types, the
+    /// GPUs have one type on which it runs.
+    fn find(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<GpuList> {
+        let types = draft.view().cluster().gpu_types();
+        let runs = |name: &Name| job.spec().extras().runs_on(name);
+        if shape.gpu_type.is_some() || types.iter().all(|(_, name)| runs(name)) {
+            return Scattered::first(draft, shape.gpu_type, shape.gpus);
+        }
+        let mut own = types.iter().filter(|(_, name)| runs(name));
+        own.find_map(|(id, _)| Scattered::first(draft, Some(GpuTypeId(id.0)), shape.gpus))
+    }
+
+    /// Returns the first free GPUs, if the rule reaches their number.
+    fn first(draft: &Draft<'_>, gpu_type: Option<GpuTypeId>, gpus: GpuCount) -> Option<GpuList> {
+        let needed = gpus.get() as usize;
         let mut gpus = GpuList::new();
-        let of_type = |node: &&Node| shape.gpu_type.is_none_or(|t| t == node.gpu_type());
+        let of_type = |node: &&Node| gpu_type.is_none_or(|t| t == node.gpu_type());
         for node in draft.nodes_with_free().filter(of_type) {
             gpus.extend(draft.free_gpus_on(node.id()).take(needed));
             if gpus.len() >= needed {
@@ -82,13 +95,17 @@ impl PlacementPolicy for Scattered {
     ) -> Result<Validity, DraftError> {
         while let Some(request) = draft.next_candidate(requests) {
             let shape = request.shapes.first().cloned().unwrap_or_default();
-            let mut found = Scattered::find(draft, &shape);
+            let Some(job) = draft.view().job(request.job) else {
+                draft.candidate_blocked(requests);
+                break;
+            };
+            let mut found = Scattered::find(draft, &job, &shape);
             while found.is_none() {
                 let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
-                found = Scattered::find(draft, &shape);
+                found = Scattered::find(draft, &job, &shape);
             }
             let Some(gpus) = found else {
                 let why = blox_policies::placement::shortage_of(&request, draft);
@@ -160,9 +177,7 @@ fn add_up(sizes: impl Iterator<Item = u32>, needed: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{
-        ClusterSpec, Event, GpuCount, GpuTypeId, JobId, JobSpec, Seconds, State, Time, View,
-    };
+    use blox_core::{ClusterSpec, Event, JobId, JobSpec, Seconds, State, Time, View};
 
     #[test]
     fn sums_that_nodes_never_reach_do_not_fit() {
