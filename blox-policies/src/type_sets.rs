@@ -212,3 +212,157 @@ pub(crate) struct Seat {
     /// the share of a GPU.
     pub weight: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, Seconds, State, Time};
+
+    /// Creates a state with one waiting job for each list of types that a job accepts.
+    fn waiting(cluster: &ClusterSpec, jobs: &[&[&str]]) -> State {
+        let extras = |types: &&[&str]| Extras {
+            gpu_types: types.iter().map(|t| (*t).into()).collect(),
+            ..Extras::default()
+        };
+        waiting_with(cluster, jobs.iter().map(extras))
+    }
+
+    fn waiting_with(cluster: &ClusterSpec, jobs: impl Iterator<Item = Extras>) -> State {
+        let mut state = State::new(cluster).unwrap();
+        for (i, extras) in jobs.enumerate() {
+            let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+            let (job, spec) = (JobId(i as u32), spec.with_extras(extras).into());
+            let submitted = Event::Submitted { job, spec };
+            state.apply(Time::ZERO, &submitted).unwrap();
+        }
+        state
+    }
+
+    /// Returns the sets of all jobs of a state, each as a gang, and the seats of the jobs.
+    fn seated(state: &State) -> (TypeSets, Vec<Seat>) {
+        let view = View::of(state);
+        let shape = Shape::gpus(GpuCount(1));
+        let jobs = || (0..).map_while(|i| view.job(JobId(i)));
+        let all = jobs().map(|job| (job, &shape));
+        let sets = TypeSets::of(view, GpusByType::usable(view), all);
+        let seats = jobs().map(|job| sets.seat(view, &job, &shape)).collect();
+        (sets, seats)
+    }
+
+    /// Four GPUs of one type, two of another and one of a third.
+    fn three_types() -> ClusterSpec {
+        "1x4:a100,1x2:v100,1x1:t4".parse().unwrap()
+    }
+
+    fn taken(sets: &TypeSets, seat: Seat, gpus: u32) -> Vec<(usize, u32)> {
+        sets.taken(seat, gpus).collect()
+    }
+
+    #[test]
+    fn nested_sets_take_from_all_wider_ones() {
+        let state = waiting(&three_types(), &[&[], &["v100", "t4"], &["t4"]]);
+        let (sets, seats) = seated(&state);
+        assert_eq!(sets.sizes(), [1, 3, 7]);
+        let [any, two, one] = seats[..] else {
+            panic!("{seats:?}");
+        };
+        assert_eq!([any.set, two.set, one.set], [2, 1, 0]);
+        assert_eq!([any, two, one].map(|seat| sets.size(seat)), [7, 3, 1]);
+        assert_eq!(taken(&sets, any, 5), [(2, 5)]);
+        assert_eq!(taken(&sets, two, 2), [(1, 2), (2, 2)]);
+        assert_eq!(taken(&sets, one, 1), [(0, 1), (1, 1), (2, 1)]);
+        let plain = [any, two, one].map(|seat| sets.is_plain(seat));
+        assert_eq!(plain, [true, false, false]);
+    }
+
+    #[test]
+    fn room_is_what_the_narrowest_line_leaves() {
+        let state = waiting(&three_types(), &[&[], &["v100", "t4"], &["t4"]]);
+        let (sets, seats) = seated(&state);
+        let mut free = [1, 3, 7];
+        let room = |free: &[i64; 3]| [0, 1, 2].map(|i| sets.room(seats[i], |line| free[line]));
+        assert_eq!(room(&free), [7, 3, 1]);
+        // One of the two jobs of two types is left, by count of all GPUs.
+        sets.take(seats[0], 5, &mut free);
+        assert_eq!((free, room(&free)), ([1, 3, 2], [2, 2, 1]));
+        sets.take(seats[1], 2, &mut free);
+        assert_eq!((free, room(&free)), ([1, 1, 0], [0, 0, 0]));
+        // A line below zero leaves nothing.
+        sets.take(seats[2], 1, &mut free);
+        assert_eq!((free, room(&free)), ([0, 0, -1], [0, 0, 0]));
+    }
+
+    #[test]
+    fn overlapping_sets_take_the_gpus_of_both() {
+        let state = waiting(&three_types(), &[&["a100", "v100"], &["v100", "t4"]]);
+        let (sets, seats) = seated(&state);
+        // The widest set has all GPUs, though no job accepts them all.
+        assert_eq!(sets.sizes(), [3, 6, 7]);
+        assert_eq!(taken(&sets, seats[0], 5), [(0, 2), (1, 5), (2, 5)]);
+        assert_eq!(taken(&sets, seats[1], 3), [(0, 3), (1, 2), (2, 3)]);
+        let mut free = [3, 6, 7];
+        sets.take(seats[0], 4, &mut free);
+        assert_eq!(free, [1, 2, 3]);
+        // The four GPUs may be those of the type that only this job accepts, yet two count as lost.
+        assert_eq!(sets.room(seats[1], |line| free[line]), 1);
+    }
+
+    #[test]
+    fn disjoint_sets_leave_each_other_alone() {
+        let state = waiting(&three_types(), &[&["a100"], &["v100"]]);
+        let (sets, seats) = seated(&state);
+        assert_eq!(sets.sizes(), [2, 4, 7]);
+        let mut free = [2, 4, 7];
+        sets.take(seats[0], 4, &mut free);
+        assert_eq!(free, [2, 0, 3]);
+        assert_eq!(sets.room(seats[1], |line| free[line]), 2);
+    }
+
+    #[test]
+    fn job_of_an_unknown_set_has_the_narrowest() {
+        let state = waiting(&three_types(), &[&["v100"], &["a100"]]);
+        let view = View::of(&state);
+        let shape = Shape::gpus(GpuCount(1));
+        let known = view.job(JobId(0)).into_iter().map(|job| (job, &shape));
+        let sets = TypeSets::of(view, GpusByType::usable(view), known);
+        assert_eq!(sets.sizes(), [2, 7]);
+        let other = view.job(JobId(1)).unwrap();
+        assert_eq!(sets.seat(view, &other, &shape).set, 0);
+        // A shape of one type is a set of its own, also of a job that accepts all.
+        let typed = Shape {
+            gpu_type: view.nodes().nth(1).map(|node| node.gpu_type()),
+            ..shape
+        };
+        let own = view.job(JobId(0)).unwrap();
+        assert_eq!(sets.seat(view, &own, &typed).set, 0);
+    }
+
+    #[test]
+    fn cpus_above_the_share_of_a_gpu_weigh_more() {
+        let mut cluster = ClusterSpec::uniform(1, 4);
+        cluster.nodes[0].cpus = 8.0;
+        let needy = Extras {
+            cpus: 1.0,
+            ..Extras::default()
+        };
+        let state = waiting_with(&cluster, [needy].into_iter());
+        let view = View::of(&state);
+        let job = view.job(JobId(0)).unwrap();
+        let sets = TypeSets::of(view, GpusByType::usable(view), [].into_iter());
+        let seat = |gpus, cpus| {
+            let gpus = Shape::gpus(GpuCount(gpus));
+            sets.seat(view, &job, &Shape { cpus, ..gpus })
+        };
+        // Two CPUs are the share of a GPU.
+        let weights = [(2, 2.0), (2, 4.0), (2, 6.0), (1, 4.0)];
+        let weights = weights.map(|(gpus, cpus)| seat(gpus, cpus).weight);
+        assert_eq!(weights, [1.0, 1.0, 1.5, 2.0]);
+        let heavy = seat(1, 4.0);
+        assert_eq!(taken(&sets, seat(2, 6.0), 2), [(0, 3)]);
+        // At most the GPUs of the line.
+        assert_eq!(taken(&sets, seat(2, 6.0), 3), [(0, 4)]);
+        assert_eq!(taken(&sets, heavy, 1), [(0, 2)]);
+        assert_eq!(sets.room(heavy, |_| 3), 1);
+        assert!(!sets.is_plain(heavy));
+    }
+}

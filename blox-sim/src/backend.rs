@@ -25,6 +25,10 @@ use std::sync::atomic::Ordering;
 /// Seconds of work that may be left by rounding at the end of a job.
 const SPENT_S: f64 = 1e-6;
 
+/// The most jobs that are drawn after the end of a simulation: of a workload with an end, and of one
+/// that may be endless.
+const MOST_DRAWN: [u32; 2] = [10_000_000, 100_000];
+
 /// Returns whether an event no longer applies. A plan may change or stop a job and end it at once.
 /// Two jobs may crash with one node. A node that is leaving may be ordered to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
@@ -189,7 +193,7 @@ pub(crate) struct Simulator<'w> {
     may_starve: bool,
     /// Number of decisions.
     decisions: u64,
-    now: Time,
+    pub(crate) now: Time,
     /// Error of a launch.
     failed: Option<SimError>,
     /// True if the last event was injected.
@@ -603,6 +607,32 @@ impl<'w> Simulator<'w> {
         }
     }
 
+    /// Counts the measured jobs that were not submitted, by drawing the rest of the workload. If it is
+    /// too long, the jobs that are selected by number count as named, and others do not count. If a
+    /// workload may be endless, all its jobs are those that were submitted.
+    pub(crate) fn count_unsubmitted(&mut self) -> Result<u64, SimError> {
+        let finite = self.workload.is_finite();
+        if !finite && self.measure == Measure::All {
+            return Ok(0);
+        }
+        let most = self
+            .next_id
+            .saturating_add(MOST_DRAWN[usize::from(!finite)]);
+        let mut count = 0;
+        while let Some(next) = self.next_job.take() {
+            if self.measure.is_past(JobId(self.next_id), next.submit) {
+                break;
+            }
+            if self.next_id >= most {
+                return Ok(count + self.measure.numbers_from(self.next_id));
+            }
+            count += u64::from(self.measure.includes(JobId(self.next_id), next.submit));
+            self.next_id += 1;
+            self.next_job = self.workload.next_job()?.map(Arc::new);
+        }
+        Ok(count)
+    }
+
     /// Returns whether every measured job was submitted and has ended.
     #[inline]
     fn is_done(&mut self, view: View<'_>) -> bool {
@@ -934,6 +964,7 @@ impl Backend for Simulator<'_> {
         }
         let Some(at) = due.filter(|at| *at < self.horizon) else {
             self.ended = Ended::Horizon;
+            self.now = self.horizon;
             return Ok(None);
         };
         if let Some(ended) = self.look(view, at) {

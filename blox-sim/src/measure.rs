@@ -61,6 +61,15 @@ impl Measure {
         }
     }
 
+    /// Returns how many numbers are selected from `first` on; 0 without numbers.
+    pub(crate) fn numbers_from(&self, first: u32) -> u64 {
+        match self {
+            Measure::Ids(a, b) => (u64::from(*b) + 1).saturating_sub(u64::from(first.max(*a))),
+            Measure::Each(numbers) => numbers.range(first..).count() as u64,
+            Measure::All | Measure::Submitted(..) => 0,
+        }
+    }
+
     /// Returns whether all measured jobs precede this one.
     #[inline]
     pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {

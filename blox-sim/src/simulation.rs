@@ -74,6 +74,9 @@ pub struct Report {
     pub jobs: Vec<JobResult>,
     /// Summary metrics.
     pub summary: Summary,
+    /// Number of measured jobs that were not submitted before the simulation ended early. They have
+    /// no row.
+    pub unsubmitted: u64,
     /// One row for each visited decision, if requested.
     pub rounds: Vec<RoundRow>,
     /// Usage of the cluster over time, if requested.
@@ -126,9 +129,12 @@ impl Report {
     }
 
     /// Counts the reasons of measured jobs that were rejected, or had not ended. For reasons of the
-    /// kind `other`, the text of the policy is used.
+    /// kind `other`, the text of the policy is used. A job that was not submitted has not ended.
     pub fn reasons(&self, rejected: bool) -> BTreeMap<&str, u64> {
         let mut counts = BTreeMap::new();
+        if !rejected && self.unsubmitted > 0 {
+            counts.insert("not submitted", self.unsubmitted);
+        }
         for job in self.jobs.iter().filter(|j| j.measured) {
             if job.outcome.is_some() == rejected
                 && let Some(kind) = job.reason_kind
@@ -461,7 +467,8 @@ impl Simulation {
         let mut parts = self.start(trigger, workload, journal)?;
         parts.core.start(scheduler)?;
         run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
-        Ok(self.report(scheduler.name(), parts))
+        let unsubmitted = parts.backend.count_unsubmitted()?;
+        Ok(self.report(scheduler.name(), parts, unsubmitted))
     }
 
     /// Returns the data of a run with decisions at the moments of `trigger`, before its first turn.
@@ -526,7 +533,9 @@ impl Simulation {
         Ok(backend.until(self.until).with_script(self.script.clone()))
     }
 
-    pub(crate) fn report(&self, name: &str, parts: Parts<'_>) -> Report {
+    /// Returns the results of a run. `unsubmitted` is the number of measured jobs that have not been
+    /// submitted.
+    pub(crate) fn report(&self, name: &str, parts: Parts<'_>, unsubmitted: u64) -> Report {
         let Parts {
             mut core,
             backend,
@@ -537,11 +546,16 @@ impl Simulation {
         let mut recorder: Recorder = taken(&mut ours).unwrap_or_default();
         let waits: Waits = taken(&mut ours).unwrap_or_default();
         let occupancy: Option<Occupancy> = taken(&mut ours);
-        let state = core.state();
+        let (counters, last_decision) = (core.counters(), core.last_decision());
+        let stale_action = core.stale_action().cloned();
+        let mut state = core.into_state();
+        if backend.ended == Ended::Horizon {
+            state.advance(backend.now);
+        }
         for id in (0..state.next_job_id().0).map(JobId) {
             let Some(job) = state.job(id) else { continue };
             recorder.note(&job, None, state.now());
-            let passed_over = core.last_decision() >= Some(job.eligible_since());
+            let passed_over = last_decision >= Some(job.eligible_since());
             if job.phase() == Phase::Waiting && passed_over {
                 recorder.passed_over(id);
             }
@@ -555,7 +569,6 @@ impl Simulation {
         let span = recorder
             .first_submit
             .map_or(0.0, |first| (last - first).secs());
-        let counters = core.counters();
         let rounds = match period {
             Some(p) => (end.secs() / p).ceil() as u64,
             None => counters.decisions,
@@ -565,9 +578,12 @@ impl Simulation {
         let first = recorder.first_submit.unwrap_or_default();
         let (busy, changed) = (state.busy_gpu_time(), recorder.capacity(gpus, first, last));
         summary.occupy(&jobs, busy, changed);
+        summary.measured += unsubmitted;
+        summary.unfinished += unsubmitted;
         Report {
             jobs,
             summary,
+            unsubmitted,
             rounds: recorder.rounds,
             waits: waits.rows(end),
             timeline: match occupancy.map(|o| o.finish(end)) {
@@ -578,7 +594,7 @@ impl Simulation {
             resized: recorder.resized,
             workload_info: recorder.workload_info,
             counters,
-            stale_action: core.stale_action().cloned(),
+            stale_action,
             ended: backend.ended,
             end,
             collected: Collected(theirs),

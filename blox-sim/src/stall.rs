@@ -1,7 +1,7 @@
 //! Detection of simulations that get no further.
 
 use crate::Ended;
-use blox_core::{Event, JobId, Phase, SortedMap, Time, View};
+use blox_core::{Event, JobId, Phase, Seconds, SortedMap, Time, View};
 use std::collections::VecDeque;
 
 /// Simulated seconds without progress that end a simulation. Longer than the 1000 hours of a
@@ -11,8 +11,12 @@ pub(crate) const PATIENCE_S: f64 = 6e6;
 /// Number of looks without progress that end a simulation.
 const LOOKS: u32 = 10;
 
-/// Number of decisions after which the next look is due even if no time passes.
-const TURNS: u64 = 1_000_000;
+/// Number of decisions after which the next look is due even if no time passes: a scheduler whose
+/// plans alternate may decide for ever at one time.
+const TURNS: u64 = 10_000;
+
+/// Seconds since the last look after which that number of decisions is no reason for a look.
+const MOMENT: Seconds = Seconds::new(1.0);
 
 /// Part of its remaining work that a measured job must do in the time of patience.
 const ENOUGH: f64 = 0.1;
@@ -29,6 +33,8 @@ pub(crate) struct Stall {
     due: Time,
     /// Number of decisions at which it is due even before.
     turns: u64,
+    /// Time at which these decisions are counted from.
+    since: Time,
     /// Progress of all jobs at the last look, and number of submitted jobs.
     seen: (u64, u32),
     /// Number of looks in a row without progress of any job.
@@ -46,6 +52,7 @@ impl Default for Stall {
         Stall {
             due: Time::new(PATIENCE_S / f64::from(LOOKS)),
             turns: TURNS,
+            since: Time::ZERO,
             seen: (0, 0),
             still: 0,
             starving: None,
@@ -89,6 +96,10 @@ impl Stall {
         measured: Option<&mut VecDeque<JobId>>,
     ) -> Option<Ended> {
         self.turns = turns + TURNS;
+        let passed = now - std::mem::replace(&mut self.since, now);
+        if now < self.due && passed >= MOMENT {
+            return None;
+        }
         self.due = Time::new(now.secs() + PATIENCE_S / f64::from(LOOKS));
         if self.stands_still(view, now, arrivals) {
             return Some(Ended::Standstill);
@@ -163,5 +174,36 @@ impl Stall {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{ClusterSpec, GpuCount, JobSpec, State};
+
+    /// Looks after each 10,000 decisions, this number of seconds apart. Returns the number of looks
+    /// at which the simulation ends.
+    fn looks_until_standstill(apart: f64) -> Option<u64> {
+        let mut state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
+        let submitted = Event::Submitted {
+            job: JobId(0),
+            spec,
+        };
+        state.apply(Time::ZERO, &submitted).unwrap();
+        let mut stall = Stall::default();
+        (1..=100).find(|look| {
+            let (now, turns) = (Time::new(*look as f64 * apart), look * TURNS);
+            assert!(stall.looks(now, turns) && !stall.looks(now, turns - 1));
+            stall.look(View::of(&state), (now, turns), false, None) == Some(Ended::Standstill)
+        })
+    }
+
+    #[test]
+    fn decisions_without_time_are_a_standstill() {
+        assert_eq!(looks_until_standstill(0.0), Some(10));
+        assert_eq!(looks_until_standstill(0.5), Some(10));
+        assert_eq!(looks_until_standstill(60.0), None);
     }
 }

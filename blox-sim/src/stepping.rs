@@ -132,8 +132,12 @@ impl<'w> Stepper<'w> {
         self.parts.core.plan()
     }
 
-    /// Returns the results so far. Jobs that have not ended are unfinished.
-    pub fn report(self) -> Report {
-        self.simulation.report(self.scheduler.name(), self.parts)
+    /// Returns the results so far. Jobs that have not ended are unfinished, and so are measured jobs
+    /// that have not been submitted. If the rest of the workload cannot be read, these are not
+    /// counted.
+    pub fn report(mut self) -> Report {
+        let unsubmitted = self.parts.backend.count_unsubmitted().unwrap_or_default();
+        let (simulation, name) = (&self.simulation, self.scheduler.name());
+        simulation.report(name, self.parts, unsubmitted)
     }
 }

@@ -30,7 +30,8 @@ pub enum Until {
     Progress,
     /// All measured jobs have ended. Such a run may never end.
     Finished,
-    /// This time is reached. Events of the time itself are applied; no decision is made at it.
+    /// This time is reached: the simulation ends at it, whenever the last event was. Events of the
+    /// time itself are applied; no decision is made at it.
     Time(Time),
     /// This number of jobs, measured or not, did all their work or were ended at their goal.
     Completed(u64),

@@ -1,5 +1,6 @@
 //! Observation of running simulations, and the ways in which they end.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Data shared with an observer of a simulation.
@@ -22,7 +23,8 @@ pub struct Watch {
 }
 
 /// The way in which a simulation ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// Every measured job has ended.
     #[default]

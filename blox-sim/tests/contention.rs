@@ -1,10 +1,14 @@
 //! Jobs that slow each other on a node end when a calculation by hand says.
 
-use crate::{fifo, fifo_at_events};
-use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+use crate::{composed, fifo, fifo_at_events};
+use blox_core::{
+    ClusterSpec, GpuCount, JobId, JobQueue, JobSpec, OnEvent, Phase, Request, Seconds, Time,
+    Validity, View, policy::scheduling_fn,
+};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
-use blox_sim::{Simulation, workload::Jobs};
+use blox_sim::{Simulation, Until, workload::Jobs};
+use blox_testing::FirstFit;
 
 /// Jobs of one GPU on nodes of two GPUs: submission and work in seconds; when each ends.
 fn ends(model: impl ExecutionModel, nodes: usize, jobs: &[(f64, f64)]) -> Vec<f64> {
@@ -96,4 +100,28 @@ fn a_job_that_launches_slows_none_before_it_runs() {
         .collect();
     // It runs alone from 100 s to 1,500 s, beside the other to 3,300 s, then does the last 1,000 s.
     assert_eq!(ends, [4300.0, 3300.0]);
+}
+
+/// A policy that always wants the other of two jobs, beside a third that it slows.
+#[test]
+fn speeds_that_a_decision_changes_are_no_news() {
+    let other = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+        let steady = view.job(JobId(0)).filter(|job| job.phase() != Phase::Ended);
+        let mut waiting = view
+            .active()
+            .filter(|job| !job.is_placed() && job.id() != JobId(0));
+        let next = steady.into_iter().chain(waiting.next());
+        next.for_each(|job| out.push(Request::gang(&job)));
+        out.stop_unlisted();
+        Validity::UntilEvent
+    });
+    let policy = composed("other", other, FirstFit).with_trigger(OnEvent::with_gap(Seconds::ZERO));
+    let job = |at| JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(600.0));
+    let mut jobs = Jobs::new([0.0, 60.0, 120.0].map(job).to_vec());
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 2)).execution(model());
+    let report = simulation
+        .until(Until::Time(Time::new(130.0)))
+        .run(policy, &mut jobs)
+        .unwrap();
+    assert_eq!(report.counters.decisions, 3, "one at each arrival");
 }

@@ -5,8 +5,8 @@ use blox_core::{
     Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterManager, Deadline,
     DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
-    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
-    Stateless, Time, TrainingSpec, Validity, View,
+    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds,
+    ServiceClass, Shape, Stateless, Time, TrainingSpec, Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -194,17 +194,49 @@ fn finishes(report: &Report) -> Vec<Option<f64>> {
     jobs.map(|j| j.finish.map(|t| t.secs())).collect()
 }
 
+/// A job that is submitted at once, with a deadline.
+fn due(gpus: u32, duration: f64, at: f64) -> JobSpec {
+    let (at, value) = (Time::new(at), 1.0);
+    let extras = Extras {
+        deadlines: vec![Deadline { at, value }],
+        ..Extras::default()
+    };
+    let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
+    job.with_extras(extras)
+}
+
+/// Accepts all jobs as best-effort jobs.
+#[derive(Clone)]
+struct Demotes;
+
+impl Stateless for Demotes {}
+
+impl AdmissionPolicy for Demotes {
+    fn admit(
+        &self,
+        (): &mut (),
+        _: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
+        let class = Some(ServiceClass::BestEffort);
+        asking
+            .iter()
+            .for_each(|job| out.accept_as(*job, class, None));
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn deadline_of_a_best_effort_job_is_not_declined() {
+    let jobs = [due(1, 300.0, 300.0), due(1, 600.0, 400.0)];
+    let report = run(&node(3), fifo().with_admission(Demotes).unwrap(), &jobs);
+    let count = report.summary.deadlines.unwrap();
+    assert_eq!((count.met, count.missed, count.declined), (1, 1, 0));
+}
+
 #[test]
 fn deadlines_are_counted_by_fate() {
-    let due = |gpus, duration, at| {
-        let (at, value) = (Time::new(at), 1.0);
-        let extras = Extras {
-            deadlines: vec![Deadline { at, value }],
-            ..Extras::default()
-        };
-        let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
-        job.with_extras(extras)
-    };
     // The last job is too wide for the cluster.
     let jobs = [
         due(1, 300.0, 300.0),

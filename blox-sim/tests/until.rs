@@ -176,3 +176,70 @@ fn epochs_shorter_than_the_clock_resolves_end() {
     assert_eq!(report.ended, Ended::Finished);
     assert_eq!(report.jobs[1].finish, Some(Time::new(1500.0)));
 }
+
+#[test]
+fn run_that_ends_early_lasts_until_the_limit() {
+    let jobs = [job(0.0, 3600.0), job(0.0, 3500.0)];
+    let report = run(
+        &node(4).until(Until::Time(Time::new(3599.0))),
+        fifo(),
+        &jobs,
+    );
+    assert_eq!(report.end, Time::new(3599.0));
+    assert_eq!(report.summary.makespan_s, 3599.0);
+    assert_eq!(report.summary.utilisation, 0.5);
+    assert_eq!(report.jobs[0].attained, Seconds::new(3599.0));
+}
+
+#[test]
+fn job_that_has_not_arrived_is_unfinished() {
+    let jobs = [0.0, 100.0, 50_000.0, 60_000.0].map(|at| job(at, 600.0));
+    let counted = |simulation: blox_sim::Simulation| {
+        let report = run(&simulation, fifo(), &jobs);
+        let s = &report.summary;
+        let came = (s.jobs, report.unsubmitted);
+        (
+            came,
+            (s.measured, s.completed, s.unfinished),
+            s.is_partial(),
+        )
+    };
+    let until = node(4).until(Until::Time(Time::new(10_000.0)));
+    assert_eq!(counted(until.clone()), ((2, 2), (4, 2, 2), true));
+    let some = until.clone().measure(Measure::Ids(0, 2));
+    assert_eq!(counted(some), ((2, 1), (3, 2, 1), true));
+    let early = until.measure(Measure::Submitted(Time::ZERO, Time::new(200.0)));
+    assert_eq!(counted(early), ((2, 0), (2, 2, 0), false));
+    assert_eq!(counted(node(4)), ((4, 0), (4, 4, 0), false));
+}
+
+#[test]
+fn range_of_an_endless_workload_is_counted_as_named() {
+    let until = |measure| {
+        let simulation = node(2).until(Until::Completed(5)).measure(measure);
+        let report = simulation.run(fifo(), &mut Steady::default()).unwrap();
+        let reasons = report.reasons(false).get("not submitted").copied();
+        assert_eq!(reasons.unwrap_or(0), report.unsubmitted);
+        (report.summary.measured, report.summary.completed)
+    };
+    assert_eq!(until(Measure::Ids(20, 30)), (11, 0));
+    assert_eq!(until(Measure::Ids(0, u32::MAX)), (1 << 32, 5));
+    // Submitted at 4000 s, 4200 s and so on.
+    let period = Measure::Submitted(Time::new(4000.0), Time::new(5000.0));
+    assert_eq!(until(period), (6, 0));
+    // All jobs of an endless workload are those that came.
+    assert!(until(Measure::All).0 < 100);
+}
+
+#[test]
+fn interrupted_run_counts_its_whole_range() {
+    let watch = std::sync::Arc::new(blox_sim::Watch::default());
+    watch.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let simulation = node(2).measure(Measure::Ids(20, 30)).watched_by(watch);
+    let report = simulation.run(fifo(), &mut Steady::default()).unwrap();
+    assert_eq!(report.ended, Ended::Interrupted);
+    assert_eq!(
+        (report.summary.measured, report.summary.unfinished),
+        (11, 11)
+    );
+}

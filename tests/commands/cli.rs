@@ -1,7 +1,7 @@
 //! Tests of the command line through the real binary.
 
 use crate::support;
-use crate::support::{Seen, at, blox, bytes, run_with, start};
+use crate::support::{Seen, at, blox, bytes, good, run_with, start};
 use blox::core::{
     ClusterManager, Composition, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId,
     Stateless, Validity, View,
@@ -449,4 +449,203 @@ fn lucid_packs_a_helios_log_after_estimate() {
     assert_eq!(packed.1, 0);
     // Without profiles, nothing is packed, and a notice says so.
     assert_eq!(lucid("bare.csv", 2), (alone.0, 1));
+}
+
+/// Returns a folder with a trace of these rows.
+fn traced(rows: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("t.csv"),
+        format!("submit_s,gpus,duration_s{rows}\n"),
+    )
+    .unwrap();
+    dir
+}
+
+#[test]
+fn jobs_after_an_early_end_are_counted() {
+    let dir = traced("\n0,1,600\n100,1,600\n50000,1,600\n60000,1,600");
+    let line = "compare fifo las --trace t.csv --cluster 1x4 --until 10000 --output-dir out";
+    let seen = good(dir.path(), line);
+    let row = lines_with(&seen, "fifo").remove(0);
+    assert!(row.contains("2 of 4") && row.contains("700.0*"), "{row}");
+    assert!(row.contains("10,000"), "{row}");
+    assert!(seen.out.contains("measured   all 4 jobs\n"), "{}", seen.out);
+    let left = "fifo       2 unfinished (not submitted: 2)\n";
+    assert!(seen.out.contains(left), "{}", seen.out);
+    let end = "fifo: ended at 10,000 s, the limit of --until";
+    assert_eq!(lines_with(&seen, end).len(), 1, "{}", seen.out);
+    let summary = json(&dir.path().join("out/fifo/summary.json"));
+    let counts = ["measured", "completed", "unfinished"].map(|key| summary[key].as_u64());
+    assert_eq!(counts, [Some(4), Some(2), Some(2)]);
+    assert_eq!(
+        (&summary["complete"], &summary["end_s"]),
+        (&false.into(), &1e4.into())
+    );
+    assert_eq!(summary["unfinished_reasons"]["not submitted"], 2);
+    good(dir.path(), "plot out --output-dir plots");
+    let picture = fs::read_to_string(dir.path().join("plots/avg-jct.svg")).unwrap();
+    assert!(picture.contains("fifo* (2 of 4 jobs)"), "{picture}");
+}
+
+#[test]
+fn quiet_command_states_why_a_run_ended_early() {
+    let dir = traced("\n0,1,600\n5000,1,600");
+    let end = "notice: fifo: ended at 3,000 s, the limit of --until\n";
+    for command in [
+        "simulate fifo",
+        "compare fifo las",
+        "compare fifo las --seeds 0..1",
+    ] {
+        let line = format!("{command} --trace t.csv --cluster 1x4 --until 3000 --quiet");
+        let seen = good(dir.path(), &line);
+        assert!(seen.err.contains(end), "{line}: {}", seen.err);
+    }
+    for quiet in ["", " --quiet"] {
+        let line = "sweep fifo las --loads 4,5 --until 5jobs --measure 3..30 --cluster 2x4";
+        let seen = good(dir.path(), &format!("{line}{quiet}"));
+        assert_eq!(lines_with(&seen, "of 56").len(), 0, "{}", seen.out);
+        assert!(seen.out.contains("of 28"), "{}", seen.out);
+        let ended = seen.err.lines().filter(|line| {
+            line.starts_with("notice: fifo: ended ") && line.ends_with(", the limit of --until")
+        });
+        assert_eq!(ended.count(), 1, "{}", seen.err);
+    }
+}
+
+/// A pair of models without a speed fails gandiva alone.
+#[test]
+fn failing_scheduler_leaves_the_rows_of_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = |submit| {
+        serde_json::json!({
+            "submit": submit, "gpus": 1, "work": {"iterations": 9000, "rate": 1},
+            "extras": {
+                "model": "a", "attributes": {"gpu_utilisation": 0.4},
+                "speeds": {"alone": {"v100": 1}, "beside": {"v100": {"a": [0, 0]}}},
+            },
+        })
+    };
+    let text: String = (0..8).map(|i| format!("{}\n", job(i))).collect();
+    fs::write(dir.path().join("t.jsonl"), text).unwrap();
+    let world = "--trace t.jsonl --cluster 1x2:v100";
+    for (line, rows) in [
+        ("compare fifo gandiva las", ["fifo", "las"]),
+        ("compare gandiva fifo las --output-dir out", ["fifo", "las"]),
+        ("compare fifo gandiva las --seeds 0..1", ["fifo", "las"]),
+        ("compare gandiva fifo las --seeds 0..1", ["fifo", "las"]),
+    ] {
+        let line = format!("{line} {world}");
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(2), "{line}: {seen:?}");
+        for row in rows {
+            let found = seen.out.lines().find(|l| l.starts_with(&format!("{row} ")));
+            assert!(found.is_some(), "{line}: {}", seen.out);
+        }
+        let errors = seen.err.lines().filter(|l| l.starts_with("error: "));
+        assert_eq!(errors.clone().count(), 1, "{line}: {}", seen.err);
+        assert!(errors.last().unwrap().contains("gandiva"), "{}", seen.err);
+    }
+    assert_eq!(
+        json(&dir.path().join("out/manifest.json"))["status"],
+        "failed"
+    );
+    assert!(dir.path().join("out/las/summary.json").exists());
+    let alone = at(
+        dir.path(),
+        format!("simulate gandiva {world}").split_whitespace(),
+    );
+    assert_eq!((alone.code, alone.out.as_str()), (Some(2), ""));
+}
+
+#[test]
+fn estimates_of_a_helios_log_are_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = "job_id,user,vc,gpu_num,submit_time,duration\n".to_owned();
+    for i in 0..200 {
+        let (user, gpus) = (["ada", "bob"][i % 2], [1, 2, 4][i % 3]);
+        let seconds = gpus * if user == "ada" { 100 } else { 900 };
+        log += &format!(
+            "{i},{user},v,{gpus},2020-09-01 {:02}:00:00,{seconds}\n",
+            i % 24
+        );
+    }
+    fs::write(dir.path().join("log.csv"), log).unwrap();
+    let features = "--features user,gpu_num --date submit_time --output m.json";
+    good(
+        dir.path(),
+        &format!("estimate train log.csv --target duration {features}"),
+    );
+    good(dir.path(), "estimate tell m.json log.csv --output told.csv");
+    let compare = "compare fifo qssf{estimator=brought} --cluster 1x4 --trace";
+    let seen = good(dir.path(), &format!("{compare} told.csv"));
+    for ignored in ["unknown column", "do not tell", "none of"] {
+        assert_eq!(lines_with(&seen, ignored), [""; 0], "{seen:?}");
+    }
+    let without = good(dir.path(), &format!("{compare} log.csv"));
+    assert_eq!(
+        lines_with(&without, "none of 200 measured jobs tells an estimate").len(),
+        1
+    );
+    let jct = |seen: &Seen| lines_with(seen, "qssf")[0].clone();
+    assert_ne!(jct(&seen), jct(&without));
+}
+
+#[test]
+fn first_wrong_value_of_an_attribute_is_stated() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |attributes: &str| {
+        let rows: String = (0..4)
+            .map(|i| {
+                // The first job has no wrong value.
+                let attributes = if i == 0 { "{}" } else { attributes };
+                format!(
+                    "{{\"submit\": {i}, \"gpus\": 1, \"work\": {{\"iterations\": 60, \"rate\": 1}}, \
+                     \"extras\": {{\"attributes\": {attributes}}}}}\n"
+                )
+            })
+            .collect();
+        fs::write(dir.path().join("t.jsonl"), rows).unwrap();
+    };
+    let utilisation = "attributes.gpu_utilisation is";
+    let fraction = "expected a fraction above 0 and at most 1";
+    let times = "expected four numbers of seconds from 0 to 1e6, one of them above 0";
+    for (attributes, scheduler, found, expected) in [
+        ("{\"gpu_utilisation\": 40}", "gandiva", "40", fraction),
+        ("{\"gpu_utilisation\": -0.4}", "muri", "-0.4", fraction),
+        ("{\"stages\": [1, 2, 3]}", "muri", "[1,2,3]", times),
+        ("{\"stages\": [1, -3, 1, 1]}", "muri", "[1,-3,1,1]", times),
+        (
+            "{\"gmem\": 1, \"sharing_score\": \"low\"}",
+            "lucid",
+            "\"low\"",
+            "expected a number from 0 to 2",
+        ),
+        (
+            "{\"estimate_s\": -5}",
+            "qssf{estimator=brought}",
+            "-5",
+            "expected a number of seconds above 0",
+        ),
+    ] {
+        write(attributes);
+        for quiet in ["", " --quiet"] {
+            let line = format!("simulate {scheduler} --trace t.jsonl --cluster 1x4{quiet}");
+            let seen = good(dir.path(), &line);
+            let wrong = lines_with(&seen, " is ")
+                .into_iter()
+                .find(|l| l.contains(expected));
+            let wrong = wrong.unwrap_or_else(|| panic!("{line}: {seen:?}"));
+            let said = "3 of 4 measured jobs have a wrong value: attributes.";
+            assert!(wrong.contains(said), "{wrong}");
+            assert!(
+                wrong.contains(&format!(" is {found}, {expected}, first for job 1")),
+                "{wrong}"
+            );
+            assert_eq!(lines_with(&seen, "measured jobs has"), [""; 0], "{seen:?}");
+        }
+    }
+    write("{\"gpu_utilisation\": 0.4}");
+    let seen = good(dir.path(), "simulate gandiva --trace t.jsonl --cluster 1x4");
+    assert_eq!(lines_with(&seen, utilisation), [""; 0]);
 }

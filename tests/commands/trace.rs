@@ -198,3 +198,73 @@ fn help_names_every_format() {
         }
     }
 }
+
+#[test]
+fn check_names_jobs_that_can_never_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let nodes = "[[node]]\ncount = 2\ngpus = 4\ngpu_type = \"v100\"\ncpus = 48\nmemory_gib = 384\n";
+    write("nodes.toml", nodes);
+    let jobs = "submit_s,gpus,duration_s,cpus,memory_gib,gpu_types\n0,1,60,,,\n10,64,60,,,\n\
+                20,2,60,1000,,\n30,2,60,,99999,\n40,2,60,,,h100\n50,8,60,96,768,v100\n";
+    write("jobs.csv", jobs);
+    let job = |speeds: &str| {
+        format!(
+            "{{\"submit\": 0, \"gpus\": 1, \"work\": {{\"iterations\": 60, \"rate\": 1}}, \
+             \"extras\": {{\"speeds\": {{\"alone\": {{{speeds}}}}}}}}}\n"
+        )
+    };
+    write(
+        "types.jsonl",
+        &(job("\"v100\": 1.0") + &job("\"v100\": 0.0")),
+    );
+    write(
+        "levels.csv",
+        "submit_s,gpus,duration_s,levels,rates\n0,2,3600,1;2,0;1\n",
+    );
+    let problems = |line: &str| {
+        let seen = at(dir.path(), line.split_whitespace());
+        let (lines, last) = seen
+            .out
+            .trim_end()
+            .rsplit_once('\n')
+            .unwrap_or(("", &seen.out));
+        assert_eq!(
+            seen.code,
+            Some(if lines.is_empty() { 0 } else { 2 }),
+            "{last}"
+        );
+        let why = |line: &str| {
+            let (place, why) = line
+                .split_once(": the job can never run in the cluster ")
+                .unwrap();
+            format!("{place}: {}", why.split_once(": it ").unwrap().1)
+        };
+        lines.lines().map(why).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        problems("trace check jobs.csv --cluster nodes.toml"),
+        [
+            "jobs.csv:3: asks for 64 GPUs, at most 8 are possible",
+            "jobs.csv:4: asks for 1000 CPUs, the largest node has 48",
+            "jobs.csv:5: asks for 99999 GiB of memory, the largest node has 384 GiB",
+            "jobs.csv:6: asks for 2 GPUs of type h100, the cluster has none",
+        ]
+    );
+    assert_eq!(
+        problems("trace check types.jsonl --cluster 2x4"),
+        [
+            "types.jsonl:1: asks for 1 GPU of type v100, the cluster has none",
+            "types.jsonl:2: has a speed above 0 on no type of GPU that it may use",
+        ]
+    );
+    assert_eq!(
+        problems("trace check types.jsonl --cluster 2x4:v100").len(),
+        1
+    );
+    assert_eq!(
+        problems("trace check levels.csv --cluster 1x1"),
+        ["levels.csv:2: asks for 2 GPUs, at most 1 are possible"]
+    );
+    assert_eq!(problems("trace check levels.csv --cluster 1x2"), [""; 0]);
+}

@@ -26,12 +26,16 @@ fn levels(extras: &mut Extras, rates: bool) {
 type Kind = (&'static str, fn(&mut Extras));
 
 /// Properties by which schedulers distinguish jobs.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     ("plain", |_| {}),
     ("with a deadline", |e| deadline(e, 1e6)),
     ("with a deadline that is over", |e| deadline(e, 0.0)),
     ("elastic", |e| levels(e, true)),
     ("elastic without rates", |e| levels(e, false)),
+    ("elastic with a level of rate 0", |e| {
+        levels(e, true);
+        e.rates[0] = 0.0;
+    }),
     ("elastic with a deadline", |e| {
         levels(e, true);
         deadline(e, 1e6);
@@ -57,9 +61,10 @@ const KINDS: [Kind; 9] = [
     }),
 ];
 
-/// Jobs without work beside jobs that request more GPUs than there are, and on the idle cluster.
+/// Jobs without work beside one with work and jobs that request more GPUs than there are, and on the idle cluster.
 fn jobs(kind: fn(&mut Extras)) -> Vec<JobSpec> {
     let mut jobs: Vec<JobSpec> = (0..9).map(|i| job(0.0, 1 + i % 4, 900.0)).collect();
+    jobs.push(with(job(0.0, 2, 900.0), kind));
     for at in [0.0, 30.0, 20_000.0] {
         jobs.extend([2, 4].map(|gpus| with(job(at, gpus, 0.0), kind)));
     }

@@ -35,10 +35,23 @@ impl Validity {
         }
     }
 
-    /// Like [`Validity::and`]. If there are no rounds, the next decision moment is at the next event,
-    /// so a timer is shorter than [`Validity::NextRound`].
+    /// Returns the shorter of two validities, as [`Validity::and`], if there are rounds. Otherwise the
+    /// next decision moment is at the next event, so a timer is shorter than [`Validity::NextRound`].
+    ///
+    /// `has_rounds` is called only if the result depends on it. A wrapper that combines answers under
+    /// a [`DecisionTrigger`](crate::trigger::DecisionTrigger) asks for its
+    /// [next moment](crate::trigger::DecisionTrigger::following).
+    ///
+    /// ```
+    /// use blox_core::{Time, Validity};
+    /// let timer = Validity::Until(Time::new(60.0));
+    /// assert_eq!(Validity::NextRound.and_if(timer, || true), Validity::NextRound);
+    /// assert_eq!(Validity::NextRound.and_if(timer, || false), timer);
+    /// assert_eq!(Validity::UntilEvent.and_if(timer, || unreachable!()), timer);
+    /// ```
     #[inline]
-    pub(crate) fn and_if(self, other: Validity, has_rounds: impl Fn() -> bool) -> Validity {
+    #[must_use]
+    pub fn and_if(self, other: Validity, has_rounds: impl Fn() -> bool) -> Validity {
         use Validity::{NextRound, Until};
         match (self, other) {
             (NextRound, Until(t)) | (Until(t), NextRound) if !has_rounds() => Until(t),

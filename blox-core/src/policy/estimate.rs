@@ -2,8 +2,9 @@
 
 use crate::decide_error::MissingData;
 use crate::job::JobRef;
-use crate::job::spec::JobSpec;
+use crate::job::spec::{JobSpec, SpecError};
 use crate::units::Seconds;
+use serde_json::Value;
 
 /// Estimator of running times. Shared by SJF, SRTF and similar policies.
 ///
@@ -56,6 +57,23 @@ pub trait Estimator: Send + Sync + 'static {
 
 /// Name of the job attribute with an estimate in seconds, for instance from a learned model.
 pub const ESTIMATE: &str = "estimate_s";
+
+/// Checks the [estimate](ESTIMATE) that a job brings. A job without one is sound.
+///
+/// # Errors
+/// The estimate is no number of seconds above 0.
+pub fn check_estimate(job: &JobSpec) -> Result<(), SpecError> {
+    let value = job.extras().attributes.get(ESTIMATE);
+    let is_sound = |value: &Value| value.as_f64().is_some_and(|s| s.is_finite() && s > 0.0);
+    match value.filter(|value| !value.is_null() && !is_sound(value)) {
+        None => Ok(()),
+        Some(value) => Err(SpecError {
+            field: "attributes.estimate_s",
+            found: value.to_string(),
+            expected: "a number of seconds above 0",
+        }),
+    }
+}
 
 /// Uses the true running times.
 #[derive(Clone, Copy, Debug, Default)]

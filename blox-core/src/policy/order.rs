@@ -2,7 +2,6 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -30,9 +29,20 @@ pub struct SortKey {
 }
 
 impl SortKey {
+    /// A key that is NaN. It comes after all others, so the last job of an order shows whether the
+    /// order has one. A check of each key would cost instructions in each decision.
+    const NO_NUMBER: SortKey = SortKey {
+        class: i32::MAX,
+        first: u64::MAX,
+        second: u64::MAX,
+    };
+
     /// Creates a key from one number, ascending. A pipeline refuses a decision in which a key is NaN.
     #[inline]
     pub fn by(value: f64) -> Self {
+        if value.is_nan() {
+            return SortKey::NO_NUMBER;
+        }
         SortKey {
             class: 0,
             first: ordered(value),
@@ -44,6 +54,9 @@ impl SortKey {
     #[inline]
     #[must_use]
     pub fn then(mut self, value: f64) -> Self {
+        if value.is_nan() {
+            return SortKey::NO_NUMBER;
+        }
         self.second = ordered(value);
         self
     }
@@ -52,55 +65,26 @@ impl SortKey {
     #[inline]
     #[must_use]
     pub fn in_class(mut self, class: i32) -> Self {
-        self.class = class;
+        if self.is_a_number() {
+            self.class = class;
+        }
         self
-    }
-
-    pub(crate) fn is_a_number(&self) -> bool {
-        self.first != NO_NUMBER && self.second != NO_NUMBER
     }
 
     #[inline]
-    pub(crate) fn first_of_all(mut self) -> Self {
-        self.class = i32::MIN;
-        self
+    pub(crate) fn is_a_number(&self) -> bool {
+        self.first != SortKey::NO_NUMBER.first
+    }
+
+    #[inline]
+    pub(crate) fn first_of_all(self) -> Self {
+        self.in_class(i32::MIN)
     }
 }
 
-/// The bits of NaN in the total order.
-const NO_NUMBER: u64 = u64::MAX;
-
-thread_local! {
-    /// True if a key of this thread was NaN. Only such a key takes time: a check of each key would
-    /// cost instructions in each decision, and so would a call for the others.
-    static WAS_NO_NUMBER: Cell<bool> = const { Cell::new(false) };
-}
-
-#[inline(always)]
-pub(crate) fn note_no_number() {
-    WAS_NO_NUMBER.set(true);
-}
-
-/// Forgets the keys of this thread that were NaN.
-#[inline]
-pub(crate) fn forget_no_number() {
-    WAS_NO_NUMBER.set(false);
-}
-
-/// Returns whether a key was NaN since the last call of [`forget_no_number`], in this thread.
-#[inline]
-pub(crate) fn was_no_number() -> bool {
-    WAS_NO_NUMBER.get()
-}
-
-/// Returns the bits of a float such that unsigned comparison is the total order of floats. There is
-/// a single NaN, which is the largest.
+/// Returns the bits of a float, not NaN, such that unsigned comparison is the total order of floats.
 #[inline]
 fn ordered(value: f64) -> u64 {
-    if value.is_nan() {
-        note_no_number();
-        return NO_NUMBER;
-    }
     // -0.0 and 0.0 give the same key.
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 0 {
@@ -150,6 +134,12 @@ impl Entry {
     /// Returns the class of the key and its first number.
     pub fn class_and_first(&self) -> (u32, f64) {
         ((self.high >> 96) as u32, number((self.high >> 32) as u64))
+    }
+
+    /// Returns whether the key is a number, not NaN.
+    #[inline]
+    pub fn is_a_number(&self) -> bool {
+        (self.high >> 32) as u64 != SortKey::NO_NUMBER.first
     }
 
     /// Returns a number that distinguishes the entries of a job; 0 unless it was set.
@@ -231,6 +221,14 @@ impl Piece {
 impl KeptQueue {
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns whether all keys are numbers. A key that is NaN would be the last one.
+    #[inline]
+    pub fn has_numbers(&self) -> bool {
+        let last = self.chunks.first().and_then(|c| c.entries.first());
+        let new = self.new.first();
+        last.is_none_or(Entry::is_a_number) && new.is_none_or(Entry::is_a_number)
     }
 
     #[inline]
@@ -443,6 +441,36 @@ mod tests {
             assert!(SortKey::by(f64::INFINITY) < SortKey::by(nan));
             assert_eq!(SortKey::by(nan), SortKey::by(f64::NAN));
         }
+    }
+
+    #[test]
+    fn key_with_one_nan_is_the_last_in_each_class() {
+        let nan = f64::NAN;
+        let odd = [
+            SortKey::by(nan).in_class(-1),
+            SortKey::by(nan).then(1.0).first_of_all(),
+            SortKey::by(1.0).in_class(7).then(nan),
+        ];
+        let last = SortKey::by(f64::INFINITY).then(f64::INFINITY);
+        for key in odd {
+            assert!(last.in_class(i32::MAX) < key, "{key:?}");
+            let entry = Entry::new(key, JobId(3));
+            assert!(!key.is_a_number() && !entry.is_a_number(), "{key:?}");
+        }
+        assert!(Entry::new(last.in_class(i32::MAX), JobId(u32::MAX)).is_a_number());
+    }
+
+    #[test]
+    fn queue_shows_a_key_that_is_nan() {
+        let mut queue = KeptQueue::default();
+        assert!(queue.has_numbers());
+        queue.fill((0..200).map(|j| entry(f64::from(j), j)).collect());
+        assert!(queue.has_numbers());
+        queue.push(entry(f64::NAN, 200));
+        assert!(!queue.has_numbers());
+        // The new entry is inserted among the others.
+        queue.in_order().for_each(drop);
+        assert!(!queue.has_numbers());
     }
 
     #[test]

@@ -333,6 +333,11 @@ impl Core {
         Ok(())
     }
 
+    /// Returns the state, without the rest of the core.
+    pub fn into_state(self) -> State {
+        self.saved.state
+    }
+
     /// Returns the state.
     #[inline]
     pub fn state(&self) -> &State {
@@ -702,6 +707,10 @@ impl Core {
         self.moment.1
     }
 
+    fn has_rounds(&self) -> bool {
+        self.trigger.following(self.saved.state.now).is_some()
+    }
+
     /// Returns whether an event can change a decision. Results that the last decision expected
     /// cannot.
     fn is_news(&self, event: &Event) -> bool {
@@ -709,7 +718,11 @@ impl Core {
             Event::Started { .. } => false,
             // With rounds, a valid decision may be based on running time that this event withdraws.
             // Without rounds, each move of a job would cause the next one.
-            Event::Ran { .. } => self.trigger.following(self.saved.state.now).is_some(),
+            Event::Ran { .. } => self.has_rounds(),
+            // So would the speeds of the jobs beside it.
+            Event::Progress { .. } => {
+                self.has_rounds() || self.saved.last_decision != Some(self.saved.state.now)
+            }
             Event::Stopped { job, .. } => {
                 let awaited = self.saved.state.job(*job).is_some_and(|j| j.is_placed());
                 !awaited && self.saved.last_decision != Some(self.saved.state.now)

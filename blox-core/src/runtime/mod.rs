@@ -397,6 +397,11 @@ impl Runtime {
         self.observers.take_missed()
     }
 
+    /// Returns the state, without the rest of the runtime.
+    pub fn into_state(self) -> State {
+        self.core.into_state()
+    }
+
     /// Removes and returns the collectors.
     pub fn take_collectors(&mut self) -> Vec<Box<dyn MetricCollector>> {
         std::mem::take(&mut self.observers.collectors)

@@ -15,7 +15,6 @@ use crate::feasibility::{self, Feasibility};
 use crate::ids::{JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase};
-use crate::order;
 use crate::policy::{
     AcceptAll, AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement,
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
@@ -821,8 +820,6 @@ impl Scheduler for Pipeline {
             return Err(*missing);
         }
         self.requests.begin();
-        // A key of something else than this decision is no fault of the policy.
-        order::forget_no_number();
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;
         let validity = (**policy).any_schedule(memory, view, &mut self.requests);
@@ -842,7 +839,7 @@ impl Scheduler for Pipeline {
         let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
         draft.end_walk(&mut self.requests);
         let all_gangs = draft.finish_into(out);
-        if order::was_no_number() {
+        if self.requests.lacks_number(view) {
             return Err(self.no_number(view));
         }
         let fits = match self.requests.keeps() && all_gangs {

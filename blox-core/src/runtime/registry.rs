@@ -1,7 +1,7 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
 
-use crate::job::spec::JobSpec;
+use crate::job::spec::{JobSpec, SpecError};
 use crate::pipeline::Pipeline;
 use crate::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
@@ -493,6 +493,9 @@ pub struct JobData {
     pub has: fn(&JobSpec) -> bool,
     /// Effect if no job has the data, such as "no jobs share GPUs".
     pub without: &'static str,
+    /// Checks that a job's value of the data is within its range. The command line prints a notice
+    /// with the first wrong value.
+    pub check: fn(&JobSpec) -> Result<(), SpecError>,
 }
 
 impl<T> Registered<T> {
@@ -510,6 +513,7 @@ impl<T> Registered<T> {
     ///     name: "a deadline",
     ///     has: |job| !job.extras().deadlines.is_empty(),
     ///     without: "jobs run in order of submission",
+    ///     check: |_| Ok(()),
     /// });
     /// ```
     pub fn with_job_data(&mut self, data: JobData) -> &mut Self {

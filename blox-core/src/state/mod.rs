@@ -270,8 +270,8 @@ impl State {
         result
     }
 
-    /// Advances the time to `at` without an event.
-    pub(crate) fn advance(&mut self, at: Time) {
+    /// Advances the time to `at` without an event. An earlier time has no effect.
+    pub fn advance(&mut self, at: Time) {
         self.now = self.now.max(at);
     }
 

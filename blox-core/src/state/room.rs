@@ -1,11 +1,15 @@
 //! Room: the nodes that a cluster could ever offer a job.
 
 use crate::cluster::spec::NodeSpec;
-use crate::cluster::{NodeKind, is_too_much};
+use crate::cluster::{Node, NodeKind, NodeStatus, is_too_much};
 use crate::ids::{GpuTypeId, Name, NameId, NodeId};
 use crate::job::JobRef;
+use crate::job::spec::JobSpec;
+use crate::job::training::Adapts;
 use crate::reason::{Amount, Reason, Resource, Shortfall, Within};
 use crate::shape::Shape;
+use crate::sort;
+use crate::state::State;
 use crate::units::GpuCount;
 use crate::view::View;
 use smallvec::SmallVec;
@@ -118,6 +122,17 @@ impl<'a> Room<'a> {
     #[inline]
     pub fn view(&self) -> View<'a> {
         self.view
+    }
+
+    /// Returns the nodes in view, in order. Nodes that could join come after them.
+    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let room = *self;
+        room.view.nodes().filter(move |node| {
+            let only = |only: &str| only == type_name(room.view, node.gpu_type());
+            node.status() != NodeStatus::Left
+                && room.only.is_none_or(only)
+                && !room.aside.contains(&node.id())
+        })
     }
 
     /// Returns all nodes by kind.
@@ -459,6 +474,56 @@ fn is_closer(why: &Reason, other: &Reason) -> bool {
         _ => None,
     };
     rank(why) > rank(other)
+}
+
+impl State {
+    /// Checks whether the nodes together could ever hold a job that is not submitted, in one of
+    /// the shapes of its specification. These are its gang, its levels with a speed, and one
+    /// replica of a training job that changes its GPUs.
+    ///
+    /// ```
+    /// use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, State, Time};
+    /// let state = State::new(&"2x4:v100".parse::<ClusterSpec>()?)?;
+    /// let job = JobSpec::new(Time::ZERO, GpuCount(16), Seconds::new(600.0));
+    /// let why = state.could_hold(&job.clone().into()).unwrap_err().to_string();
+    /// assert_eq!(why, "asks for 16 GPUs, at most 8 are possible");
+    /// let levels = vec![GpuCount(8), GpuCount(16)];
+    /// let elastic = job.with_extras(Extras { levels, ..Extras::default() });
+    /// assert_eq!(state.could_hold(&elastic.into()), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns what is missing for the smallest of these shapes.
+    pub fn could_hold(&self, spec: &Arc<JobSpec>) -> Result<(), Reason> {
+        let room = Room::of(View::of(self));
+        self.with_candidate(spec, |job| {
+            let shapes: Vec<Shape> = own_sizes(spec)
+                .into_iter()
+                .map(|gpus| Shape::sized(&job, gpus))
+                .collect();
+            room.of_shapes(&job, &shapes, |shape| room.anywhere(&job, shape))
+        })
+    }
+}
+
+/// Returns the GPU counts on which a job could run according to its specification, the smallest
+/// first.
+fn own_sizes(spec: &JobSpec) -> Vec<GpuCount> {
+    let extras = spec.extras();
+    let levels = extras.levels.iter().copied();
+    let mut sizes: Vec<GpuCount> = levels
+        .filter(|gpus| spec.rate_at(*gpus).is_none_or(|rate| rate > 0.0))
+        .collect();
+    if let Some(training) = extras.training.as_deref()
+        && training.adapts != Adapts::Nothing
+    {
+        let stages = training.types.values().map(|limits| limits.stages);
+        sizes.extend(stages.map(GpuCount));
+    }
+    sizes.push(spec.gpus);
+    sort::by_key(&mut sizes, |gpus| *gpus);
+    sizes
 }
 
 /// Returns the largest number of GPUs of a shape that an empty node in view could hold.

@@ -60,7 +60,7 @@ pub use profiled::{Profiled, Sensitivity, TensorSkew};
 pub use random::Random;
 pub use resizing::Resizing;
 pub use resuming::Resuming;
+pub(crate) use selector::has_resources;
 pub use selector::{NodeSelector, Parts, most_with_resources, suits};
-pub(crate) use selector::{has_resources, most_if_empty};
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{could_find, find as find_alike};

@@ -3,8 +3,9 @@
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NodeKind, Reason, Request, Shape, Shapes,
-    Validity, View,
+    SortedMap, Validity, View,
 };
+use serde::{Deserialize, Serialize};
 
 /// Returns the shapes of a job on each of some numbers of GPUs.
 pub(super) fn on_each(job: &JobRef<'_>, gpus: impl IntoIterator<Item = u32>) -> Shapes {
@@ -106,6 +107,42 @@ impl Layout {
             self.coming = coming;
         }
         changed
+    }
+}
+
+/// What is known about each job from [`JobQueue::could_place`], on the present nodes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Placeable<T> {
+    #[serde(skip)]
+    layout: Layout,
+    jobs: SortedMap<JobId, T>,
+}
+
+impl<T> Placeable<T> {
+    /// Takes over the nodes in view. Returns the values of all jobs if they are no longer valid.
+    pub fn renew(&mut self, view: View<'_>) -> Option<SortedMap<JobId, T>> {
+        let changed = self.layout.renew(view);
+        changed.then(|| std::mem::take(&mut self.jobs))
+    }
+
+    /// Returns the value of a job, computed if it is not known.
+    pub fn of(&mut self, job: JobId, value: impl FnOnce() -> T) -> &T {
+        self.jobs.entry(job).or_insert_with(value)
+    }
+
+    /// Returns the values by job.
+    pub fn by_job(&self) -> &SortedMap<JobId, T> {
+        &self.jobs
+    }
+
+    /// Forgets a job.
+    pub fn remove(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+    }
+
+    /// Forgets all other jobs.
+    pub fn retain(&mut self, mut keep: impl FnMut(&JobId) -> bool) {
+        self.jobs.retain(|job, _| keep(job));
     }
 }
 

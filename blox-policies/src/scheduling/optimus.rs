@@ -1,6 +1,6 @@
 //! Optimus: workers where they shorten training most.
 
-use super::listed::{Layout, on_each};
+use super::listed::{Placeable, levels, on_each};
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
@@ -44,7 +44,7 @@ pub struct Seen {
     ends: SortedMap<JobId, (usize, Option<f64>)>,
     /// Levels on which each job could be placed on these nodes.
     #[serde(skip)]
-    levels: (Layout, SortedMap<JobId, SmallVec<[u32; 4]>>),
+    levels: Placeable<SmallVec<[u32; 4]>>,
 }
 
 impl Seen {
@@ -108,12 +108,11 @@ impl Optimus {
         job: &JobRef<'_>,
         could: impl Fn(u32) -> bool,
     ) -> Candidate {
-        let declared = &job.spec().extras().levels;
-        let (levels, model): (SmallVec<[u32; 4]>, _) = match declared.is_empty() {
+        let (levels, model): (SmallVec<[u32; 4]>, _) = match levels(job).next().is_none() {
             true => (smallvec![job.gpus().get()], memory.rigid_model(job)),
             false => {
-                let levels = memory.levels.1.entry(job.id()).or_insert_with(|| {
-                    let all = || declared.iter().map(|l| l.get());
+                let levels = memory.levels.of(job.id(), || {
+                    let all = || levels(job);
                     let possible: SmallVec<_> = all().filter(|gpus| could(*gpus)).collect();
                     // A job that could be placed on none waits for nodes.
                     match possible.is_empty() {
@@ -246,7 +245,7 @@ impl Policy for Optimus {
         if job.phase() == Phase::Ended {
             memory.speeds.remove(&job.id());
             memory.ends.remove(&job.id());
-            memory.levels.1.remove(&job.id());
+            memory.levels.remove(job.id());
             return;
         }
         if let Event::Progress { .. } = event {
@@ -260,9 +259,7 @@ impl SchedulingPolicy for Optimus {
         for job in view.running() {
             memory.note(&job);
         }
-        if memory.levels.0.renew(view) {
-            memory.levels.1.clear();
-        }
+        memory.levels.renew(view);
         let candidate = |job: JobRef<'_>| {
             let could = |gpus| out.could_place(view, &job, &Shape::sized(&job, GpuCount(gpus)));
             self.candidate(memory, &job, could)
@@ -290,10 +287,9 @@ impl SchedulingPolicy for Optimus {
     }
 
     fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
-        let levels = &job.spec().extras().levels;
-        Ok(match levels.is_empty() {
+        Ok(match levels(job).next().is_none() {
             true => Shapes::from_elem(Shape::gang(job), 1),
-            false => on_each(job, levels.iter().map(|level| level.get())),
+            false => on_each(job, levels(job)),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Finish-time fairness by auctions of leases.
 
-use super::listed::{Layout, on_each};
+use super::listed::{Placeable, on_each};
 use super::{Bid, TimeMean, partial_allocation};
 use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
@@ -48,13 +48,13 @@ pub struct Leased {
     plenty: bool,
     /// Numbers of GPUs that each job can use on these nodes.
     #[serde(skip)]
-    levels: (Layout, SortedMap<JobId, Levels>),
+    levels: Placeable<Levels>,
 }
 
 impl Leased {
     /// Returns the largest number of GPUs that a job can use.
     fn most(&self, job: JobId) -> u32 {
-        let levels = self.levels.1.get(&job);
+        let levels = self.levels.by_job().get(&job);
         let last = levels.and_then(|levels| levels.last());
         last.map_or(0, |(gpus, _)| *gpus)
     }
@@ -191,16 +191,12 @@ impl Themis {
         let (now, count) = (view.now(), jobs.len() as f64);
         let is_here = |id: &JobId| jobs.binary_search_by_key(id, JobRef::id).is_ok();
         memory.jobs.retain(|id, _| is_here(id));
-        let (layout, levels) = &mut memory.levels;
-        match layout.renew(view) {
-            true => levels.clear(),
-            false => levels.retain(|id, _| is_here(id)),
-        }
+        let levels = &mut memory.levels;
+        levels.renew(view);
+        levels.retain(is_here);
         for job in jobs {
             let could = |gpus: u32| out.could_place(view, job, &Shape::sized(job, GpuCount(gpus)));
-            levels
-                .entry(job.id())
-                .or_insert_with(|| placeable(job, could));
+            levels.of(job.id(), || placeable(job, could));
         }
         for job in jobs {
             let holder = memory.jobs.entry(job.id()).or_default();
@@ -218,7 +214,7 @@ impl Themis {
                 Some(_) => {}
             }
             if !holder.leases.is_empty() {
-                holder.expire(now, &levels[&job.id()]);
+                holder.expire(now, &levels.by_job()[&job.id()]);
             }
         }
     }
@@ -398,7 +394,7 @@ impl SchedulingPolicy for Themis {
         let bid = |id: JobId| {
             // Both lists are in order of job.
             let at = jobs.partition_point(|job| job.id() < id);
-            let has = (&memory.jobs[&id], &memory.levels.1[&id]);
+            let has = (&memory.jobs[&id], &memory.levels.by_job()[&id]);
             self.bid(&jobs[at], has, now, total)
         };
         let mut claims: Vec<Claim> = Vec::new();
@@ -412,7 +408,7 @@ impl SchedulingPolicy for Themis {
             false if free == 0 => Vec::new(),
             false => {
                 let all = jobs.iter().zip(memory.jobs.values());
-                let all = all.zip(memory.levels.1.values());
+                let all = all.zip(memory.levels.by_job().values());
                 claims.extend(
                     all.map(|((job, holder), levels)| {
                         self.claim(job, (holder, levels), now, total)

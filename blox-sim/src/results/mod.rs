@@ -115,7 +115,7 @@ pub enum DeadlineFate {
     Met,
     /// The job ended later, or failed, or had not ended.
     Missed,
-    /// Admission rejected the job.
+    /// Admission rejected the job. A job that it accepted as a best-effort job may meet its deadline.
     Declined,
 }
 

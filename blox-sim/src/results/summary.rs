@@ -16,8 +16,9 @@ pub struct Summary {
     /// Number of jobs submitted before the simulation ended, measured or not. Includes rejected and
     /// unfinished jobs.
     pub jobs: u64,
-    /// Number of submitted jobs that [`Measure`](crate::Measure) selects. It is the sum of
-    /// `completed`, `rejected`, `failed` and `unfinished`.
+    /// Number of jobs that [`Measure`](crate::Measure) selects, submitted or not. It is the sum of
+    /// `completed`, `rejected`, `failed` and `unfinished`. A simulation of an endless workload that
+    /// measures all jobs measures those that were submitted.
     pub measured: u64,
     /// Number of measured jobs that did all their work, or that the scheduler ended at their goal.
     /// The averages and percentiles of this struct are over these jobs.
@@ -26,7 +27,8 @@ pub struct Summary {
     pub rejected: u64,
     /// Number of measured jobs that failed or were cancelled.
     pub failed: u64,
-    /// Number of measured jobs that had not ended at the end of the simulation. It is 0 if
+    /// Number of measured jobs that had not ended at the end of the simulation, or that had not been
+    /// submitted ([`Report::unsubmitted`](crate::Report::unsubmitted)). It is 0 if
     /// [`Report::ended`](crate::Report::ended) is [`Finished`](crate::Ended::Finished).
     pub unfinished: u64,
     /// Mean job completion time in seconds: `finish - submit` over the `completed` jobs. At least 0;
@@ -77,7 +79,8 @@ pub struct Summary {
 }
 
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
-/// submission, with their first deadline.
+/// submission, with their first deadline. A job that admission accepts as a best-effort job was not
+/// rejected, so its deadline is met or missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Deadlines {

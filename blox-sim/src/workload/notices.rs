@@ -105,11 +105,8 @@ pub enum NoticeKind {
     #[error("no work: kept as a job that ends at once")]
     NoWork,
     /// A column unknown to the format, ignored.
-    #[error("unknown column `{0}`: ignored")]
-    IgnoredColumn(Name),
-    /// A column unknown to a format that keeps attributes, ignored.
     #[error("unknown column `{0}`: ignored; with the name `attributes.{0}`, it is kept")]
-    PlainColumn(Name),
+    IgnoredColumn(Name),
     /// A column that the format does not know, left out, with a name like that of a known one.
     #[error("unknown column `{column}`: ignored; did you mean `{known}`?")]
     MisspeltColumn {
@@ -204,7 +201,7 @@ mod tests {
             lines,
             [
                 "no work: kept as a job that ends at once (2 times, first on line 7)",
-                "unknown column `x`: ignored (once, on line 1)"
+                "unknown column `x`: ignored; with the name `attributes.x`, it is kept (once, on line 1)"
             ]
         );
         let mut notices = Notices::default();

@@ -85,8 +85,8 @@ pub(super) fn run_several<T: Send>(
                 recording.map_or(Ok(()), Recording::close)?;
                 Ok(run)
             }
-            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
-            Err(other) => return Err(other),
+            Err(closed @ Failure::ClosedPipe) => return Err(closed),
+            Err(failure) => Err(failure.to_string()),
         };
         finish(i, result).map(Some)
     })?;
@@ -100,12 +100,30 @@ fn run(
     watch: &Arc<Watch>,
 ) -> Result<Done, Failure> {
     let planned = &plan.runs[number];
-    let (experiment, i) = (plan.experiment(planned), planned.contestant);
-    let o = &experiment.options;
+    let experiment = plan.experiment(planned);
     let recording = match plan.folder(planned) {
-        Some(dir) => Recording::create(&dir, o, &experiment.cluster)?,
+        Some(dir) => Recording::create(&dir, &experiment.options, &experiment.cluster)?,
         None => None,
     };
+    match simulate(plan, number, records, watch, recording.as_ref()) {
+        Ok(run) => Ok((run, recording)),
+        Err(failure) => {
+            recording.into_iter().for_each(Recording::discard);
+            Err(failure)
+        }
+    }
+}
+
+fn simulate(
+    plan: &Plan<'_>,
+    number: usize,
+    records: &Records,
+    watch: &Arc<Watch>,
+    recording: Option<&Recording>,
+) -> Result<Run, Failure> {
+    let planned = &plan.runs[number];
+    let (experiment, i) = (plan.experiment(planned), planned.contestant);
+    let o = &experiment.options;
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
     let mut workload = experiment.workload()?;
@@ -123,8 +141,8 @@ fn run(
     };
     let simulation = experiment
         .simulation(i)?
-        .assignments_to(recording.as_ref().map(Recording::assignments))
-        .waits_to(recording.as_ref().and_then(Recording::waits))
+        .assignments_to(recording.map(Recording::assignments))
+        .waits_to(recording.and_then(Recording::waits))
         .explain(records.explained)
         .watched_by(Arc::clone(watch));
     let within = o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0);
@@ -152,7 +170,7 @@ fn run(
         }
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    let run = Run {
+    Ok(Run {
         groups: o.by.as_deref().map(|by| grouped(&report, by)),
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
@@ -160,8 +178,7 @@ fn run(
         report,
         workload: label,
         period_s,
-    };
-    Ok((run, recording))
+    })
 }
 
 /// Groups the jobs of a run by a column.

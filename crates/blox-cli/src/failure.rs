@@ -61,6 +61,16 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    /// Writes the sentence with its code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Message { text, code } => write!(f, "{text} [{code}]"),
+            Failure::ClosedPipe => f.write_str("the output is closed"),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     /// Converts an error of writing to standard output. Files have their own messages.
     fn from(e: io::Error) -> Self {

@@ -112,6 +112,19 @@ impl Terminal<'_> {
         Ok(self.out.flush()?)
     }
 
+    /// Fails with the last of several errors, and prints those before. Equal ones are shown once.
+    fn failed<T>(&mut self, mut failures: Vec<Failure>) -> Result<T, Failure> {
+        let last = failures.pop().unwrap_or(Failure::ClosedPipe);
+        let last_text = last.to_string();
+        let mut texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        texts.retain(|text| *text != last_text);
+        texts.dedup();
+        for text in texts {
+            let _ = writeln!(self.err, "error: {text}");
+        }
+        Err(last)
+    }
+
     /// Prints notices, a line each.
     fn notices<'a>(&mut self, notices: impl IntoIterator<Item = &'a String>) {
         for notice in notices {
@@ -191,7 +204,11 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
                 _ => "",
             };
             // If this cannot be written, there is no other way to report the error.
-            let _ = writeln!(terminal.err, "error: {text}{more} [{code}]");
+            let failure = Failure::Message {
+                code,
+                text: text + more,
+            };
+            let _ = writeln!(terminal.err, "error: {failure}");
             match code {
                 Code::Unreachable => UNREACHABLE,
                 _ => BAD_INPUT,

@@ -1,12 +1,13 @@
 //! Notices of jobs that the figures leave out, and of parts that an option replaces.
 //! `--quiet` does not hide them.
 
-use super::grid::{number_of, whole};
+use super::grid::{decimal, number_of, whole};
 use super::job_data::{JobsWith, Known};
 use super::resolve::Experiment;
+use blox_core::Time;
 use blox_results::in_groups;
-use blox_sim::Report;
 use blox_sim::workload::{NoticeKind, Notices};
+use blox_sim::{Ended, Report};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 pub(super) struct Lost {
     /// Lines of [`of_input`].
     pub input: Vec<String>,
+    ends: Ends,
     idle_actions: IdleActions,
     /// Number of measured jobs that the scheduler ended.
     #[serde(skip)]
@@ -25,6 +27,97 @@ pub(super) struct Lost {
     resized: u64,
     /// Numbers of jobs with the data that the scheduler is about.
     known: Vec<Known>,
+}
+
+/// The runs that ended early.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Ends {
+    /// Number of all runs.
+    runs: u64,
+    early: Vec<Early>,
+}
+
+/// The runs that ended early in one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Early {
+    how: Ended,
+    runs: u64,
+    first: Time,
+    last: Time,
+}
+
+impl Ends {
+    fn of(how: Ended, at: Time) -> Self {
+        let early = Early {
+            how,
+            runs: 1,
+            first: at,
+            last: at,
+        };
+        Ends {
+            runs: 1,
+            early: [early]
+                .into_iter()
+                .filter(|_| how != Ended::Finished)
+                .collect(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        for theirs in &other.early {
+            match self.early.iter_mut().find(|ours| ours.how == theirs.how) {
+                Some(ours) => {
+                    ours.runs += theirs.runs;
+                    ours.first = ours.first.min(theirs.first);
+                    ours.last = ours.last.max(theirs.last);
+                }
+                None => self.early.push(theirs.clone()),
+            }
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        let early = self.early.iter();
+        let lines: Vec<String> = early.map(|early| early.text(self.runs)).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
+    }
+}
+
+impl Early {
+    /// Describes why `self.runs` of `all` runs ended early.
+    fn text(&self, all: u64) -> String {
+        let (first, last) = (decimal(self.first.secs(), 0), decimal(self.last.secs(), 0));
+        let at = match first == last {
+            true => format!("at {last} s"),
+            false => format!("from {first} s to {last} s"),
+        };
+        let of = match self.runs == all {
+            true => String::new(),
+            false => format!(" (in {} of {})", whole(self.runs), number_of(all, "run")),
+        };
+        match self.how {
+            Ended::Finished => String::new(),
+            Ended::Standstill => {
+                format!("at a standstill {at}{of}: no job starts, works or ends any more")
+            }
+            Ended::Starved => {
+                format!("ended {at}{of}: the measured jobs that are left starve (see --until)")
+            }
+            Ended::Horizon => format!("ended {at}{of}, the limit of --until"),
+            Ended::InVain => format!(
+                "ended {at}{of}, since jobs crashed or failed to be launched 1,000,000 times in a \
+                 row and kept no more of their work (see --checkpoint-every-s)"
+            ),
+            Ended::Interrupted => format!("interrupted {at}{of}"),
+        }
+    }
+}
+
+/// Describes why a run ended early at `at`; `None` if it did not.
+pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
+    Ends::of(how, at).text()
 }
 
 /// Node actions of a cluster manager that had no effect.
@@ -41,6 +134,7 @@ impl Lost {
         let first = report.stale_action.as_ref();
         Lost {
             input: of_input(notices),
+            ends: Ends::of(report.ended, report.end),
             idle_actions: IdleActions {
                 count: report.counters.stale_actions,
                 first: first.map(|action| match action.node() {
@@ -58,6 +152,7 @@ impl Lost {
     }
 
     fn add(&mut self, other: &Self) {
+        self.ends.add(&other.ends);
         self.ended_early += other.ended_early;
         self.resized += other.resized;
         self.idle_actions.count += other.idle_actions.count;
@@ -68,6 +163,7 @@ impl Lost {
                 Some(ours) => {
                     ours.jobs += theirs.jobs;
                     ours.with += theirs.with;
+                    ours.wrong.add(&theirs.wrong);
                 }
                 None => self.known.push(theirs.clone()),
             }
@@ -90,14 +186,9 @@ impl Lost {
         ))
     }
 
-    /// Returns a notice for data that the scheduler is about and that no job has.
+    /// Returns a notice for data that the scheduler is about, and that no job has or that is wrong.
     fn lacking(&self) -> Option<String> {
-        let lacks = |known: &&Known| known.jobs > 0 && known.with == 0;
-        let lines = self.known.iter().filter(lacks).map(|known| {
-            let jobs = number_of(known.jobs, "measured job");
-            format!("none of {jobs} has {}", known.what)
-        });
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> = self.known.iter().filter_map(Known::notice).collect();
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
@@ -112,8 +203,11 @@ impl Lost {
     }
 }
 
+/// One kind of notice about losses.
+type Kind = fn(&Lost) -> Option<String>;
+
 /// Returns a notice for each scheduler and each of its losses, from the losses of its runs. If
-/// `quiet`, only node actions without effect and missing data of jobs are included.
+/// `quiet`, jobs that the scheduler ended early or that ran on other numbers of GPUs are left out.
 pub(super) fn of_runs<'a>(
     runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
     quiet: bool,
@@ -124,19 +218,20 @@ pub(super) fn of_runs<'a>(
         (scheduler, total)
     };
     let totals: Vec<(&str, Lost)> = in_groups(runs).into_iter().map(total).collect();
-    let kinds: [fn(&Lost) -> Option<String>; 4] = [
-        Lost::ended_early,
-        Lost::resized,
-        Lost::idle_actions,
-        Lost::lacking,
+    let kinds: [(bool, Kind); 5] = [
+        (true, |lost| lost.ends.text()),
+        (false, Lost::ended_early),
+        (false, Lost::resized),
+        (true, Lost::idle_actions),
+        (true, Lost::lacking),
     ];
-    let each = |kind: fn(&Lost) -> Option<String>| {
+    let each = |kind: Kind| {
         let line =
             move |(scheduler, total): &(&str, Lost)| Some(format!("{scheduler}: {}", kind(total)?));
         totals.iter().filter_map(line).collect::<Vec<_>>()
     };
-    let shown = kinds.into_iter().skip(if quiet { 2 } else { 0 });
-    shown.flat_map(each).collect()
+    let shown = kinds.into_iter().filter(|(loud, _)| *loud || !quiet);
+    shown.flat_map(|(_, kind)| each(kind)).collect()
 }
 
 /// Returns each line of several runs once, with the number of its runs unless all runs have it.
@@ -160,7 +255,6 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
     for notice in notices.iter() {
         match &notice.kind {
             NoticeKind::IgnoredColumn(name)
-            | NoticeKind::PlainColumn(name)
             | NoticeKind::UnmappedColumn(name)
             | NoticeKind::MisspeltColumn { column: name, .. } => columns.push(format!("`{name}`")),
             NoticeKind::Dropped(why) => dropped.push(format!("{why}: {}", whole(notice.count))),
@@ -288,6 +382,26 @@ mod tests {
         let all = of_runs(named(), false);
         assert!(all[0].starts_with("x: 4 rigid jobs ran on") && all[1] == idle);
         assert_eq!(of_runs(named().take(1), false), [""; 0]);
+    }
+
+    #[test]
+    fn early_ends_are_stated_for_each_scheduler() {
+        let run = |how, at| Lost {
+            ends: Ends::of(how, Time::new(at)),
+            ..Lost::default()
+        };
+        let runs = [
+            run(Ended::Horizon, 900.0),
+            run(Ended::Finished, 1e4),
+            run(Ended::Horizon, 1200.0),
+        ];
+        let named = || runs.iter().map(|lost| ("x", lost));
+        let line = "x: ended from 900 s to 1,200 s (in 2 of 3 runs), the limit of --until";
+        assert_eq!(of_runs(named(), true), [line]);
+        assert_eq!(of_runs(named(), false), [line]);
+        let alone = of_runs(named().take(1), true);
+        assert_eq!(alone, ["x: ended at 900 s, the limit of --until"]);
+        assert_eq!(of_runs(named().skip(1).take(1), false), [""; 0]);
     }
 
     #[test]

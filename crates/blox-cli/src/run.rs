@@ -50,17 +50,33 @@ pub(super) fn simulate(
         explained,
     };
     let start = now();
-    let runs = run_all(&plan, &records, terminal.interactive)?;
-    // After an interruption, some runs may not have started.
-    let done: Vec<&Run> = runs.iter().flatten().map(|(run, _)| run).collect();
-    let interrupted =
-        done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
+    let (mut runs, mut failures) = (Vec::new(), Vec::new());
+    let planned = plan.runs.len();
+    for result in run_all(&plan, &records, terminal.interactive)? {
+        match result {
+            Some(Ok(written)) => runs.push(written),
+            Some(Err(failure)) => failures.push(failure),
+            // An interruption came before its start.
+            None => {}
+        }
+    }
+    if runs.is_empty() && !failures.is_empty() {
+        return terminal.failed(failures);
+    }
+    let done: Vec<&Run> = runs.iter().map(|(run, _)| run).collect();
+    let interrupted = done.len() + failures.len() < planned
+        || done.iter().any(|r| r.report.ended == Ended::Interrupted);
+    let status = match (interrupted, failures.is_empty()) {
+        (true, _) => "interrupted",
+        (false, true) => "complete",
+        (false, false) => "failed",
+    };
     let keep = || {
         for journal in &records.journals {
             journal.close()?;
         }
         if let Some(dir) = &o.output_dir {
-            output::write_manifest(dir, experiment, &done, args, interrupted)?;
+            output::write_manifest(dir, experiment, &done, args, status)?;
             // Plots are not drawn after an interruption, so that the command returns at once. They
             // can be drawn later.
             if !interrupted {
@@ -71,7 +87,7 @@ pub(super) fn simulate(
         Ok(())
     };
     // Results are printed before the error of a full disk is reported.
-    let mut written = runs.iter().flatten().map(|(_, written)| written.clone());
+    let mut written = runs.iter().map(|(_, written)| written.clone());
     let kept = written.find(Result::is_err).unwrap_or_else(keep);
     let format = o.output();
     let text = match format {
@@ -90,7 +106,10 @@ pub(super) fn simulate(
         (false, false) => Vec::new(),
     };
     terminal.notices(&notices);
-    kept?;
+    if let Err(failure) = kept {
+        failures.push(failure);
+        return terminal.failed(failures);
+    }
     if !o.quiet {
         let mut places = match &o.output_dir {
             Some(dir) if scratch.is_none() => format!(", results in {}", dir.display()),
@@ -108,12 +127,17 @@ pub(super) fn simulate(
             terminal.err,
             "interrupted: results so far of {} of {} schedulers{}",
             done.len(),
-            runs.len(),
+            planned,
             match scratch {
                 Some(_) => "; no picture is drawn",
                 None => output::drawn_later(o.plots || o.report || o.plot.is_some()),
             }
         );
+    }
+    if !failures.is_empty() {
+        return terminal.failed(failures);
+    }
+    if interrupted {
         return Ok(INTERRUPTED);
     }
     if let Some(id) = explained {
@@ -160,25 +184,31 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
 /// A run, and the result of writing its files.
 type Written = (Run, Result<(), Failure>);
 
-/// Runs all schedulers, and writes the files of each. Returns `None` for runs that an interruption
-/// prevented.
+/// Runs all schedulers, and writes the files of each. A scheduler that fails does not stop the
+/// others. Returns `None` for runs that an interruption prevented.
 fn run_all(
     plan: &Plan<'_>,
     records: &Records,
     interactive: bool,
-) -> Result<Vec<Option<Written>>, Failure> {
+) -> Result<Vec<Option<Result<Written, Failure>>>, Failure> {
     let all: Vec<usize> = (0..plan.runs.len()).collect();
     execute(plan, &all, records, interactive, |i, done| {
-        let (run, recording) = done?;
         let planned = &plan.runs[i];
         let experiment = plan.experiment(planned);
-        run.measured(experiment)?;
+        let done = done.and_then(|(run, recording)| {
+            run.measured(experiment)?;
+            Ok((run, recording))
+        });
+        let (run, recording) = match done {
+            Ok(done) => done,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let write = |dir: PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
             output::write_run(&dir, &run, experiment)?;
             recording.map_or(Ok(()), Recording::close)
         };
         let written = plan.folder(planned).map_or(Ok(()), write);
-        Ok((run, written))
+        Ok(Ok((run, written)))
     })
 }

@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::resolve::Experiment;
 use super::result::Run;
 use super::table::{self, About};
-use super::{Failure, INTERRUPTED, OK, Terminal};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{Fields, Group, Repeated, SeedRun, in_order, of_measured, total};
 use blox_sim::results::statistics::{CONFIDENCE, Estimate};
@@ -91,13 +91,23 @@ pub(super) fn compare(
         let experiment = plan.experiment(&plan.runs[i]);
         Ok(result.map(|run| Kept::of(run, experiment)))
     })?;
-    let kept = kept.into_iter().map(Option::transpose);
-    let kept: Vec<Option<Kept>> = kept.collect::<Result<_, String>>()?;
-    // Only seeds with runs of all schedulers; an interruption may leave others incomplete.
     let width = plan.schedulers.len();
+    let errors: Vec<Option<String>> = (0..width)
+        .map(|i| error_of(kept.iter().skip(i).step_by(width)))
+        .collect();
+    // Without the schedulers that failed, by their place among all.
+    let sound: Vec<usize> = (0..width).filter(|i| errors[*i].is_none()).collect();
+    let errors: Vec<String> = errors.into_iter().flatten().collect();
+    if sound.is_empty() && !errors.is_empty() {
+        return Ok(refused(&errors, terminal));
+    }
+    // Only seeds with runs of all these; an interruption may leave others incomplete.
     let whole_seeds: Vec<Vec<&Kept>> = kept
         .chunks(width)
-        .filter_map(|seed| seed.iter().map(Option::as_ref).collect())
+        .filter_map(|seed| {
+            let runs = sound.iter().map(|i| seed[*i].as_ref()?.as_ref().ok());
+            runs.collect()
+        })
         .collect();
     let whole = whole_seeds.len();
     let interrupted = whole < plan.cells.len();
@@ -112,7 +122,7 @@ pub(super) fn compare(
         return Err(Failure::new(why));
     }
     let left_out: Vec<u64> = left_out.iter().map(|runs| runs[0].seed).collect();
-    let entries = entries(&plan, &measured);
+    let entries = entries(&plan, &sound, &measured);
     let text = match format {
         OutputFormat::Table => render(&plan, &entries, &left_out, plan.base.form(terminal.form)),
         OutputFormat::Csv => csv(&entries, plan.base.by.as_deref().map(|by| &*by.0))?,
@@ -135,31 +145,63 @@ pub(super) fn compare(
             whole,
             plan.cells.len()
         );
-        return Ok(INTERRUPTED);
     }
-    Ok(OK)
+    Ok(match (interrupted, errors.is_empty()) {
+        (_, false) => refused(&errors, terminal),
+        (true, true) => INTERRUPTED,
+        (false, true) => OK,
+    })
+}
+
+/// Prints errors, and returns the exit code.
+fn refused(errors: &[String], terminal: &mut Terminal<'_>) -> i32 {
+    for error in errors {
+        let _ = writeln!(terminal.err, "error: {error}");
+    }
+    BAD_INPUT
+}
+
+/// Returns the first error of a scheduler's runs, with the number of runs that failed.
+fn error_of<'a>(runs: impl Iterator<Item = &'a Option<Result<Kept, String>>>) -> Option<String> {
+    let errors = runs.filter_map(|run| run.as_ref()?.as_ref().err());
+    let errors: Vec<&String> = errors.collect();
+    let first = errors.first()?;
+    Some(match errors.len() {
+        1 => (*first).clone(),
+        n => format!(
+            "{first} (and with {})",
+            number_of(n as u64 - 1, "other seed")
+        ),
+    })
 }
 
 fn baseline(plan: &Plan<'_>) -> usize {
     plan.cells.first().map_or(0, |c| c.experiment.baseline)
 }
 
-fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
-    let of = |i: usize| -> Vec<&'a SeedRun> { seeds.iter().map(|seed| &seed[i].run).collect() };
+/// Returns the results of the schedulers at these places. If the baseline is not one of them, they
+/// are compared with nothing.
+fn entries<'a>(plan: &'a Plan<'_>, places: &[usize], seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
+    let of = |k: usize| -> Vec<&'a SeedRun> { seeds.iter().map(|seed| &seed[k].run).collect() };
     let baseline = baseline(plan);
-    let base = plan.schedulers.get(baseline).map(|_| of(baseline));
-    let one = |(i, label): (usize, &'a String)| Entry {
-        label,
-        groups: groups(seeds, i, baseline),
-        kept: seeds.iter().map(|seed| seed[i]).collect(),
-        results: Repeated::of(of(i), base.as_deref().filter(|_| i != baseline)),
+    let base_at = places.iter().position(|i| *i == baseline);
+    let base = base_at.map_or_else(Vec::new, of);
+    let one = |(k, &i): (usize, &usize)| Entry {
+        label: &plan.schedulers[i],
+        groups: groups(seeds, k, base_at),
+        kept: seeds.iter().map(|seed| seed[k]).collect(),
+        results: Repeated::of(of(k), (i != baseline).then_some(&base[..])),
     };
-    plan.schedulers.iter().enumerate().map(one).collect()
+    places.iter().enumerate().map(one).collect()
 }
 
 /// Returns the results of each group of a scheduler, over the seeds under which the group has jobs,
-/// also under the baseline.
-fn groups<'a>(seeds: &[Vec<&'a Kept>], i: usize, baseline: usize) -> Vec<(&'a str, Repeated<'a>)> {
+/// also under the baseline at place `base`. If there is none, they are compared with nothing.
+fn groups<'a>(
+    seeds: &[Vec<&'a Kept>],
+    i: usize,
+    base: Option<usize>,
+) -> Vec<(&'a str, Repeated<'a>)> {
     fn find<'a>(kept: &'a Kept, value: &str) -> Option<&'a SeedRun> {
         let (_, run) = kept.groups.iter().find(|(own, _)| own == value)?;
         Some(run)
@@ -169,11 +211,15 @@ fn groups<'a>(seeds: &[Vec<&'a Kept>], i: usize, baseline: usize) -> Vec<(&'a st
     values.sort_by(|a, b| in_order(a, b));
     values.dedup();
     let one = |value: &'a str| {
+        let Some(at) = base else {
+            let own = seeds.iter().filter_map(|seed| find(seed[i], value));
+            return (value, Repeated::of(own.collect(), Some(&[])));
+        };
         let both = seeds
             .iter()
-            .filter_map(|seed| Some((find(seed[i], value)?, find(seed[baseline], value)?)));
+            .filter_map(|seed| Some((find(seed[i], value)?, find(seed[at], value)?)));
         let (own, base): (Vec<_>, Vec<_>) = both.unzip();
-        let base = Some(base.as_slice()).filter(|_| i != baseline);
+        let base = Some(base.as_slice()).filter(|_| i != at);
         (value, Repeated::of(own, base))
     };
     values.into_iter().map(one).collect()
@@ -296,7 +342,11 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));
     about.say("figures", table::MEDIANS);
-    if let Some(base) = entries.get(baseline(plan)) {
+    let base = plan.schedulers.get(baseline(plan));
+    if let Some(base) = entries
+        .iter()
+        .find(|e| base.is_some_and(|base| base == e.label))
+    {
         about.say(
             "compared",
             format!("with {} at the same seed, job by job", base.label),

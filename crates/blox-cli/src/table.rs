@@ -527,26 +527,6 @@ fn named(measure: &Measure) -> Option<u64> {
     }
 }
 
-/// Describes why a run ended early; `None` if it did not.
-pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
-    let at = decimal(at.secs(), 0);
-    match how {
-        Ended::Finished => None,
-        Ended::Standstill => Some(format!(
-            "at a standstill at {at} s: no job starts, works or ends any more"
-        )),
-        Ended::Starved => Some(format!(
-            "ended at {at} s: the measured jobs that are left starve (see --until)"
-        )),
-        Ended::Horizon => Some(format!("ended at {at} s, the limit of --until")),
-        Ended::InVain => Some(format!(
-            "ended at {at} s, since jobs crashed or failed to be launched 1,000,000 times in a \
-             row and kept no more of their work (see --checkpoint-every-s)"
-        )),
-        Ended::Interrupted => Some(format!("interrupted at {at} s")),
-    }
-}
-
 /// Describes the measured jobs that did not complete.
 fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
@@ -574,7 +554,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
     if let Some(first) = runs.first() {
         lines.extend(first.lost.input.iter().cloned());
         let s = &first.report.summary;
-        let unmeasured = s.jobs.saturating_sub(s.measured);
+        let unmeasured = s.jobs.saturating_sub(submitted_measured(first));
         if unmeasured > 0 && first.report.ended != Ended::Interrupted {
             let all = number_of(s.jobs, "job");
             lines.push(format!("{} of {all} not measured", whole(unmeasured)));
@@ -607,6 +587,12 @@ fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
     runs.map(|run| (run.report.summary.scheduler.as_str(), &run.lost))
 }
 
+/// Returns the number of measured jobs that were submitted.
+fn submitted_measured(run: &Run) -> u64 {
+    let report = &run.report;
+    report.summary.measured.saturating_sub(report.unsubmitted)
+}
+
 /// Returns a notice if the scheduler uses a property that some jobs lack.
 fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
@@ -618,8 +604,9 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
         _ => return None,
     };
-    let jobs = number_of(s.measured, "measured job");
-    let untold = s.measured.saturating_sub(number);
+    let measured = submitted_measured(run);
+    let jobs = number_of(measured, "measured job");
+    let untold = measured.saturating_sub(number);
     (untold > 0).then(|| {
         let part = match number {
             0 => format!("none of {jobs} tells"),
@@ -663,12 +650,8 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
         ));
     }
     for run in runs {
-        let s = &run.report.summary;
         if run.report.ended != Ended::Interrupted {
             list.extend(untold(experiment, run));
-        }
-        if let Some(text) = cut_short(run.report.ended, run.report.end) {
-            list.push(format!("{}: {text}", s.scheduler));
         }
     }
     let summaries = || runs.iter().map(|run| &run.report.summary);

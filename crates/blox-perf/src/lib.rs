@@ -10,10 +10,12 @@
 //! | Fit speed to the number of workers | [`WorkerModel`] |
 //! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`], [`sharing_score`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
+//! | Check the attributes that these models read | [`check_attributes`] |
 //! | Look up the skew of tensor sizes | [`SkewTable`] |
 
 #![warn(missing_docs)]
 
+mod attributes;
 pub mod goodput;
 mod loss;
 mod pairs;
@@ -24,6 +26,7 @@ mod utilisation;
 mod variability;
 mod workers;
 
+pub use attributes::check_attributes;
 pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
 pub use sharing::sharing_score;

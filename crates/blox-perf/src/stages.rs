@@ -1,6 +1,7 @@
 //! Stages of a training iteration, and jobs whose stages alternate on the same GPUs.
 
 use blox_core::JobSpec;
+use serde_json::Value;
 
 /// Seconds that one iteration of a job takes on each resource, in order of use: storage, CPUs, GPUs
 /// and network (Muri, SIGCOMM 2022, section 3).
@@ -21,8 +22,12 @@ pub type Stages = [f64; 4];
 /// assert_eq!(stages(&job), Some([0.1, 0.3, 0.2, 0.0]));
 /// ```
 pub fn stages(job: &JobSpec) -> Option<Stages> {
-    let attributes = &job.extras.as_ref()?.attributes;
-    let list = attributes.get("stages")?.as_array()?;
+    times_of(job.extras.as_ref()?.attributes.get("stages")?)
+}
+
+/// Returns the times of an attribute; `None` if they are malformed.
+pub(crate) fn times_of(attribute: &Value) -> Option<Stages> {
+    let list = attribute.as_array()?;
     let times: Option<Vec<f64>> = list.iter().map(|time| time.as_f64()).collect();
     let times = Stages::try_from(times?).ok()?;
     let valid = times.iter().all(|time| (0.0..=1e6).contains(time));

@@ -1,10 +1,11 @@
 //! Checks that a scheduler keeps the rules that every backend relies on.
 
+use super::cases::Cases;
 use super::cluster::ScriptedCluster;
 use super::coverage::Coverage;
 use super::difference::{self, Steps};
 use super::problem::{Place, Problem, Property, lock, near};
-use super::script::{Contents, Fault, Faults, Script};
+use super::script::{Contents, Fault, Script};
 use super::verify::verify;
 use crate::random::SplitMix;
 use blox_core::Request;
@@ -200,20 +201,13 @@ impl Subject {
 /// # Ok::<(), blox_testing::Failure>(())
 /// ```
 pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a) -> Suite<'a> {
-    Suite {
+    let tested = TestedScheduler {
         build: Box::new(move |seed| builder(seed).into()),
-        cases: 128,
-        first: 0,
-        contents: Contents {
-            troubles: Faults::ALL,
-            most_jobs: usize::MAX,
-            attributes: Vec::new(),
-            labels: Vec::new(),
-        },
         script: None,
         keeps: false,
         patience: Duration::from_secs(10),
-    }
+    };
+    Cases::new(tested, 128)
 }
 
 /// Runs a scheduler through random small workloads on random small clusters with every kind of
@@ -233,11 +227,11 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 /// than the cluster has, or the pipeline's placement states that it [could never
 /// place](blox_core::PlacementPolicy::can_ever_place) the job. A pipeline rejects such jobs. A
 /// scheduler that is not a pipeline must itself ensure that they do not block other jobs.
-pub struct Suite<'a> {
+pub type Suite<'a> = Cases<TestedScheduler<'a>>;
+
+/// The scheduler that a [`Suite`] tests.
+pub struct TestedScheduler<'a> {
     build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
-    cases: u64,
-    first: u64,
-    contents: Contents,
     /// The only case; replaces the seeds.
     script: Option<Arc<Script>>,
     keeps: bool,
@@ -245,27 +239,6 @@ pub struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// Sets the number of cases; 128 by default.
-    #[must_use]
-    pub fn cases(mut self, cases: u64) -> Self {
-        self.cases = cases;
-        self
-    }
-
-    /// Runs only the case of this seed, as named by a [`Failure`].
-    #[must_use]
-    pub fn only(mut self, seed: u64) -> Self {
-        (self.first, self.cases) = (seed, 1);
-        self
-    }
-
-    /// Runs only the first jobs of each case, at least one.
-    #[must_use]
-    pub fn jobs(mut self, most: usize) -> Self {
-        self.contents.most_jobs = most.max(1);
-        self
-    }
-
     /// Runs only this case, which a [`Failure`] printed. A test with the case stays the same if
     /// the cases of the suite change.
     ///
@@ -273,59 +246,9 @@ impl Suite<'_> {
     /// The text is no case.
     pub fn case(mut self, script: &str) -> Result<Self, CaseError> {
         let script = Script::from_text(script).map_err(CaseError)?;
-        (self.first, self.cases) = (script.seed, 1);
-        self.script = Some(Arc::new(script));
+        (self.first, self.count) = (script.seed, 1);
+        self.tested.script = Some(Arc::new(script));
         Ok(self)
-    }
-
-    /// Gives some jobs an attribute that the scheduler reads: a text, a positive or negative
-    /// number, a truth value, null or a list. The other jobs do not have the attribute.
-    ///
-    /// Without this call, jobs have no attributes.
-    #[must_use]
-    pub fn with_attribute(self, name: impl Into<Name>) -> Self {
-        self.with_attribute_values(name, [] as [Value; 0])
-    }
-
-    /// Gives some jobs an attribute with one of these values. The other jobs do not have the
-    /// attribute. Without values, as [`Suite::with_attribute`].
-    ///
-    /// ```
-    /// use blox_core::{Composition, order::SortKey, policy::by_key};
-    /// use blox_testing::{FirstFit, conformance};
-    ///
-    /// let report = conformance(|_seed| {
-    ///     let replicas = by_key(|job| {
-    ///         let replicas = job.spec().attribute("replicas").and_then(|v| v.as_f64());
-    ///         SortKey::by(replicas.unwrap_or(1.0))
-    ///     });
-    ///     Composition::new("few-replicas").scheduling(replicas).placement(FirstFit).build().unwrap()
-    /// })
-    /// .with_attribute_values("replicas", [1, 2, 8])
-    /// .cases(8)
-    /// .check()?;
-    /// assert!(report.placements > 0);
-    /// # Ok::<(), blox_testing::Failure>(())
-    /// ```
-    #[must_use]
-    pub fn with_attribute_values(
-        mut self,
-        name: impl Into<Name>,
-        values: impl IntoIterator<Item = impl Into<Value>>,
-    ) -> Self {
-        let values = values.into_iter().map(Into::into).collect();
-        self.contents.attributes.push((name.into(), values));
-        self
-    }
-
-    /// Gives some nodes a label that the scheduler reads: a number, another text or an empty text.
-    /// The other nodes do not have the label.
-    ///
-    /// Without this call, nodes have no labels.
-    #[must_use]
-    pub fn with_label(mut self, name: impl Into<Name>) -> Self {
-        self.contents.labels.push(name.into());
-        self
     }
 
     /// Declares that the scheduler places the jobs of a virtual cluster only on nodes of the
@@ -333,7 +256,7 @@ impl Suite<'_> {
     /// [`Property::VirtualClusters`].
     #[must_use]
     pub fn keeps_virtual_clusters(mut self) -> Self {
-        self.keeps = true;
+        self.tested.keeps = true;
         self
     }
 
@@ -349,7 +272,7 @@ impl Suite<'_> {
     /// until the call returns or the process ends.
     #[must_use]
     pub fn patience(mut self, longest: Duration) -> Self {
-        self.patience = longest;
+        self.tested.patience = longest;
         self
     }
 
@@ -360,7 +283,7 @@ impl Suite<'_> {
     /// it.
     pub fn check(&self) -> Result<Report, Failure> {
         let mut report = Report::default();
-        for case in self.first..self.first.saturating_add(self.cases) {
+        for case in self.seeds() {
             report = self
                 .run_case(case, self.contents.most_jobs, report)
                 .map_err(|failure| self.shrink(failure))?;
@@ -392,12 +315,9 @@ impl Suite<'_> {
         let (sender, messages) = mpsc::channel();
         let case = Case {
             seed,
-            contents: Contents {
-                most_jobs: jobs,
-                ..self.contents.clone()
-            },
-            script: self.script.clone(),
-            keeps: self.keeps,
+            contents: self.contents_of(jobs),
+            script: self.tested.script.clone(),
+            keeps: self.tested.keeps,
             fresh: Fresh(sender.clone()),
             place: place.clone(),
         };
@@ -436,9 +356,9 @@ impl Suite<'_> {
         const LOOKS: u32 = 10;
         let (mut looks, mut last) = (0, None);
         loop {
-            match messages.recv_timeout(self.patience / LOOKS) {
+            match messages.recv_timeout(self.tested.patience / LOOKS) {
                 Ok(Message::Build(seed, answer)) => {
-                    let built = catch_unwind(AssertUnwindSafe(|| (self.build)(seed)));
+                    let built = catch_unwind(AssertUnwindSafe(|| (self.tested.build)(seed)));
                     let _ = answer.send(built.map_err(|p| blox_core::core::panic_message(&*p)));
                 }
                 Ok(Message::Over(result)) => return *result,
@@ -454,7 +374,7 @@ impl Suite<'_> {
                     if let Some((_, call)) = at.call
                         && looks >= LOOKS
                     {
-                        let limit = self.patience.as_secs_f64();
+                        let limit = self.tested.patience.as_secs_f64();
                         return Err(Problem::new(
                             Property::Hang,
                             format!("an answer to `{call}` within {limit} s"),

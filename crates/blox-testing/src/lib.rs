@@ -7,6 +7,7 @@
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |
 //! | Test an execution model | [`conformance_of_model`], [`ModelSuite`] |
 //! | Test one rule of a policy | [`Scenario`] |
+//! | Choose the cases, and what their jobs and nodes have | [`Cases`] |
 //! | Read a failure | [`Failure`], [`Property`], [`CaseError`], [`ModelFailure`], [`ModelProperty`] |
 //! | Count what a test covered | [`Report`], [`Coverage`], [`ModelReport`] |
 //! | Check a state | [`consistency`] |
@@ -14,6 +15,7 @@
 
 #![warn(missing_docs)]
 
+mod cases;
 mod cluster;
 mod conformance;
 mod coverage;
@@ -26,9 +28,12 @@ mod scenario;
 mod script;
 mod verify;
 
-pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
+pub use cases::Cases;
+pub use conformance::{CaseError, Failure, Report, Subject, Suite, TestedScheduler, conformance};
 pub use coverage::Coverage;
-pub use model::{ModelFailure, ModelProperty, ModelReport, ModelSuite, conformance_of_model};
+pub use model::{
+    ModelFailure, ModelProperty, ModelReport, ModelSuite, TestedModel, conformance_of_model,
+};
 pub use problem::Property;
 pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;

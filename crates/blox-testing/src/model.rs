@@ -1,8 +1,9 @@
 //! Checks that an execution model keeps the rules of its trait.
 
+use super::cases::Cases;
 use super::jumble::{Jumble, OnAnyLevel};
 use super::random::SplitMix;
-use super::script::{Contents, Fault, Faults, Script};
+use super::script::{Contents, Fault, Script};
 use blox_core::event::Event;
 use blox_core::ids::{GpuId, JobId, Name};
 use blox_core::job::spec::JobSpec;
@@ -15,7 +16,6 @@ use blox_sim::overheads::FixedOverheads;
 use blox_sim::stepping::{RunningRate, Step, Stepper};
 use blox_sim::workload::Jobs;
 use blox_sim::{Ended, SimError, Simulation, Until};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -203,17 +203,10 @@ impl fmt::Display for ModelReport {
 pub fn conformance_of_model<'a, M: ExecutionModel>(
     builder: impl Fn(u64) -> M + 'a,
 ) -> ModelSuite<'a> {
-    ModelSuite {
+    let tested = TestedModel {
         build: Box::new(move |seed| Box::new(builder(seed))),
-        cases: 64,
-        first: 0,
-        contents: Contents {
-            troubles: Faults::ALL,
-            most_jobs: usize::MAX,
-            attributes: Vec::new(),
-            labels: Vec::new(),
-        },
-    }
+    };
+    Cases::new(tested, 64)
 }
 
 /// Runs an execution model in simulations of random small clusters and jobs, and checks every
@@ -228,11 +221,11 @@ pub fn conformance_of_model<'a, M: ExecutionModel>(
 /// After every event, the suite computes the rate of every running job again. A rate that differs
 /// after the last event of a moment is a violation. Each case is then run in one pass, and must have
 /// the same results.
-pub struct ModelSuite<'a> {
+pub type ModelSuite<'a> = Cases<TestedModel<'a>>;
+
+/// The execution model that a [`ModelSuite`] tests.
+pub struct TestedModel<'a> {
     build: Box<dyn Fn(u64) -> Box<dyn AnyExecution> + 'a>,
-    cases: u64,
-    first: u64,
-    contents: Contents,
 }
 
 /// A broken rule, with the time at which it broke.
@@ -244,47 +237,6 @@ struct Broken {
 }
 
 impl ModelSuite<'_> {
-    /// Sets the number of cases; 64 by default.
-    #[must_use]
-    pub fn cases(mut self, cases: u64) -> Self {
-        self.cases = cases;
-        self
-    }
-
-    /// Runs only the case of this seed, as named by a [`ModelFailure`].
-    #[must_use]
-    pub fn only(mut self, seed: u64) -> Self {
-        (self.first, self.cases) = (seed, 1);
-        self
-    }
-
-    /// Runs only the first jobs of each case, at least one.
-    #[must_use]
-    pub fn jobs(mut self, most: usize) -> Self {
-        self.contents.most_jobs = most.max(1);
-        self
-    }
-
-    /// Gives some jobs an attribute that the model reads. Without values, as
-    /// [`Suite::with_attribute`](super::Suite::with_attribute); otherwise one of these values.
-    #[must_use]
-    pub fn with_attribute_values(
-        mut self,
-        name: impl Into<Name>,
-        values: impl IntoIterator<Item = impl Into<Value>>,
-    ) -> Self {
-        let values = values.into_iter().map(Into::into).collect();
-        self.contents.attributes.push((name.into(), values));
-        self
-    }
-
-    /// Gives some nodes a label that the model reads: a number, another text or an empty text.
-    #[must_use]
-    pub fn with_label(mut self, name: impl Into<Name>) -> Self {
-        self.contents.labels.push(name.into());
-        self
-    }
-
     /// Runs all cases.
     ///
     /// # Errors
@@ -292,7 +244,7 @@ impl ModelSuite<'_> {
     /// or [`ModelProperty::Reach`] if no case ran a job.
     pub fn check(&self) -> Result<ModelReport, ModelFailure> {
         let mut report = ModelReport::default();
-        for case in self.first..self.first.saturating_add(self.cases) {
+        for case in self.seeds() {
             report = self
                 .run_case(case, self.contents.most_jobs, report)
                 .map_err(|failure| self.shrink(failure))?;
@@ -313,7 +265,7 @@ impl ModelSuite<'_> {
     fn failure(&self, case: u64, jobs: usize, broken: Broken) -> ModelFailure {
         ModelFailure {
             property: broken.property,
-            model: (self.build)(case).any_name(),
+            model: (self.tested.build)(case).any_name(),
             case,
             jobs,
             at: broken.at,
@@ -341,13 +293,11 @@ impl ModelSuite<'_> {
         most_jobs: usize,
         report: ModelReport,
     ) -> Result<ModelReport, ModelFailure> {
-        let contents = Contents {
-            most_jobs,
-            ..self.contents.clone()
-        };
-        let world = World::of(case, &contents);
+        let world = World::of(case, &self.contents_of(most_jobs));
         let jobs = world.jobs.len();
-        let run = catch_unwind(AssertUnwindSafe(|| world.run((self.build)(case), report)));
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            world.run((self.tested.build)(case), report)
+        }));
         let result = run.unwrap_or_else(|panic| {
             Err(Broken {
                 property: ModelProperty::Panic,

@@ -21,7 +21,11 @@ struct MappedRow<'a> {
 }
 
 pub(crate) fn open_rows(map: &Arc<ColumnMap>, source: &Source, notices: &mut Notices) -> Opened {
-    let table = Table::open(source)?;
+    let mut table = Table::open(source)?;
+    table.leave_attributes(|name, column| {
+        let takes = |m: &Mapping| m.column == column || m.attribute.as_ref() == Some(name);
+        map.columns.iter().any(takes)
+    });
     let columns: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
     let found = table.require_all(&columns)?;
     table.note_unmapped(&columns, notices);

@@ -1,9 +1,10 @@
 //! The rows of a file, and how they become jobs.
 
 use super::source::{LONGEST_ROW, Source, Text, reading_error, too_long};
-use blox_core::{JobSpec, Seconds, Time, Work};
+use blox_core::{JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use serde_json::Value;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,11 @@ pub(crate) trait Cursor: Send {
     fn line(&self) -> u64;
 
     fn path(&self) -> &Path;
+
+    /// Returns the attributes in columns of their own. These take precedence over all others.
+    fn attributes(&self) -> impl Iterator<Item = (&Name, Value)> {
+        std::iter::empty()
+    }
 
     /// Returns the error that the row is no job.
     fn row_error(&self, what: impl Into<String>) -> WorkloadError
@@ -197,7 +203,13 @@ where
             let job = (self.job)(&self.cursor, notices);
             let (path, line) = (self.cursor.path(), self.cursor.line());
             match job {
-                Ok(job) => return (self.check)(path, line, job, notices).map(Some),
+                Ok(mut job) => {
+                    for (name, value) in self.cursor.attributes() {
+                        let extras = job.extras.get_or_insert_default();
+                        extras.attributes.insert(name.clone(), value);
+                    }
+                    return (self.check)(path, line, job, notices).map(Some);
+                }
                 Err(NoJob::Dropped(why)) => notices.add(NoticeKind::Dropped(why), line),
                 Err(NoJob::Wrong(error)) => return Err(error),
             }

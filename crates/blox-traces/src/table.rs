@@ -1,8 +1,8 @@
 //! Reader of comma-separated values with a header.
 
+use super::cell::{self, Date, fields, is_needed, number, row};
 pub use super::cell::{Column, is_null};
-use super::cell::{Date, Value, fields, is_needed, number, row};
-use super::map::ATTRIBUTE;
+use super::map::{ATTRIBUTE, attribute};
 use super::rows::{Cursor, LineRows};
 use super::source::{Source, first_line};
 use blox_core::Name;
@@ -12,6 +12,7 @@ use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -21,6 +22,8 @@ pub struct Table {
     lines: LineRows,
     layout: Layout,
     header: Vec<String>,
+    /// The columns of attributes, which each job keeps whatever the format.
+    attributes: Vec<(Name, Column)>,
     parser: Reader,
     /// The cells of the row, one after the other, and the end of each.
     row: String,
@@ -68,6 +71,7 @@ impl Table {
             lines: LineRows::open(source)?,
             layout,
             header: Vec::new(),
+            attributes: Vec::new(),
             parser: ReaderBuilder::new()
                 .delimiter(layout.delimiter)
                 .quoting(layout.quotes)
@@ -93,6 +97,7 @@ impl Table {
             return Ok(table);
         }
         table.header = first.collect();
+        table.attributes = table.own_attributes();
         for (i, name) in table.header.iter().enumerate() {
             if !name.is_empty() && table.header[..i].contains(name) {
                 let what = format!(
@@ -185,13 +190,11 @@ impl Table {
         self.field_error(&field, &found, expected)
     }
 
-    /// Adds a notice for each column that is not among `known`. If these include the prefix of
-    /// attributes, names with the prefix are known.
+    /// Adds a notice for each column that is neither among `known` nor an attribute.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
-        let keeps = known.contains(&ATTRIBUTE);
         for name in &self.header {
-            let is_own = keeps && name.starts_with(ATTRIBUTE);
-            if name.is_empty() || is_own || known.contains(&name.as_str()) {
+            let is_own = name.starts_with(ATTRIBUTE) || known.contains(&name.as_str());
+            if name.is_empty() || is_own {
                 continue;
             }
             let free = known.iter().copied().filter(|k| self.find(k).is_none());
@@ -200,30 +203,37 @@ impl Table {
                     column: name.as_str().into(),
                     known: known.into(),
                 },
-                None if keeps => NoticeKind::PlainColumn(name.as_str().into()),
                 None => NoticeKind::IgnoredColumn(name.as_str().into()),
             };
             notices.add(notice, 1);
         }
     }
 
-    /// Adds a notice for each column that a map does not name.
+    /// Adds a notice for each column that a map does not name, unless it is an attribute.
     pub fn note_unmapped(&self, mapped: &[&str], notices: &mut Notices) {
         for name in &self.header {
-            if !name.is_empty() && !mapped.contains(&name.as_str()) {
+            let is_own = name.starts_with(ATTRIBUTE) || mapped.contains(&name.as_str());
+            if !name.is_empty() && !is_own {
                 notices.add(NoticeKind::UnmappedColumn(name.as_str().into()), 1);
             }
         }
     }
 
-    /// Returns the columns whose names begin with `prefix`, with the rest of their names.
-    pub fn with_prefix(&self, prefix: &str) -> Vec<(Name, Column)> {
+    /// Returns the columns `attributes.NAME`, each with its name of the attribute.
+    fn own_attributes(&self) -> Vec<(Name, Column)> {
         let header = self.header.iter().enumerate();
-        let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(prefix)?)));
+        let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(ATTRIBUTE)?)));
         let named = named.filter(|(_, name)| !name.is_empty());
         named
             .map(|(at, name)| (name.into(), Column::at(at)))
             .collect()
+    }
+
+    /// Leaves out the attributes that a map takes from other columns, or whose columns it names.
+    pub(crate) fn leave_attributes(&mut self, named: impl Fn(&Name, &str) -> bool) {
+        let mut attributes = std::mem::take(&mut self.attributes);
+        attributes.retain(|(name, column)| !named(name, self.name(*column)));
+        self.attributes = attributes;
     }
 
     /// Advances to the next row; returns `false` at the end.
@@ -320,19 +330,22 @@ impl Table {
     }
 
     /// Parses the value of a cell.
-    pub(crate) fn get<T: Value>(&self, column: Column<T>) -> Result<T, WorkloadError> {
+    pub(crate) fn get<T: cell::Value>(&self, column: Column<T>) -> Result<T, WorkloadError> {
         T::parse(self.text(column)).map_err(|expected| self.wrong(column, expected))
     }
 
     /// Parses the value of a cell; `None` if it [holds none](Table::is_null).
-    pub(crate) fn or_null<T: Value>(&self, column: Column<T>) -> Result<Option<T>, WorkloadError> {
+    pub(crate) fn or_null<T: cell::Value>(
+        &self,
+        column: Column<T>,
+    ) -> Result<Option<T>, WorkloadError> {
         (!self.is_null(column))
             .then(|| self.get(column))
             .transpose()
     }
 
     /// Parses the value of a cell in a column that may be missing or empty.
-    pub(crate) fn value<T: Value>(
+    pub(crate) fn value<T: cell::Value>(
         &self,
         column: Option<Column<T>>,
     ) -> Result<Option<T>, WorkloadError> {
@@ -402,6 +415,14 @@ impl Cursor for Table {
 
     fn path(&self) -> &Path {
         Table::path(self)
+    }
+
+    fn attributes(&self) -> impl Iterator<Item = (&Name, Value)> {
+        let columns = self.attributes.iter();
+        columns.filter_map(|(name, column)| {
+            let (_, text) = self.optional(Some(*column))?;
+            Some((name, attribute(text)))
+        })
     }
 }
 

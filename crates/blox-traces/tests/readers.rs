@@ -281,3 +281,78 @@ fn damaged_clusters_and_profiles_give_one_sentence() {
         }
     }
 }
+
+/// Appends a column to a table: its name to the first line, and a value to every other.
+fn with_column(text: &str, separator: char, name: &str, value: &str) -> String {
+    let lines = text.lines().filter(|line| !line.is_empty()).enumerate();
+    let cell = |i| if i == 0 { name } else { value };
+    let lines = lines.map(|(i, line)| format!("{line}{separator}{}\n", cell(i)));
+    lines.collect()
+}
+
+#[test]
+fn every_table_keeps_columns_of_attributes() {
+    let plain = [
+        Format::Jsonl,
+        Format::PhillyLog,
+        Format::Synergy,
+        Format::Gavel,
+    ];
+    for format in Format::ALL.into_iter().filter(|f| !plain.contains(f)) {
+        let (text, separator) = match format {
+            Format::Slurm => (text_of(format).to_owned(), '|'),
+            Format::Tiresias if !text_of(format).contains(',') => (text_of(format).to_owned(), ' '),
+            // This input has no header.
+            Format::Pai => {
+                let header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,\
+                              plan_mem,plan_gpu,gpu_type\n";
+                (header.to_owned() + text_of(format), ',')
+            }
+            _ => (text_of(format).to_owned(), ','),
+        };
+        let text = with_column(&text, separator, "attributes.estimate_s", "12.5");
+        let options = ReadOptions {
+            format: Some(format),
+            columns: None,
+        };
+        let source = Source::of("table.txt", text.as_bytes()).unwrap();
+        let mut told = Vec::new();
+        let mut each = |job: &blox_core::JobSpec, _: u64| {
+            told.push(job.extras().attributes.get("estimate_s").cloned());
+        };
+        let checked = check(&source, &options, 9, &mut each).unwrap();
+        assert!(
+            !told.is_empty(),
+            "{} has no job: {checked:?}",
+            format.name()
+        );
+        let expected = Some(serde_json::json!(12.5));
+        assert!(
+            told.iter().all(|t| *t == expected),
+            "{}: {told:?}",
+            format.name()
+        );
+        let notices: Vec<String> = checked.notices.iter().map(ToString::to_string).collect();
+        let ignored = notices.iter().find(|n| n.contains("estimate_s"));
+        assert_eq!(ignored, None, "{}", format.name());
+    }
+}
+
+#[test]
+fn a_map_keeps_columns_of_attributes() {
+    let text = "t,g,d,attributes.a,attributes.b,x\n0,1,60,1,2,3\n";
+    let map = "submit=t,gpus=g,duration=d,attributes.b=x";
+    let options = ReadOptions {
+        format: None,
+        columns: Some(map.parse().unwrap()),
+    };
+    let source = Source::of("table.csv", text.as_bytes()).unwrap();
+    let mut told = Vec::new();
+    let mut each = |job: &blox_core::JobSpec, _: u64| {
+        let attributes = &job.extras().attributes;
+        told.push((attributes["a"].clone(), attributes["b"].clone()));
+    };
+    check(&source, &options, 9, &mut each).unwrap();
+    // The map takes precedence.
+    assert_eq!(told, [(serde_json::json!(1), serde_json::json!(3))]);
+}

@@ -566,6 +566,9 @@ fn extras(r: &mut Draw, kind: &Kind, job: &JobSpec, types: &[Name], total: usize
         if r.chance(0.6) {
             let rate = |l: &u32| (f64::from(*l) / f64::from(gpus)).powf(0.8);
             extras.rates = levels.iter().map(rate).collect();
+            if levels.first().is_some_and(|least| *least < gpus) && r.chance(0.2) {
+                extras.rates[0] = 0.0;
+            }
         }
         extras.levels = levels.into_iter().map(GpuCount).collect();
     }

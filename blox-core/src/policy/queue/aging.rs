@@ -2,7 +2,7 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
-use crate::order::{Entry, RateFn, note_no_number};
+use crate::order::{Entry, RateFn};
 use crate::units::Time;
 
 /// Allowed relative error of keys: a few hundred times the error of a sum and a quotient.
@@ -31,6 +31,8 @@ pub(super) struct Player {
     pub job: JobId,
     /// Stamp of its entry.
     pub stamp: u32,
+    /// False if its key, or the change of the key, is NaN.
+    pub has_numbers: bool,
     line: Line,
 }
 
@@ -38,12 +40,10 @@ impl Player {
     /// Creates a waiting job with its present entry.
     pub fn of(job: &JobRef<'_>, entry: Entry, rate: &RateFn, now: Time) -> Self {
         let rate = rate(job);
-        if rate.is_nan() {
-            note_no_number();
-        }
         Player {
             job: job.id(),
             stamp: entry.stamp(),
+            has_numbers: entry.is_a_number() && !rate.is_nan(),
             line: Line::through(&entry, rate, now),
         }
     }
@@ -268,7 +268,13 @@ mod tests {
             let (start, rate) = self.0[job];
             let (job, stamp, class) = (JobId(job as u32), 7, 1 << 31);
             let line = Line { start, rate, class };
-            Player { job, stamp, line }
+            let has_numbers = true;
+            Player {
+                job,
+                stamp,
+                has_numbers,
+                line,
+            }
         }
     }
 

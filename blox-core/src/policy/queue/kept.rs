@@ -48,6 +48,8 @@ pub(in crate::policy) struct Kept {
     made: u32,
     /// Jobs promoted in this decision; the view does not show that yet.
     promoted_now: Vec<JobId>,
+    /// True if a key of this decision, or the change of a key, is NaN.
+    lacks_number: bool,
 }
 
 impl Kept {
@@ -70,6 +72,7 @@ impl Kept {
             newcomers: Vec::new(),
             made: 0,
             promoted_now: Vec::new(),
+            lacks_number: false,
         }
     }
 
@@ -90,6 +93,7 @@ impl Kept {
             self.alike = false;
         }
         self.ranked = false;
+        self.lacks_number = false;
         let promoted_before = std::mem::take(&mut self.promoted_now);
         if same_key && self.decision.wrapping_add(1) == view.decision() {
             let mut rekeyed = false;
@@ -118,7 +122,7 @@ impl Kept {
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
             let aging = self.aging.as_ref().map_or(0, |aging| aging.1.len());
             let stale = aging > 64 + 2 * self.queued_count as usize;
-            let settled = counts && !rekeyed && !stale;
+            let settled = counts && !rekeyed && !stale && self.queue.has_numbers();
             if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
                 // If no candidate needs a victim, the placed jobs are never ranked and the list
                 // would grow.
@@ -173,6 +177,12 @@ impl Kept {
         all.extend(placed.map(|e| self.as_of(view, *e, view.now())));
         all.sort_unstable();
         all.into_iter().map(|e| e.job()).collect()
+    }
+
+    /// Returns whether a key of the decision in view, or the change of a key, is NaN.
+    #[inline]
+    pub(super) fn lacks_number(&self, view: View<'_>) -> bool {
+        self.lacks_number && self.decision == view.decision()
     }
 
     /// Returns a job whose key, or change of the key, is NaN.
@@ -250,6 +260,7 @@ impl Kept {
         let drawn = std::iter::from_fn(|| aging.1.pop(view.now(), &entry));
         let drawn: SmallVec<[Entry; DRAWN]> = drawn.take(DRAWN).collect();
         self.aging = Some(aging);
+        self.lacks_number |= !drawn.iter().all(Entry::is_a_number);
         for entry in drawn.iter().rev() {
             self.queue.push(*entry);
         }
@@ -277,6 +288,7 @@ impl Kept {
                 drawn.push(Player::of(&job, entry, &aging.0, view.now()));
             }
         }
+        self.lacks_number |= !drawn.iter().all(|p| p.has_numbers);
         let entry = |p: &Player| Some(self.entry(&view.job(p.job)?));
         aging.1.insert(drawn, view.now(), &entry);
         self.aging = Some(aging);
@@ -321,6 +333,7 @@ impl Kept {
             waiting.push(self.marks.stamp(entry, Marks::QUEUED));
             self.queued_count += 1;
         }
+        self.lacks_number = !waiting.iter().all(Entry::is_a_number);
         match self.aging.take() {
             None => self.queue.fill(waiting),
             Some(mut aging) => {
@@ -329,7 +342,8 @@ impl Kept {
                     let job = view.job(e.job())?;
                     Some(Player::of(&job, *e, &aging.0, view.now()))
                 };
-                let players = waiting.iter().filter_map(player).collect();
+                let players: Vec<Player> = waiting.iter().filter_map(player).collect();
+                self.lacks_number |= !players.iter().all(|p| p.has_numbers);
                 let entry = |p: &Player| Some(self.entry(&view.job(p.job)?));
                 aging.1.fill(players, view.now(), &entry);
                 self.aging = Some(aging);
@@ -447,6 +461,8 @@ impl Kept {
         newcomers.sort_unstable();
         self.merge(&mut newcomers);
         self.newcomers = newcomers;
+        // A key that is NaN is the last one.
+        self.lacks_number |= self.placed.last().is_some_and(|e| !e.is_a_number());
     }
 
     /// Merges newcomers, in ascending order, into the placed jobs.

@@ -93,9 +93,14 @@ impl JobQueue {
     /// change their partition or are requested. In a queue without a placement, the nodes together
     /// must have the GPUs, CPUs and memory.
     pub fn could_place(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
-        let room = Room::of(view);
+        self.could_place_in(&Room::of(view), job, shape)
+    }
+
+    /// Returns whether the placement could place a job in a shape on the nodes of a room, such as
+    /// those that are [up](Room::without), if they were empty. See [`JobQueue::could_place`].
+    pub fn could_place_in(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
         match &self.could_place {
-            Some(could_place) => could_place(&room, job, shape),
+            Some(could_place) => could_place(room, job, shape),
             None => room.anywhere(job, shape).is_ok(),
         }
     }
@@ -220,6 +225,13 @@ impl JobQueue {
     #[inline]
     pub(in crate::policy) fn kept(&mut self) -> Option<&mut Kept> {
         self.kept.as_mut().filter(|_| self.use_kept)
+    }
+
+    /// Returns whether a key of the kept order was NaN in the decision in view.
+    #[inline]
+    pub(crate) fn lacks_number(&self, view: View<'_>) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.lacks_number(view))
     }
 
     /// Returns a job without a number as its key in the kept order, if one is found.

@@ -3,11 +3,11 @@
 mod positions;
 
 use super::gavel::rate_on;
-use super::listed::{Layout, on_known_types};
-use crate::placement::most_if_empty;
+use super::listed::{Placeable, on_known_types};
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Phase, Policy, Reason,
-    Request, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
+    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, NodeId, NodeStatus,
+    Phase, Policy, Reason, Request, Room, SchedulingPolicy, Shape, Shapes, SortedMap, Validity,
+    View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -43,12 +43,9 @@ pub struct AlloX {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     done: SortedMap<Name, f64>,
-    /// Nodes for which `able` is known.
-    #[serde(skip)]
-    layout: Layout,
     /// Types on which each waiting job could ever be placed, in the order of the pools.
     #[serde(skip)]
-    able: SortedMap<JobId, SmallVec<[bool; 4]>>,
+    able: Placeable<SmallVec<[bool; 4]>>,
 }
 
 impl Progress {
@@ -60,12 +57,8 @@ impl Progress {
         job: &JobRef<'_>,
         out: &JobQueue,
     ) -> &[bool] {
-        self.able.entry(job.id()).or_insert_with(|| {
-            let on = |pool: &Pool| Shape {
-                gpu_type: Some(pool.id),
-                ..Shape::gang(job)
-            };
-            let could = |pool| out.could_place(view, job, &on(pool));
+        self.able.of(job.id(), || {
+            let could = |pool: &Pool| out.could_place(view, job, &pool.shape(job));
             pools.iter().map(could).collect()
         })
     }
@@ -79,6 +72,16 @@ struct Pool {
     free: u32,
     /// Seconds until running jobs end, with their GPUs.
     ends: Vec<(f64, u32)>,
+}
+
+impl Pool {
+    /// Returns the gang of a job on this type.
+    fn shape(&self, job: &JobRef<'_>) -> Shape {
+        Shape {
+            gpu_type: Some(self.id),
+            ..Shape::gang(job)
+        }
+    }
 }
 
 /// A job without GPUs, with its place in the order of its type.
@@ -190,29 +193,30 @@ fn seconds(gpu_type: &Name, spec: &JobSpec, work: f64) -> f64 {
     }
 }
 
-/// Returns a job with its time on each type.
-fn candidate<'v>(view: View<'v>, pools: &[Pool], able: &[bool], job: JobRef<'v>) -> Candidate<'v> {
-    let on =
-        |(pool, able): (&Pool, &bool)| match *able && room(view, pool, &job) >= job.gpus().get() {
-            true => seconds(&pool.name, job.spec(), job.work_left()),
-            false => f64::INFINITY,
-        };
+/// Returns a job with its time on each type: infinite where `could` is false for its gang.
+fn candidate<'v>(
+    pools: &[Pool],
+    job: JobRef<'v>,
+    could: impl Fn(usize, &Shape) -> bool,
+) -> Candidate<'v> {
+    let on = |(at, pool): (usize, &Pool)| match pool.usable >= job.gpus().get()
+        && could(at, &pool.shape(&job))
+    {
+        true => seconds(&pool.name, job.spec(), job.work_left()),
+        false => f64::INFINITY,
+    };
     let waiting = Waiting {
         gpus: f64::from(job.gpus().get()),
-        seconds: pools.iter().zip(able).map(on).collect(),
+        seconds: pools.iter().enumerate().map(on).collect(),
     };
     Candidate { job, waiting }
 }
 
-/// Returns the number of GPUs of a type that a job can get at once, with its CPUs and memory. A node
-/// that does not state an amount has enough.
-fn room(view: View<'_>, pool: &Pool, job: &JobRef<'_>) -> u32 {
-    let gang = Shape::gang(job);
-    if !gang.has_resources() {
-        return pool.usable;
-    }
-    let own = view.nodes().filter(|node| node.gpu_type() == pool.id);
-    own.map(|node| most_if_empty(node, &gang)).sum()
+/// Returns the nodes on which nothing new is placed at present.
+fn down(view: View<'_>) -> Vec<NodeId> {
+    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+    let down = there.filter(|node| !node.is_usable());
+    down.map(Node::id).collect()
 }
 
 /// Lists the jobs that start on a type: the least GPU time first, promoted jobs before all others.
@@ -293,7 +297,7 @@ impl Policy for AlloX {
             return;
         };
         if job.phase() == Phase::Ended {
-            memory.able.remove(&job.id());
+            memory.able.remove(job.id());
         }
         if self.alpha < 1.0
             && job.phase() == Phase::Ended
@@ -310,12 +314,17 @@ impl SchedulingPolicy for AlloX {
             return Validity::UntilEvent;
         }
         let mut pools = pools(view);
-        if memory.layout.renew(view) {
-            memory.able.clear();
-        }
+        memory.able.renew(view);
+        let down = down(view);
         let jobs = view.waiting().map(|job| {
             let able = memory.able(view, &pools, &job, out);
-            candidate(view, &pools, able, job)
+            candidate(&pools, job, |at, shape| {
+                able[at]
+                    && (down.is_empty() || {
+                        let up = Room::of(view).without(&down);
+                        out.could_place_in(&up, &job, shape)
+                    })
+            })
         });
         let mut jobs: Vec<Candidate<'_>> = jobs.collect();
         self.compete(memory, view, &mut jobs, view.free_gpus().get());

@@ -4,7 +4,7 @@ mod expand;
 mod free;
 mod plan;
 
-use super::listed::{Layout, on_each};
+use super::listed::{Placeable, on_each};
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
@@ -15,7 +15,6 @@ use expand::{Window, expand};
 use free::Free;
 use plan::{Begun, Grid, Plan, Task, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Number of GPUs that a job with a deadline gets.
@@ -77,7 +76,7 @@ pub struct Allocated {
     never: SortedMap<JobId, Vec<u32>>,
     /// Jobs whose shapes the placement has judged, on these nodes.
     #[serde(skip)]
-    asked: (Layout, BTreeSet<JobId>),
+    asked: Placeable<()>,
     answer: Answer,
 }
 
@@ -386,14 +385,14 @@ impl SchedulingPolicy for ElasticFlow {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let due = memory.answer.until.is_some_and(|t| t <= view.now());
         if memory.answer.stale || due {
-            if memory.asked.0.renew(view) {
-                memory.asked.1.clear();
-            }
+            let mut asked = std::mem::take(&mut memory.asked);
+            asked.renew(view);
             for job in view.active() {
-                if memory.asked.1.insert(job.id()) {
+                asked.of(job.id(), || {
                     Self::limit(memory, &job, |shape| out.could_place(view, &job, shape));
-                }
+                });
             }
+            memory.asked = asked;
             self.refresh(memory, view, &[]);
             memory.answer = self.share_out(memory, view);
         }
@@ -426,7 +425,7 @@ impl ElasticFlow {
         let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
         memory.levels.retain(|id, _| !gone(id));
         memory.never.retain(|id, _| !gone(id));
-        memory.asked.1.retain(|id| !gone(id));
+        memory.asked.retain(|id| !gone(id));
         memory.plans.retain(|id, _| !gone(id));
         let changes = memory.plans.values().filter_map(|p| p.next_change(now));
         let until = changes.min_by(f64::total_cmp);

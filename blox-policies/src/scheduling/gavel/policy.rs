@@ -3,7 +3,7 @@ use super::colocation::Colocation;
 use super::instance::{AnyShares, Combination, Entrant, Instance, PerType, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
-use crate::scheduling::listed::{Layout, on_known_types};
+use crate::scheduling::listed::{Placeable, on_known_types};
 use blox_core::{
     AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase, Plan, Policy,
     Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
@@ -44,10 +44,7 @@ pub struct Rounds {
     types: Vec<TypePool>,
     jobs: Vec<JobId>,
     /// The types on which each job could be placed.
-    able: SortedMap<JobId, Able>,
-    /// The nodes on which these types depend.
-    #[serde(skip)]
-    layout: Layout,
+    able: Placeable<Able>,
     rounds: RoundMechanism,
     /// Time of the last allocation.
     asked: Option<Time>,
@@ -69,7 +66,7 @@ impl Rounds {
     /// Iterations per second of a job alone, by type; 0 where it may not run or could not be placed.
     fn rates(&self, job: &JobRef<'_>) -> PerType {
         let mut rates = rates(&self.types, job);
-        if let Some(able) = self.able.get(&job.id()) {
+        if let Some(able) = self.able.by_job().get(&job.id()) {
             let both = rates.iter_mut().zip(able);
             both.filter(|(_, able)| !**able)
                 .for_each(|(rate, _)| *rate = 0.0);
@@ -203,7 +200,7 @@ impl Gavel {
             known: &mut memory.known,
             believed: self.believed,
             least_gain: self.shares.any_usage().least_gain,
-            able: &memory.able,
+            able: memory.able.by_job(),
         }
     }
 
@@ -215,34 +212,29 @@ impl Gavel {
         ids: &[GpuTypeId],
         out: &JobQueue,
     ) -> Vec<JobId> {
-        let renewed = memory.layout.renew(view);
-        let before = std::mem::take(&mut memory.able);
+        let before = memory.able.renew(view).unwrap_or_default();
+        let active: Vec<JobRef<'_>> = view.active().collect();
+        let is_active = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
+        memory.able.retain(is_active);
         let mut jobs = Vec::new();
-        for job in view.active() {
-            let able = match before.get(&job.id()) {
-                Some(able) if !renewed && able.len() == ids.len() => able.clone(),
-                known => {
-                    let gang = Shape::gang(&job);
-                    let could = |id: &GpuTypeId| {
-                        let gpu_type = Some(*id);
-                        let shape = Shape {
-                            gpu_type,
-                            ..gang.clone()
-                        };
-                        out.could_place(view, &job, &shape)
-                    };
-                    let able: Able = ids.iter().map(could).collect();
-                    if known.is_some_and(|known| *known != able) {
-                        memory.rounds.remove(job.id());
-                        memory.jobs.retain(|id| *id != job.id());
-                    }
-                    able
-                }
-            };
-            if able.contains(&true) {
-                jobs.push(job.id());
+        for job in active {
+            let id = job.id();
+            let able = memory.able.of(id, || {
+                let on = |id: &GpuTypeId| Shape {
+                    gpu_type: Some(*id),
+                    ..Shape::gang(&job)
+                };
+                ids.iter()
+                    .map(|id| out.could_place(view, &job, &on(id)))
+                    .collect()
+            });
+            if before.get(&id).is_some_and(|before| before != able) {
+                memory.rounds.remove(id);
+                memory.jobs.retain(|known| *known != id);
             }
-            memory.able.insert(job.id(), able);
+            if able.contains(&true) {
+                jobs.push(id);
+            }
         }
         jobs
     }

@@ -11,7 +11,7 @@ pub struct Config {
     pub nodes: u32,
     /// Number of GPUs.
     pub gpus: u32,
-    /// Index among all configurations of the cluster; `None` for a configuration of a rigid job, or
-    /// of a job with levels.
+    /// Index among all configurations of the cluster; `None` for a configuration of a rigid job, of
+    /// a job with levels, or of replicas that are no configuration of the cluster.
     pub column: Option<usize>,
 }

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::scores::Applicant;
 use crate::scheduling::listed::levels;
-use blox_core::{Adapts, GpuTypeId, NameId, SortedMap, View};
+use blox_core::{Adapts, GpuTypeId, NameId, Node, SortedMap, View};
 
 /// Configurations and capacities of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Kinds {
     /// GPUs of a whole node by type: the largest power of two within the most frequent number of
     /// GPUs; ties go to the largest number.
     pub node_gpus: Vec<u32>,
+    /// Maximum number of nodes of a configuration by type.
+    pub most_nodes: Vec<u32>,
     /// Maximum number of GPUs of a configuration.
     pub most_gpus: u32,
 }
@@ -36,31 +38,23 @@ pub fn configs_of(
     let mut kinds = Kinds {
         configs: Vec::new(),
         capacities: vec![0; types.len()],
-        node_gpus: vec![0; types.len()],
+        node_gpus: node_gpus(view, Node::is_usable),
+        most_nodes: vec![0; types.len()],
         most_gpus,
     };
-    let mut nodes = vec![0u32; types.len()];
-    let mut sizes: Vec<SortedMap<u32, u32>> = vec![SortedMap::new(); types.len()];
     for node in view.nodes().filter(|n| n.is_usable()) {
         let t = node.gpu_type().index();
-        *sizes[t].entry(node.gpu_count()).or_default() += 1;
         kinds.capacities[t] += node.usable_count();
-        nodes[t] += 1;
+        kinds.most_nodes[t] += 1;
     }
-    for (size, sizes) in kinds.node_gpus.iter_mut().zip(sizes) {
-        let most = sizes
-            .into_iter()
-            .max_by_key(|(gpus, nodes)| (*nodes, *gpus));
-        *size = most.map_or(0, |(gpus, _)| {
-            gpus.checked_ilog2().map_or(0, |log| 1 << log)
-        });
-    }
-    for (t, &count) in nodes.iter().enumerate() {
+    for t in 0..types.len() {
         let (size, capacity) = (kinds.node_gpus[t], kinds.capacities[t]);
         let name = types.get(NameId(t as u32)).map_or("", |n| n.as_str());
+        let count = kinds.most_nodes[t];
         let most_nodes = most_nodes(name).map_or(count, |n| n.min(count));
+        kinds.most_nodes[t] = most_nodes;
         let most = most_gpus.min(capacity);
-        let within = std::iter::successors(Some(1u32), |g| Some(g * 2)).take_while(|g| *g < size);
+        let within = doublings(1).take_while(|g| *g < size);
         let whole = (1..=most_nodes).map(|n| n * size);
         for gpus in within.chain(whole).filter(|g| *g <= most && size > 0) {
             kinds.configs.push(Config {
@@ -74,12 +68,39 @@ pub fn configs_of(
     kinds
 }
 
+/// Returns a number of GPUs, its double, and so on.
+fn doublings(gpus: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(gpus), |g| g.checked_mul(2))
+}
+
+/// Returns the [GPUs of a whole node](Kinds::node_gpus) by type, among some nodes.
+pub(super) fn node_gpus(view: View<'_>, counts: impl Fn(&Node) -> bool) -> Vec<u32> {
+    let types = view.cluster().gpu_types().len();
+    let mut sizes: Vec<SortedMap<u32, u32>> = vec![SortedMap::new(); types];
+    for node in view.nodes().filter(|n| counts(n)) {
+        let sizes = &mut sizes[node.gpu_type().index()];
+        *sizes.entry(node.gpu_count()).or_default() += 1;
+    }
+    let whole = |sizes: SortedMap<u32, u32>| {
+        let most = sizes
+            .into_iter()
+            .max_by_key(|(gpus, nodes)| (*nodes, *gpus));
+        most.map_or(0, |(gpus, _)| {
+            gpus.checked_ilog2().map_or(0, |log| 1 << log)
+        })
+    };
+    sizes.into_iter().map(whole).collect()
+}
+
 impl Kinds {
     /// Returns the configurations that a job may get. A rigid job gets one configuration for each
     /// of its types, with the number of GPUs that it requests. A job with levels gets one for each
     /// of its types and levels.
+    ///
+    /// If no configuration of a type has exactly the GPUs of one replica, the job also gets one for
+    /// 1, 2, 4, ... replicas. So a job with pipelines of 3 GPUs runs on nodes of 4.
     pub fn of(&self, applicant: &Applicant<'_>) -> Vec<Config> {
-        let allowed = |t: usize| applicant.types.get(t).copied().unwrap_or(false);
+        let allowed = |t: usize| applicant.types.get(t).is_some_and(Option::is_some);
         let rigid = applicant.adapts == Adapts::Nothing;
         let levels: Vec<u32> = match rigid {
             true => vec![applicant.job.gpus().get()],
@@ -90,7 +111,8 @@ impl Kinds {
         };
         if !rigid && applicant.job.spec().extras().levels.is_empty() {
             let all = self.configs.iter().copied();
-            return all.filter(|c| allowed(c.gpu_type.index())).collect();
+            let all = all.filter(|c| allowed(c.gpu_type.index()));
+            return all.chain(self.replicas(applicant)).collect();
         }
         let types = (0..self.capacities.len()).filter(|t| allowed(*t));
         let on = |t: usize| {
@@ -103,5 +125,31 @@ impl Kinds {
             })
         };
         types.flat_map(on).collect()
+    }
+
+    /// Returns the configurations of replicas that are no configurations of the cluster.
+    fn replicas(&self, applicant: &Applicant<'_>) -> Vec<Config> {
+        let mut found = Vec::new();
+        for t in 0..self.capacities.len() {
+            let (gpu_type, size) = (GpuTypeId(t as u32), self.node_gpus[t]);
+            let stages = applicant.types.get(t).copied().flatten();
+            let Some(stages) = stages.filter(|_| size > 0) else {
+                continue;
+            };
+            let whole = |c: &Config| c.gpu_type == gpu_type && c.gpus == stages;
+            if self.configs.iter().any(whole) {
+                continue;
+            }
+            let most = self.most_gpus.min(self.capacities[t]);
+            let config = |gpus: u32| Config {
+                gpu_type,
+                nodes: gpus.div_ceil(size),
+                gpus,
+                column: None,
+            };
+            let within = |c: &Config| c.gpus <= most && c.nodes <= self.most_nodes[t];
+            found.extend(doublings(stages).map(config).take_while(within));
+        }
+        found
     }
 }

@@ -15,10 +15,11 @@ pub use turns::{Turns, turns};
 
 use super::listed::on_trained_types;
 use blox_core::{
-    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, Phase, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
+    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, Phase, Policy,
+    Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
 };
 use blox_solve::{Alternative, Choices};
+use configs::node_gpus;
 use kept::{Kept, Row, Solved};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -219,18 +220,17 @@ const LATE: Seconds = Seconds::new(1e15);
 fn applicant<'a>(view: View<'a>, job: &JobRef<'a>, known: &Known) -> Applicant<'a> {
     let extras = job.spec().extras();
     let training = extras.training.as_deref();
-    let allowed = |t: u32| {
-        let name = view.cluster().gpu_types().get(NameId(t));
-        name.is_some_and(|name| {
-            extras.runs_on(name) && training.is_none_or(|t| t.on(name).is_some())
-        })
+    let replica = |t: u32| {
+        let name = view.cluster().gpu_types().get(NameId(t))?;
+        let name = Some(name).filter(|name| extras.runs_on(name))?;
+        training.map_or(Some(1), |training| Some(training.on(name)?.stages))
     };
     let types = view.cluster().gpu_types().len() as u32;
     Applicant {
         job: *job,
         training,
         adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
-        types: (0..types).map(allowed).collect(),
+        types: (0..types).map(replica).collect(),
         age: job.age().max(Seconds::ZERO),
         restarts: known.restarts,
         previous: known.last,
@@ -358,10 +358,33 @@ impl SchedulingPolicy for Sia {
                 shape.gpus.get().is_multiple_of(stages)
             });
         }
+        if shapes.is_empty() {
+            return Err(Reason::other("asks for no whole number of replicas"));
+        }
+        if adapts {
+            let sizes = node_gpus(view, |node| node.status() != NodeStatus::Left);
+            shapes.retain(|shape| self.allows(view, shape, &sizes));
+        }
         match shapes.is_empty() {
-            true => Err(Reason::other("asks for no whole number of replicas")),
+            true => Err(Reason::other(
+                "needs more GPUs or nodes than Sia is set to give a job",
+            )),
             false => Ok(shapes),
         }
+    }
+}
+
+impl Sia {
+    /// Returns whether the limits of the policy allow a shape on nodes of these sizes by type.
+    fn allows(&self, view: View<'_>, shape: &Shape, sizes: &[u32]) -> bool {
+        let gpus = shape.gpus.get();
+        let of_type = |t: GpuTypeId| {
+            let name = view.cluster().gpu_types().get(NameId(t.0))?;
+            let limit = *self.most_nodes.get(name.as_str())?;
+            let size = *sizes.get(t.index()).filter(|size| **size > 0)?;
+            Some(gpus.div_ceil(size) <= limit)
+        };
+        gpus <= self.most_gpus && shape.gpu_type.and_then(of_type).unwrap_or(true)
     }
 }
 

@@ -15,8 +15,8 @@ pub struct Applicant<'a> {
     pub training: Option<&'a TrainingSpec>,
     /// Properties of the job that may be changed.
     pub adapts: Adapts,
-    /// True for each GPU type on which it may run.
-    pub types: Vec<bool>,
+    /// GPUs of one replica by GPU type, 1 if it does not train; `None` where it may not run.
+    pub types: Vec<Option<u32>>,
     /// Time since submission.
     pub age: Seconds,
     /// Number of restarts; `None` before the first start.

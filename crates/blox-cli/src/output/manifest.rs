@@ -46,7 +46,7 @@ pub(crate) fn write_manifest(
     experiment: &Experiment<'_>,
     runs: &[&Run],
     args: &[OsString],
-    interrupted: bool,
+    status: &str,
 ) -> Result<(), Failure> {
     let folder = |name: &str| {
         let c = experiment.contestants.iter().find(|c| c.label == name);
@@ -67,7 +67,7 @@ pub(crate) fn write_manifest(
     let manifest = json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
         "commit": COMMIT,
-        "status": if interrupted { "interrupted" } else { "complete" },
+        "status": status,
         "command_line": command_line(args),
         "configuration": configuration(&experiment.options),
         "seeds": [experiment.seed],

@@ -13,7 +13,7 @@ use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
-use super::job_data::JobsWith;
+use super::job_data::{ESTIMATES, JobsWith};
 use super::reading;
 use blox_core::registry::{ComponentSpec, Registry, WorldParts};
 use blox_core::suggest::one_of;
@@ -343,7 +343,10 @@ impl<'r> Experiment<'r> {
         }
         let named = &self.contestants[i].named;
         let data = self.registry.schedulers.get(&named.name);
-        let data = data.map_or(&[][..], |entry| &entry.job_data);
+        let mut data = data.map_or_else(Vec::new, |entry| entry.job_data.clone());
+        if named.params.text("estimator") == "brought" {
+            data.push(ESTIMATES);
+        }
         if !data.is_empty() {
             simulation = simulation.collector(JobsWith::new(self.measure.clone(), data));
         }

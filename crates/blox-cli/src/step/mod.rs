@@ -4,8 +4,8 @@ mod show;
 
 use super::config::Given;
 use super::grid::number_of;
+use super::losses::cut_short;
 use super::resolve::Experiment;
-use super::table::cut_short;
 use super::value::parse_time;
 use super::{Failure, OK, Terminal, losses};
 use blox_core::registry::Registry;

@@ -5,8 +5,8 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, Node, NodeStatus, PlacementPolicy,
-    Reason, Room, Shape, Stateless, Validity,
+    Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobQueue, JobRef, Name, NameId,
+    Node, PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -57,10 +57,23 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
 pub struct Scattered;
 
 impl Scattered {
-    fn find(draft: &Draft<'_>, shape: &Shape) -> Option<GpuList> {
-        let needed = shape.gpus.get() as usize;
+    /// Returns GPUs of the shape's type. If it names none and the job does not run on all types, the
+    /// GPUs have one type on which it runs.
+    fn find(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<GpuList> {
+        let types = draft.view().cluster().gpu_types();
+        let runs = |name: &Name| job.spec().extras().runs_on(name);
+        if shape.gpu_type.is_some() || types.iter().all(|(_, name)| runs(name)) {
+            return Scattered::first(draft, shape.gpu_type, shape.gpus);
+        }
+        let mut own = types.iter().filter(|(_, name)| runs(name));
+        own.find_map(|(id, _)| Scattered::first(draft, Some(GpuTypeId(id.0)), shape.gpus))
+    }
+
+    /// Returns the first free GPUs, if the rule reaches their number.
+    fn first(draft: &Draft<'_>, gpu_type: Option<GpuTypeId>, gpus: GpuCount) -> Option<GpuList> {
+        let needed = gpus.get() as usize;
         let mut gpus = GpuList::new();
-        let of_type = |node: &&Node| shape.gpu_type.is_none_or(|t| t == node.gpu_type());
+        let of_type = |node: &&Node| gpu_type.is_none_or(|t| t == node.gpu_type());
         for node in draft.nodes_with_free().filter(of_type) {
             gpus.extend(draft.free_gpus_on(node.id()).take(needed));
             if gpus.len() >= needed {
@@ -82,13 +95,17 @@ impl PlacementPolicy for Scattered {
     ) -> Result<Validity, DraftError> {
         while let Some(request) = draft.next_candidate(requests) {
             let shape = request.shapes.first().cloned().unwrap_or_default();
-            let mut found = Scattered::find(draft, &shape);
+            let Some(job) = draft.view().job(request.job) else {
+                draft.candidate_blocked(requests);
+                break;
+            };
+            let mut found = Scattered::find(draft, &job, &shape);
             while found.is_none() {
                 let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
-                found = Scattered::find(draft, &shape);
+                found = Scattered::find(draft, &job, &shape);
             }
             let Some(gpus) = found else {
                 let why = blox_policies::placement::shortage_of(&request, draft);
@@ -116,7 +133,11 @@ impl PlacementPolicy for Scattered {
     ) -> Result<(), Reason> {
         room.anywhere(job, shape)?;
         let view = room.view();
-        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        // A shape with a type gets nodes of this type.
+        let gpu_types = view.cluster().gpu_types();
+        let only = shape.gpu_type.and_then(|t| gpu_types.get(NameId(t.0)));
+        let room = only.map_or(*room, |name| room.only(name.as_str()));
+        let there = || room.nodes();
         if !there().all(|n| suits(n, job, &Shape::default(), view)) {
             return Err(Reason::other(
                 "names types of GPU, which this placement does not know",
@@ -156,6 +177,7 @@ fn add_up(sizes: impl Iterator<Item = u32>, needed: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::{ClusterSpec, Event, JobId, JobSpec, Seconds, State, Time, View};
 
     #[test]
     fn sums_that_nodes_never_reach_do_not_fit() {
@@ -163,6 +185,36 @@ mod tests {
         let possible: Vec<u32> = (1..=17).filter(|n| fits(*n)).collect();
         // Eight GPUs would be four and another eight.
         assert_eq!(possible, [1, 2, 3, 4, 12, 16]);
+    }
+
+    #[test]
+    fn gpus_of_other_types_never_add_up() {
+        let cluster: ClusterSpec = "1x4:v100,1x1:a100,1x4:a100".parse().unwrap();
+        let mut state = State::new(&cluster).unwrap();
+        let (job, spec) = (
+            JobId(0),
+            JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(9.0)),
+        );
+        let submitted = Event::Submitted {
+            job,
+            spec: spec.into(),
+        };
+        state.apply(Time::ZERO, &submitted).unwrap();
+        let view = View::of(&state);
+        let job = view.job(job).unwrap();
+        let possible = |gpu_type: Option<u32>| {
+            let shape = Shape {
+                gpu_type: gpu_type.map(GpuTypeId),
+                ..Shape::gang(&job)
+            };
+            Scattered
+                .can_ever_place(&Room::of(view), &job, &shape)
+                .is_ok()
+        };
+        assert!(possible(None), "three of the first four");
+        assert!(possible(Some(0)), "three of the first four");
+        // One and another three.
+        assert!(!possible(Some(1)));
     }
 
     #[test]

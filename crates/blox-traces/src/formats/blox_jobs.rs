@@ -56,7 +56,8 @@ mod tests {
                     1,75,4578.832840173429,0.5,4,1,?\r\n";
         let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap();
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
-        assert_eq!(notices, ["unknown column `x`: ignored (once, on line 1)"]);
+        let ignored = "unknown column `x`: ignored; with the name `attributes.x`, it is kept (once, on line 1)";
+        assert_eq!(notices, [ignored]);
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(jobs[0].duration().secs(), 35424.3471980879);
         assert_eq!(jobs[1].work.rate, 2.0);

@@ -4,7 +4,6 @@
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
 use crate::cell::{number, values};
-use crate::map::{ATTRIBUTE, attribute};
 use crate::rows::{Opened, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
@@ -113,21 +112,9 @@ columns! {
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let row: Row = table.bind(&[ATTRIBUTE], notices)?;
-    let attributes = table.with_prefix(ATTRIBUTE);
+    let row: Row = table.bind(&[], notices)?;
     let mut names = SharedNames::default();
-    let job = move |table: &Table, _: &mut Notices| {
-        let mut job = job(table, &row, &mut names)?;
-        // These columns take precedence over the object in `attributes`.
-        for (name, column) in &attributes {
-            if let Some((_, text)) = table.optional(Some(*column)) {
-                let extras = job.extras.get_or_insert_default();
-                extras.attributes.insert(name.clone(), attribute(text));
-            }
-        }
-        Ok(job)
-    };
-    jobs(table, sensible, job)
+    jobs(table, sensible, move |t, _| Ok(job(t, &row, &mut names)?))
 }
 
 fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, WorkloadError> {
@@ -382,7 +369,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(workload.notices().count(&NoticeKind::OutOfOrder), 2);
-        let unknown = NoticeKind::PlainColumn("colour".into());
+        let unknown = NoticeKind::IgnoredColumn("colour".into());
         assert_eq!(workload.notices().count(&unknown), 1);
         assert_eq!(workload.notices().count(&NoticeKind::NoWork), 1);
         let names: Vec<_> = collect(&mut workload)

@@ -32,13 +32,14 @@
 //! bytes each.
 
 use crate::cell::{Moment, fields};
-use crate::rows::{NoJob, Opened, Rows, makes_sense, wrong_field};
+use crate::rows::{Cursor, NoJob, Opened, Rows, makes_sense, wrong_field};
 use crate::source::Source;
 use crate::table::{Column, Layout, SharedNames, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, SortedMap, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -86,6 +87,8 @@ struct Sum {
     start: Option<f64>,
     end: Option<f64>,
     unfinished: bool,
+    /// Attributes of the first task that has them.
+    attributes: SortedMap<Name, Value>,
 }
 
 /// Reads all tasks row by row, then returns the jobs.
@@ -184,6 +187,10 @@ impl Task {
             start: first.filter(|_| has_gpus),
             end: end.filter(|_| has_gpus),
             unfinished: has_gpus && first.is_some() && (is_open || end.is_none()),
+            attributes: t
+                .attributes()
+                .map(|(n, value)| (n.clone(), value))
+                .collect(),
         })
     }
 }
@@ -202,6 +209,9 @@ impl Sum {
         self.start = either(self.start, task.start, f64::min);
         self.end = either(self.end, task.end, f64::max);
         self.unfinished |= task.unfinished;
+        for (name, value) in task.attributes {
+            self.attributes.entry(name).or_insert(value);
+        }
     }
 }
 
@@ -250,6 +260,7 @@ impl PaiRows {
         .with_extras(Extras {
             cpus: sum.cpus,
             memory_gib: sum.memory_gib,
+            attributes: sum.attributes.clone(),
             ..Extras::default()
         })
         .named(name);

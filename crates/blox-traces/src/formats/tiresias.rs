@@ -185,7 +185,9 @@ mod tests {
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
         assert_eq!(
             notices,
-            ["unknown column `note`: ignored (once, on line 1)"]
+            [
+                "unknown column `note`: ignored; with the name `attributes.note`, it is kept (once, on line 1)"
+            ]
         );
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(jobs[0].name.as_deref(), Some("7"));

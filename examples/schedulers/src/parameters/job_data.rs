@@ -2,7 +2,7 @@
 
 use blox_core::JobSpec;
 use blox_core::registry::JobData;
-use blox_perf::{gpu_utilisation, sharing_score, stages};
+use blox_perf::{check_attributes, gpu_utilisation, sharing_score, stages};
 
 fn has_attribute(job: &JobSpec, name: &str) -> bool {
     job.extras().attributes.contains_key(name)
@@ -13,6 +13,7 @@ pub const DEADLINES: JobData = JobData {
     name: "a deadline",
     has: |job| !job.extras().deadlines.is_empty(),
     without: "no deadline orders or admits jobs",
+    check: |_| Ok(()),
 };
 
 /// Levels: the GPU counts of an elastic job.
@@ -20,6 +21,7 @@ pub const LEVELS: JobData = JobData {
     name: "`levels`",
     has: |job| !job.extras().levels.is_empty(),
     without: "each job runs on the GPUs that it requests",
+    check: |_| Ok(()),
 };
 
 /// Training data, by which a job changes its GPUs and its batch.
@@ -27,6 +29,7 @@ pub const TRAINING: JobData = JobData {
     name: "training data (`training`)",
     has: |job| job.extras().training.is_some(),
     without: "each job runs on the GPUs that it requests",
+    check: |_| Ok(()),
 };
 
 /// Losses, by which jobs end.
@@ -34,6 +37,7 @@ pub const LOSSES: JobData = JobData {
     name: "a `loss`",
     has: |job| job.extras().loss.is_some(),
     without: "no job ends before its work is done",
+    check: |_| Ok(()),
 };
 
 /// Stages, by which jobs use resources in turn.
@@ -41,6 +45,7 @@ pub const STAGES: JobData = JobData {
     name: "`attributes.stages`",
     has: |job| stages(job).is_some() || gpu_utilisation(job) < 1.0,
     without: "no jobs share GPUs",
+    check: |job| check_attributes(job, &["stages", "gpu_utilisation", "gpu_util"]),
 };
 
 /// GPU utilisation, by which jobs share GPUs, or levels, by which they grow.
@@ -48,6 +53,7 @@ pub const UTILISATION: JobData = JobData {
     name: "`attributes.gpu_utilisation` or `levels`",
     has: |job| gpu_utilisation(job) < 1.0 || (LEVELS.has)(job),
     without: "no jobs share GPUs, grow or shrink",
+    check: |job| check_attributes(job, &["gpu_utilisation", "gpu_util"]),
 };
 
 /// Sharing score or profile, by which jobs share GPUs.
@@ -55,6 +61,7 @@ pub const SHARING_SCORE: JobData = JobData {
     name: "`attributes.gmem` and a sharing score or profile (`attributes.gpu_util`, `gmem_util`)",
     has: |job| sharing_score(job).is_some() && has_attribute(job, "gmem"),
     without: "no jobs share GPUs",
+    check: |job| check_attributes(job, &["sharing_score", "gpu_util", "gmem", "gmem_util"]),
 };
 
 /// Regimes of the batch size.
@@ -62,6 +69,7 @@ pub const REGIMES: JobData = JobData {
     name: "`attributes.regimes`",
     has: |job| has_attribute(job, "regimes"),
     without: "no job changes its batch size",
+    check: |_| Ok(()),
 };
 
 /// Fraction of a step in which gradients are exchanged.
@@ -69,6 +77,7 @@ pub const COMMUNICATION: JobData = JobData {
     name: "`communication`",
     has: |job| job.extras().communication > 0.0,
     without: "each job is as fast on any links",
+    check: |_| Ok(()),
 };
 
 /// Speed with fewer CPUs or less memory.
@@ -76,4 +85,5 @@ pub const SENSITIVITY: JobData = JobData {
     name: "a `sensitivity`",
     has: |job| job.extras().sensitivity.is_some(),
     without: "each job is as fast with any CPUs and memory",
+    check: |_| Ok(()),
 };

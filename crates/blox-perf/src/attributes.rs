@@ -1,0 +1,134 @@
+//! Ranges of the attributes of jobs that several policies and models read.
+
+use blox_core::{JobSpec, SpecError};
+use serde_json::Value;
+
+/// An attribute: its name, the field of an error, the expected value, and the rule.
+type Known = (&'static str, &'static str, &'static str, fn(&Value) -> bool);
+
+/// Returns whether a value is a finite number that fits.
+fn is(value: &Value, fits: impl Fn(f64) -> bool) -> bool {
+    value.as_f64().is_some_and(|x| x.is_finite() && fits(x))
+}
+
+const PERCENT: &str = "a number from 0 to 100";
+
+const KNOWN: [Known; 6] = [
+    (
+        "gpu_utilisation",
+        "attributes.gpu_utilisation",
+        "a fraction above 0 and at most 1",
+        |v| is(v, |x| x > 0.0 && x <= 1.0),
+    ),
+    ("gpu_util", "attributes.gpu_util", PERCENT, |v| {
+        is(v, |x| (0.0..=100.0).contains(&x))
+    }),
+    ("gmem_util", "attributes.gmem_util", PERCENT, |v| {
+        is(v, |x| (0.0..=100.0).contains(&x))
+    }),
+    (
+        "gmem",
+        "attributes.gmem",
+        "MiB of GPU memory, a number of at least 0",
+        |v| is(v, |x| x >= 0.0),
+    ),
+    (
+        "sharing_score",
+        "attributes.sharing_score",
+        "a number from 0 to 2",
+        |v| is(v, |x| (0.0..=2.0).contains(&x)),
+    ),
+    (
+        "stages",
+        "attributes.stages",
+        "four numbers of seconds from 0 to 1e6, one of them above 0",
+        |v| crate::stages::times_of(v).is_some(),
+    ),
+];
+
+/// Checks the values of some attributes of a job. A missing attribute, one without a value and one
+/// that only its own policy knows are sound.
+///
+/// ```
+/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::check_attributes;
+///
+/// let job = |used: f64| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(Extras {
+///     attributes: [("gpu_utilisation".into(), used.into())].into(),
+///     ..Extras::default()
+/// });
+/// assert_eq!(check_attributes(&job(0.4), &["gpu_utilisation"]), Ok(()));
+/// let wrong = check_attributes(&job(40.0), &["stages", "gpu_utilisation"]).unwrap_err();
+/// assert_eq!(
+///     wrong.to_string(),
+///     "attributes.gpu_utilisation is 40.0, expected a fraction above 0 and at most 1"
+/// );
+/// ```
+///
+/// # Errors
+/// The first attribute outside its range.
+pub fn check_attributes(job: &JobSpec, names: &[&str]) -> Result<(), SpecError> {
+    let Some(extras) = &job.extras else {
+        return Ok(());
+    };
+    for (name, field, expected, fits) in KNOWN.into_iter().filter(|k| names.contains(&k.0)) {
+        if let Some(value) = extras.attributes.get(name)
+            && !value.is_null()
+            && !fits(value)
+        {
+            return Err(SpecError {
+                field,
+                found: value.to_string(),
+                expected,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Extras, GpuCount, Seconds, Time};
+    use serde_json::json;
+
+    #[test]
+    fn values_outside_their_range_are_named() {
+        let check = |name: &str, value: Value| {
+            let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+            let job = job.with_extras(Extras {
+                attributes: [(name.into(), value)].into(),
+                ..Extras::default()
+            });
+            let checked = check_attributes(&job, &[name]);
+            checked.map_err(|e| (e.field, e.found))
+        };
+        for (name, value) in [
+            ("gpu_utilisation", json!(40)),
+            ("gpu_utilisation", json!(-0.4)),
+            ("gpu_utilisation", json!(0)),
+            ("gpu_util", json!(101)),
+            ("gmem_util", json!("x")),
+            ("gmem", json!(-1)),
+            ("sharing_score", json!("low")),
+            ("stages", json!([1, 2, 3])),
+            ("stages", json!([1, -3, 1, 1])),
+            ("stages", json!([0, 0, 0, 0])),
+        ] {
+            let found = value.to_string();
+            let (field, seen) = check(name, value).unwrap_err();
+            assert_eq!((field, seen), (&*format!("attributes.{name}"), found));
+        }
+        for (name, value) in [
+            ("gpu_utilisation", json!(0.4)),
+            ("gpu_util", json!(0)),
+            ("gmem", json!(1000)),
+            ("sharing_score", json!(0)),
+            ("stages", json!([1, 2, 1, 0])),
+            ("gmem", json!(null)),
+            ("own", json!("low")),
+        ] {
+            assert_eq!(check(name, value), Ok(()), "{name}");
+        }
+    }
+}
