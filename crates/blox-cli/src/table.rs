@@ -5,7 +5,7 @@ use super::losses::{self, Lost};
 use super::resolve::Experiment;
 use super::result::Run;
 use super::value::Measured;
-use blox_core::{JobId, Name, Time};
+use blox_core::{JobId, Name};
 use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
 use blox_sim::results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
 use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
