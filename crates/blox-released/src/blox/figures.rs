@@ -125,9 +125,7 @@ fn placements(
                 let scheduler = match name.as_str() {
                     "Tiresias" => tiresias(),
                     "Tiresias+" => tiresias_plus(),
-                    _ => tiresias()
-                        .with_placement(consolidated.clone())
-                        .expect(crate::ONCE),
+                    _ => tiresias().with_placement(consolidated).expect(crate::ONCE),
                 };
                 runs.push(Run::of(
                     format!("{name}, {group}, seed {seed}"),
