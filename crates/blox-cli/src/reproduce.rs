@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_beside_those_of_the_paper() {
+    fn table_has_paper_program_and_differences() {
         let rows = [
             row("a", Some((10.0, Read::Text)), Some(11.0)),
             row("b", Some((8.0, Read::Figure)), None),

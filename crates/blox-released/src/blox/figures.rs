@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_have_the_asked_part_of_sensitive_ones() {
+    fn jobs_have_the_requested_part_of_sensitive_ones() {
         let jobs = placed(6.0, 0.25, 1).unwrap();
         let sensitive = jobs
             .iter()
