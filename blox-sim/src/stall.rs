@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use blox_core::{ClusterSpec, GpuCount, JobSpec, State};
 
-    /// Looks after each 10,000 decisions, this number of seconds apart. Returns the number of looks
-    /// at which the simulation ends.
+    /// Looks after each 10,000 decisions, this number of seconds apart. Returns the first look that
+    /// ends the simulation.
     fn looks_until_standstill(apart: f64) -> Option<u64> {
         let mut state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
         let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();

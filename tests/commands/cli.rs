@@ -542,9 +542,13 @@ fn failing_scheduler_leaves_the_rows_of_the_others() {
             let found = seen.out.lines().find(|l| l.starts_with(&format!("{row} ")));
             assert!(found.is_some(), "{line}: {}", seen.out);
         }
-        let errors = seen.err.lines().filter(|l| l.starts_with("error: "));
+        let mut errors = seen.err.lines().filter(|l| l.starts_with("error: "));
         assert_eq!(errors.clone().count(), 1, "{line}: {}", seen.err);
-        assert!(errors.last().unwrap().contains("gandiva"), "{}", seen.err);
+        assert!(
+            errors.next_back().unwrap().contains("gandiva"),
+            "{}",
+            seen.err
+        );
     }
     assert_eq!(
         json(&dir.path().join("out/manifest.json"))["status"],
