@@ -189,7 +189,7 @@ fn help_names_every_format() {
     for command in ["simulate", "trace sample"] {
         let help = line(dir.path(), &format!("{command} --help")).out;
         let (_, formats) = help.split_once("--format <FORMAT>").unwrap();
-        let (formats, _) = formats.split_once("[default:").unwrap();
+        let (formats, _) = formats.split_once("--map").unwrap();
         for format in blox::traces::Format::ALL {
             let named = formats
                 .split([' ', ',', '\n'])
