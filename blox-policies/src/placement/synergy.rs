@@ -5,7 +5,7 @@ use super::in_order::shortage_of_gpus;
 use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
-use super::types::{could_find, find};
+use super::types::could_find;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
     Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
@@ -42,7 +42,7 @@ pub enum Allocation {
 /// that node then give up what exceeds their share, the job with the most first. So every job is at
 /// least as fast as with a fair share, and no GPU idles for lack of CPUs or memory.
 ///
-/// Training jobs run on GPUs of one type. Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
+/// Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
 /// are ignored. The released program raises demands below the share up to the share; here they stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {
@@ -182,7 +182,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: amounts.memory_gib,
             ..shape.clone()
         };
-        match find(self.rule, draft, job, &shape) {
+        match self.rule.find(draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
             None => Ok(false),
         }
@@ -220,7 +220,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: 0.0,
             ..shape.clone()
         };
-        let Some(mut assignment) = find(self.rule, draft, job, &gpus) else {
+        let Some(mut assignment) = self.rule.find(draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;
