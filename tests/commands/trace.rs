@@ -192,7 +192,7 @@ fn help_names_every_format() {
         let (formats, _) = formats.split_once("--map").unwrap();
         for format in blox::traces::Format::ALL {
             let named = formats
-                .split([' ', ',', '\n'])
+                .split([' ', ',', '.', '\n'])
                 .any(|word| word == format.name());
             assert!(named, "{format:?} is not in {formats}");
         }
