@@ -40,7 +40,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// unique. The original's solver stops at the center of the set of optima. With these shares, it
 /// equals the original per job on the golden run of Figure 10.
 ///
-/// **Claims.** 10 of 15 claims of the paper hold here, 3 are weaker, 2 do not hold: `blox policies themis`.
+/// **Claims.** 9 of 15 claims of the paper hold here, 4 are weaker, 2 do not hold: `blox policies themis`.
 pub fn themis() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
