@@ -440,8 +440,8 @@ mod tests {
     fn job_runs_until_its_change_finds_free_gpus() {
         let (spans, attained) = first_of_two(Grows, 2, [50.0, 20.0], 700.0);
         // The second job leaves its GPU at 350 s.
-        assert_eq!(spans, [[0.0, 350.0, 370.0], [370.0, 600.0, 600.0]]);
-        assert_eq!(attained, 350.0 + 230.0);
+        assert_eq!(spans, [[0.0, 350.0, 370.0], [370.0, 700.0, 700.0]]);
+        assert_eq!(attained, 350.0 + 330.0);
     }
 
     /// Moves a job at 300 s, and at 600 s onto the GPU of a job that stops then.
