@@ -121,7 +121,10 @@ fn lucid_figures_note_a_stand_in_workload() {
     let dir = tempfile::tempdir().unwrap();
     for figure in ["lucid-table4", "lucid-quirks", "helios-ces"] {
         let line = format!("reproduce {figure} --output-dir {figure}");
-        let seen = support::good(dir.path(), &line);
+        let seen = support::at(dir.path(), line.split_whitespace());
+        // A statement of the paper need not hold on made-up jobs.
+        let differs = seen.out.contains("\ndoes not hold: ");
+        assert_eq!(seen.code, Some(i32::from(differs)), "{}", seen.err);
         assert!(seen.out.contains("note: a stand-in"), "{}", seen.out);
         assert!(dir.path().join(figure).is_dir());
     }

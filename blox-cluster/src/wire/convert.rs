@@ -481,7 +481,7 @@ mod tests {
             "submit": 0.0,
             "gpus": 4,
             "work": { "iterations": 100.0, "rate": 2.0 },
-            "name": "resnet",
+            "job_id": "resnet",
             "extras": {
                 "command": ["python", "train.py"],
                 "levels": [1, 2, 4],

@@ -20,6 +20,22 @@ impl From<std::io::Error> for WriteError {
 
 /// Receives a table, cell by cell. The cells of a column are all texts, all whole numbers or all
 /// numbers, so that a file with types needs no guess.
+///
+/// ```
+/// use blox_sim::results::{CsvTable, TableSink};
+///
+/// let mut text = Vec::new();
+/// let mut table = CsvTable::new(&mut text);
+/// table.begin(&["job_id", "gpus", "jct_s"]);
+/// table.text(Some("bert"));
+/// table.whole(8);
+/// table.number(Some(600.5));
+/// table.end_row()?;
+/// table.finish()?;
+/// drop(table);
+/// assert_eq!(text, b"job_id,gpus,jct_s\nbert,8,600.5\n");
+/// # Ok::<(), blox_sim::results::WriteError>(())
+/// ```
 pub trait TableSink {
     /// Receives the names of the columns, once, before all rows.
     fn begin(&mut self, columns: &[&str]);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | Write results | [`ParquetTable`] |
 //! | Read a file | [`read`] |
+//! | Recognise a file | [`MAGIC`] |
+//! | Write the same table as CSV | [`CsvTable`](blox_sim::results::CsvTable) |
 
 #![forbid(unsafe_code)]
 
