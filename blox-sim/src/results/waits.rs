@@ -41,6 +41,34 @@ pub struct WaitSpan {
 }
 
 /// Receives the waits of measured jobs when they end.
+///
+/// ```
+/// use blox_core::{Seconds, Time};
+/// use blox_sim::results::{WaitSink, WaitSpan};
+///
+/// /// Finds the longest wait.
+/// #[derive(Default)]
+/// struct Longest(Seconds);
+///
+/// impl WaitSink for Longest {
+///     fn take(&mut self, span: WaitSpan) {
+///         self.0 = self.0.max(span.to - span.from);
+///     }
+/// }
+/// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, order::SortKey, policy::by_key};
+/// # use blox_sim::{Simulation, workload::Jobs};
+/// # use std::sync::{Arc, Mutex};
+/// #
+/// # let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+/// # let fifo = fifo.placement(blox_testing::FirstFit).build()?;
+/// # let job = || JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0));
+/// # let mut jobs = Jobs::new(vec![job(), job()]);
+///
+/// let longest = Arc::new(Mutex::new(Longest::default()));
+/// Simulation::new(ClusterSpec::uniform(1, 2)).waits_to(Some(longest.clone())).run(fifo, &mut jobs)?;
+/// assert_eq!(longest.lock().unwrap().0, Seconds::new(600.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait WaitSink: Send {
     /// Receives a wait.
     fn take(&mut self, span: WaitSpan);
