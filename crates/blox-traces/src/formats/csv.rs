@@ -8,7 +8,7 @@ use crate::rows::{Opened, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
-use blox_core::{LossReports, Sensitivity, SortedMap};
+use blox_core::{LossReports, Sensitivity, SortedMap, TypeSpeeds};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
 use serde::Deserialize;
@@ -96,6 +96,8 @@ columns! {
     rates: Option<Column<Vec<f64>>>,
     /// the only GPU types, such as `v100;a100`
     gpu_types: Option<Column<Vec<Name>>>,
+    /// iterations per second on each GPU type, such as `v100:1;a100:2.5`; or JSON, see [`TypeSpeeds`](blox_core::TypeSpeeds)
+    speeds: Option<Column<Arc<TypeSpeeds>>>,
     /// the user's estimate of the duration
     user_estimate_s: Option<Column<Seconds>>,
     /// JSON: an array of strings
@@ -194,6 +196,7 @@ fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, Workl
         levels: t.value(row.levels)?.unwrap_or_default(),
         rates: t.value(row.rates)?.unwrap_or_default(),
         gpu_types: t.value(row.gpu_types)?.unwrap_or_default(),
+        speeds: t.value(row.speeds)?,
         user_estimate: t.value(row.user_estimate_s)?,
         command: t.value(row.command)?.unwrap_or_default(),
         attributes: t.value(row.attributes)?.unwrap_or_default(),
@@ -236,6 +239,7 @@ values! {
         // Types are joined by `;`: a name with a comma is a list that no reader splits.
         false => list(t, |name| (!name.contains(',')).then(|| Name::from(name))),
     };
+    Arc<TypeSpeeds>: "TYPE:RATE with a rate of at least 0 iterations per second, joined by `;`, each type once", speeds;
     Vec<String>: "a JSON array of strings", json;
     SortedMap<Name, Value>: "a JSON object", json;
     Arc<Sensitivity>: "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs", json;
@@ -251,8 +255,32 @@ fn json<T: DeserializeOwned>(text: &str) -> Option<T> {
 }
 
 /// Parses a list of values separated by `;`.
-fn list<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+fn list<'a, T>(text: &'a str, parse: impl Fn(&'a str) -> Option<T>) -> Option<Vec<T>> {
     text.split(';').map(|part| parse(part.trim())).collect()
+}
+
+/// Parses speeds by GPU type. A type occurs once.
+fn speeds(text: &str) -> Option<Arc<TypeSpeeds>> {
+    let speeds = match text.trim().starts_with('{') {
+        true => json(text)?,
+        false => {
+            let mut speeds = TypeSpeeds::default();
+            for (gpu_type, rate) in list(text, speed)? {
+                if speeds.alone(gpu_type).is_some() {
+                    return None;
+                }
+                speeds.set(gpu_type, rate);
+            }
+            speeds
+        }
+    };
+    speeds.is_sound().then(|| speeds.into())
+}
+
+fn speed(text: &str) -> Option<(&str, f64)> {
+    let (gpu_type, rate) = text.rsplit_once(':')?;
+    let gpu_type = gpu_type.trim();
+    Some((gpu_type, rate.trim().parse().ok()?)).filter(|_| !gpu_type.is_empty())
 }
 
 fn class(text: &str) -> Option<ServiceClass> {
@@ -340,6 +368,31 @@ mod tests {
         let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
         assert_eq!(jobs[0].extras().deadlines.len(), 3);
         assert_eq!(jobs[0].extras().gpu_types, ["v100".into(), "a100".into()]);
+    }
+
+    #[test]
+    fn speeds_by_type_are_a_column() {
+        let read = |cell: &str| -> Result<JobSpec, WorkloadError> {
+            let text = format!("submit_s,gpus,duration_s,speeds\n0,1,60,{cell}\n");
+            Ok(collect(&mut read_text(&text)?)?.remove(0))
+        };
+        let job = read("v100:1;a100: 2.5;k80:0").unwrap();
+        let speeds = job.extras().speeds.as_deref().unwrap();
+        assert_eq!(speeds.alone("v100"), Some(1.0));
+        assert_eq!(speeds.alone("a100"), Some(2.5));
+        assert_eq!(speeds.alone("k80"), Some(0.0));
+        assert!(!job.extras().runs_on("k80") && job.extras().runs_on("a100"));
+        // A duration is the time at rate 1: 60 s on the v100, 24 s on the a100.
+        assert_eq!((job.work.iterations, job.work.rate), (60.0, 1.0));
+        assert!(read("").unwrap().extras.is_none());
+        for cell in ["v100", "v100:x", "v100:-1", "v100:1;v100:2", ":1", "v100:1;"] {
+            assert_eq!(
+                read(cell).unwrap_err().to_string(),
+                format!(
+                    "jobs.csv:2: speeds is `{cell}`, expected TYPE:RATE with a rate of at least 0 iterations per second, joined by `;`, each type once"
+                )
+            );
+        }
     }
 
     #[test]
@@ -501,6 +554,21 @@ mod tests {
         );
     }
 
+    fn any_speeds() -> impl Strategy<Value = TypeSpeeds> {
+        let alone = proptest::collection::vec((any::<String>(), 0.0..1e9), 0..3);
+        let beside = proptest::option::of((any::<String>(), any::<String>(), 0.0..1e9));
+        (alone, beside).prop_map(|(alone, beside)| {
+            let mut speeds = TypeSpeeds::default();
+            for (gpu_type, rate) in alone {
+                speeds.set(gpu_type, rate);
+            }
+            if let Some((gpu_type, other, rate)) = beside {
+                speeds.set_beside(gpu_type, other, rate, 1.0);
+            }
+            speeds
+        })
+    }
+
     fn any_job() -> impl Strategy<Value = JobSpec> {
         let name = || proptest::option::of(any::<String>().prop_filter("", |s| !s.is_empty()));
         let amount = || prop_oneof![Just(0.0), 0.0..1e9];
@@ -523,6 +591,7 @@ mod tests {
             proptest::option::of((1e-6..1e6, 1e-6..1e6)),
             prop_oneof![Just(0.0), 0.0..1.0],
             proptest::option::of((0.0..1e3, 1e-6..1e3, 0.0..1e3, 1e-6..1e9)),
+            proptest::option::of(any_speeds()),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -568,6 +637,7 @@ mod tests {
                     Arc::new(table.unwrap())
                 }),
                 communication: rest.6,
+                speeds: rest.8.map(Arc::new),
                 loss: rest.7.map(|(b0, b1, b2, epoch)| LossReports {
                     curve: LossCurve { b0, b1, b2 },
                     epoch,

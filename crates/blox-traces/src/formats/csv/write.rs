@@ -2,7 +2,7 @@
 
 use super::{COLUMNS, Columns, Row, Texts};
 use crate::cell::is_needed;
-use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass};
+use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
@@ -153,6 +153,7 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
     } else {
         json(&extras.gpu_types)
     };
+    texts.speeds = extras.speeds.as_deref().map(speeds).unwrap_or_default();
     texts.user_estimate_s = extras
         .user_estimate
         .map(|s| s.to_string())
@@ -166,6 +167,22 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
     texts.sensitivity = extras.sensitivity.as_ref().map(json).unwrap_or_default();
     texts.loss = extras.loss.as_ref().map(json).unwrap_or_default();
     texts
+}
+
+/// Returns speeds as `TYPE:RATE`; as JSON if they have pairs, no type, or a name that a reader would
+/// split.
+fn speeds(speeds: &TypeSpeeds) -> String {
+    let mut alone = TypeSpeeds::default();
+    speeds.types().for_each(|(name, rate)| alone.set(name.clone(), rate));
+    let plain = |name: &str| {
+        let trimmed = !name.is_empty() && name.trim() == name;
+        trimmed && !name.contains(';') && !name.starts_with('{')
+    };
+    let named = speeds.types().all(|(name, _)| plain(name));
+    if alone != *speeds || !named || speeds.types().next().is_none() {
+        return json(speeds);
+    }
+    join(speeds.types().map(|(name, rate)| format!("{name}:{rate}")))
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {
