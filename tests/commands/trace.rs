@@ -268,3 +268,15 @@ fn check_names_jobs_that_can_never_run() {
     );
     assert_eq!(problems("trace check levels.csv --cluster 1x2"), [""; 0]);
 }
+
+#[path = "../../examples/heterogeneous_trace.rs"]
+#[allow(dead_code, reason = "its `main` is for the example")]
+mod heterogeneous_trace;
+
+#[test]
+fn shipped_trace_is_what_its_program_writes() {
+    let mut written = Vec::new();
+    heterogeneous_trace::write(&mut written).unwrap();
+    let shipped = include_str!("../../examples/jobs.csv");
+    assert_eq!(String::from_utf8(written).unwrap(), shipped);
+}
