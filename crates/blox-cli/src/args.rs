@@ -308,8 +308,8 @@ pub(super) struct ClaimsArgs {
 
 #[derive(Args)]
 pub(super) struct VerifyArgs {
-    /// Folder of one case, or of several case folders
-    pub dir: PathBuf,
+    /// Folder of one case, or of several case folders [default: the cases in the program]
+    pub dir: Option<PathBuf>,
     /// System of all cases; detected from their files if left out
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,

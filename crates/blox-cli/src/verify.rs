@@ -4,22 +4,35 @@ use super::args::VerifyArgs;
 use super::grid::number_of;
 use super::{DIFFERS, Failure, OK, Terminal};
 use blox_core::suggest::did_you_mean;
-use blox_released::verify;
+use blox_released::{recorded, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of differences shown for each case without `--all`.
 const SHOWN: usize = 20;
 
 pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let dir = args.dir.display();
-    if !args.dir.is_dir() {
-        let what = if args.dir.exists() {
+    // Cases of the program lie in a temporary folder while the command runs.
+    let mut own = None;
+    let dir = match &args.dir {
+        Some(dir) => dir.as_path(),
+        None => {
+            let folder = tempfile::tempdir().and_then(|folder| {
+                recorded::write(folder.path())?;
+                Ok(folder)
+            });
+            let wrong = |e| Failure::new(format!("the recorded cases cannot be written: {e}"));
+            own.insert(folder.map_err(wrong)?).path()
+        }
+    };
+    if !dir.is_dir() {
+        let what = if dir.exists() {
             "is a file"
         } else {
             "no such folder"
         };
         return Err(Failure::new(format!(
-            "{dir}: {what}, expected a folder with expected.csv or folders of such"
+            "{}: {what}, expected a folder with expected.csv or folders of such",
+            dir.display()
         )));
     }
     if let Some(name) = &args.system
@@ -31,13 +44,17 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
             did_you_mean(name, verify::names(), "; ")
         )));
     }
-    let cases = verify::find_cases(&args.dir)?;
+    let cases = verify::find_cases(dir)?;
     let mut equal = 0;
     // Columns of each system with which no case is compared.
     let mut open: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut closed: BTreeSet<(&str, String)> = BTreeSet::new();
     for case in &cases {
-        let path = case.display();
+        let shown = match &args.dir {
+            Some(_) => case,
+            None => case.strip_prefix(dir).unwrap_or(case),
+        };
+        let path = shown.display();
         let compared = verify::compare(case, args.system.as_deref());
         let size = |c: &verify::Compared| {
             let (jobs, values) = (number_of(c.jobs, "job"), number_of(c.values, "value"));

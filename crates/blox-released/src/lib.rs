@@ -6,6 +6,7 @@
 //! crate, and no other library depends on it.
 //!
 //! - [`verify`]: compares results with the results of the original programs, job by job.
+//! - [`recorded`]: the cases that ship.
 //! - [`figure`]: reproduces published figures, with one command each.
 //! - [`register`]: adds the compositions of released programs to a registry.
 //!
@@ -28,6 +29,7 @@ pub mod figure;
 pub mod figures;
 mod log;
 mod node_sets;
+pub mod recorded;
 mod registry;
 mod rounds;
 pub mod verify;
