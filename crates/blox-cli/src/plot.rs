@@ -213,6 +213,24 @@ impl Drawing {
         self.name.starts_with(GANTT)
     }
 
+    /// Fails if the picture needs more than the job completion times, which are all that is kept of
+    /// several seeds.
+    pub fn check_seeds(&self) -> Result<(), Failure> {
+        match self.name == SUMMARIES[0] {
+            true => Ok(()),
+            false => Err(Failure::new(format!(
+                "--plot: `{}` is no picture of several seeds, expected {}; `blox sweep` keeps the \
+                 results of each seed",
+                self.name, SUMMARIES[0]
+            ))),
+        }
+    }
+
+    /// Writes a picture into the file.
+    pub fn write(&self, picture: &Picture) -> Result<(), Failure> {
+        self.format.write(picture, &self.path)
+    }
+
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -225,7 +243,8 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
         return Ok(());
     }
     let list = pictures(&open(&[dir.to_owned()])?)?;
-    for Drawing { name, path, format } in drawings {
+    for drawing in drawings {
+        let name = &drawing.name;
         let Some(picture) = list.iter().find(|p| p.name == *name) else {
             return Err(Failure::new(format!(
                 "--plot: there are no data for `{name}`, expected jobs that ended{}",
@@ -237,7 +256,7 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
                 }
             )));
         };
-        format.write(picture, path)?;
+        drawing.write(picture)?;
     }
     Ok(())
 }

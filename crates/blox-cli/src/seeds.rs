@@ -11,12 +11,15 @@ use super::grid::{self, Form, Grid, decimal, number_of, percent, range, ratio};
 use super::losses::{self, Lost};
 use super::output;
 use super::plan::Plan;
+use super::plot::Drawing;
 use super::resolve::Experiment;
 use super::result::Run;
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{Fields, Group, Repeated, SeedRun, in_order, of_measured, total};
+use blox_results::{
+    Fields, Group, Picture, Repeated, SeedRun, in_order, jct_over_seeds, of_measured, total,
+};
 use blox_sim::results::statistics::{CONFIDENCE, Estimate};
 use serde_json::{Value, json};
 
@@ -75,7 +78,6 @@ pub(super) fn compare(
         "why",
         "collect",
         "plots",
-        "plot",
         "report",
         "assignments",
         "file-format",
@@ -86,6 +88,11 @@ pub(super) fn compare(
         )));
     }
     let plan = Plan::of_lists(given, registry)?;
+    let drawings = match plan.cells.first() {
+        Some(cell) => output::drawings(&cell.experiment)?,
+        None => Vec::new(),
+    };
+    drawings.iter().try_for_each(Drawing::check_seeds)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
     let kept = run_several(&plan, &todo, terminal.interactive, |i, result| {
         let experiment = plan.experiment(&plan.runs[i]);
@@ -129,6 +136,12 @@ pub(super) fn compare(
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };
     terminal.print(&text)?;
+    if !drawings.is_empty() {
+        let picture = picture(&entries).ok_or_else(|| {
+            Failure::new("--plot: there are no data for a picture, expected jobs that ended")
+        })?;
+        drawings.iter().try_for_each(|d| d.write(&picture))?;
+    }
     let notices = match (plan.base.quiet, format.is_data()) {
         (true, _) => lost(&plan, &entries),
         (false, true) => notices(&plan, &entries, &left_out),
@@ -151,6 +164,24 @@ pub(super) fn compare(
         (true, true) => INTERRUPTED,
         (false, true) => OK,
     })
+}
+
+/// Draws the job completion times of the schedulers, with the jobs of all seeds.
+fn picture(entries: &[Entry<'_>]) -> Option<Picture> {
+    let jobs =
+        |e: &Entry<'_>| -> Vec<f64> { e.results.runs.iter().flat_map(|r| r.times()).collect() };
+    let times: Vec<(String, Vec<f64>)> = entries
+        .iter()
+        .map(|e| (e.label.to_owned(), jobs(e)))
+        .collect();
+    let seeds = entries.iter().map(|e| e.kept.len()).max()?;
+    let most = times.iter().map(|(_, times)| times.len()).max()?;
+    let about = format!(
+        "{} of {}",
+        number_of(most as u64, "job"),
+        number_of(seeds as u64, "seed")
+    );
+    jct_over_seeds(&about, times)
 }
 
 /// Prints errors, and returns the exit code.

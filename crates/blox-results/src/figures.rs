@@ -301,6 +301,11 @@ impl SeedRun {
         SeedRun::of_jobs(group.fields(), &group.jobs)
     }
 
+    /// Returns the job completion times of measured jobs that ended, in seconds.
+    pub fn times(&self) -> impl Iterator<Item = f64> {
+        self.times.iter().map(|(_, seconds)| *seconds)
+    }
+
     fn of_jobs(figures: Fields, jobs: &[JobResult]) -> Self {
         let measured = jobs.iter().filter(|j| j.measured);
         SeedRun {

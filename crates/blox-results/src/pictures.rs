@@ -105,15 +105,43 @@ pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
     Ok(list)
 }
 
+/// Draws job completion times over seeds: the jobs of all seeds of a scheduler are one distribution.
+/// `times` are seconds by scheduler. Returns `None` without times.
+///
+/// ```
+/// use blox_results::jct_over_seeds;
+/// let times = [("fifo".to_owned(), vec![60.0, 90.0]), ("las".to_owned(), vec![30.0, 90.0])];
+/// let picture = jct_over_seeds("2 seeds", times).unwrap();
+/// assert_eq!(picture.name, "jct-cdf");
+/// assert!(picture.svg.contains("2 seeds"));
+/// ```
+pub fn jct_over_seeds(
+    about: &str,
+    times: impl IntoIterator<Item = (String, Vec<f64>)>,
+) -> Option<Picture> {
+    distributions(
+        SUMMARIES[0],
+        JCT,
+        about,
+        jct_axis(),
+        times.into_iter().collect(),
+    )
+}
+
+const JCT: &str = "Job completion time (JCT)";
+
+fn jct_axis() -> Axis {
+    Axis::seconds("JCT: submission until the end").log()
+}
+
 /// Draws every picture except Gantt charts.
 pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let about = about(all);
     let times = |time: fn(&JobRow) -> Option<f64>| {
         move |c: &Contestant<'_>| c.run.measured().filter_map(time).collect()
     };
-    let axis = Axis::seconds("JCT: submission until the end").log();
-    let title = "Job completion time (JCT)";
-    let jct = distribution(["jct-cdf", title], &about, axis, all, times(|j| j.jct_s));
+    let jct = [SUMMARIES[0], JCT];
+    let jct = distribution(jct, &about, jct_axis(), all, times(|j| j.jct_s));
     let text = format!("{about}. Queueing time: JCT without the time with GPUs");
     let axis = Axis::seconds("queueing time").log();
     let names = ["queueing-cdf", "Queueing time"];
@@ -247,7 +275,18 @@ fn distribution(
     all: &[Contestant<'_>],
     values: impl Fn(&Contestant<'_>) -> Vec<f64>,
 ) -> Option<Picture> {
-    let values: Vec<(String, Vec<f64>)> = all.iter().map(|c| (c.name.clone(), values(c))).collect();
+    let values = all.iter().map(|c| (c.name.clone(), values(c))).collect();
+    distributions(name, title, about, axis, values)
+}
+
+/// Draws the distribution of the values of each name. Returns `None` without values.
+fn distributions(
+    name: &str,
+    title: &str,
+    about: &str,
+    axis: Axis,
+    values: Vec<(String, Vec<f64>)>,
+) -> Option<Picture> {
     if values.iter().all(|(_, v)| v.is_empty()) {
         return None;
     }

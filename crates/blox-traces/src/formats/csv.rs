@@ -385,7 +385,14 @@ mod tests {
         // A duration is the time at rate 1: 60 s on the v100, 24 s on the a100.
         assert_eq!((job.work.iterations, job.work.rate), (60.0, 1.0));
         assert!(read("").unwrap().extras.is_none());
-        for cell in ["v100", "v100:x", "v100:-1", "v100:1;v100:2", ":1", "v100:1;"] {
+        for cell in [
+            "v100",
+            "v100:x",
+            "v100:-1",
+            "v100:1;v100:2",
+            ":1",
+            "v100:1;",
+        ] {
             assert_eq!(
                 read(cell).unwrap_err().to_string(),
                 format!(

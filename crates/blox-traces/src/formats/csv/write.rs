@@ -173,7 +173,9 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
 /// split.
 fn speeds(speeds: &TypeSpeeds) -> String {
     let mut alone = TypeSpeeds::default();
-    speeds.types().for_each(|(name, rate)| alone.set(name.clone(), rate));
+    speeds
+        .types()
+        .for_each(|(name, rate)| alone.set(name.clone(), rate));
     let plain = |name: &str| {
         let trimmed = !name.is_empty() && name.trim() == name;
         trimmed && !name.contains(';') && !name.starts_with('{')
