@@ -327,8 +327,7 @@ impl<'w> Simulator<'w> {
         for job in view.placed() {
             match job.phase() {
                 Phase::Running => {
-                    let plain = self.is_plain(&job);
-                    self.expect_end(view, &job, plain);
+                    self.expect_one_end(view, &job);
                 }
                 // Pending launches and stops finish at once.
                 Phase::Starting if job.bound().is_some() => {
@@ -358,13 +357,14 @@ impl<'w> Simulator<'w> {
         self.plain_rates && !job.has_extras() && job.bound().is_some_and(as_asked)
     }
 
-    /// Schedules the end of a job that runs from now on. `plain` is the result of
-    /// [`Simulator::is_plain`]. Returns the time at which the end is seen.
+    /// Schedules the end of a job that runs from now on. `PLAIN` is the result of
+    /// [`Simulator::is_plain`]: code for other jobs costs plain ones instructions. Returns the time
+    /// at which the end is seen.
     #[inline(always)]
-    fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>, plain: bool) -> Option<Time> {
+    fn expect_end<const PLAIN: bool>(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
         let (now, rate) = (view.now(), job.rate());
         let mut end = None;
-        let stretch = match plain {
+        let stretch = match PLAIN {
             true => None,
             false => self
                 .execution
@@ -392,10 +392,18 @@ impl<'w> Simulator<'w> {
             self.timers.add(at, Kind::End, job.id().0, job.attempt());
         }
         // Checked here: most jobs report nothing.
-        if !plain && job.has_extras() {
+        if !PLAIN && job.has_extras() {
             self.expect_report(job, now);
         }
         end
+    }
+
+    /// Like [`Simulator::expect_end`], for any job.
+    fn expect_one_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
+        match self.is_plain(job) {
+            true => self.expect_end::<true>(view, job),
+            false => self.expect_end::<false>(view, job),
+        }
     }
 
     /// Schedules the report at the end of the job's next epoch.
@@ -425,11 +433,11 @@ impl<'w> Simulator<'w> {
     }
 
     /// Schedules the events that follow from a launch.
-    fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, plain: bool) {
+    fn expect_all<const PLAIN: bool>(&mut self, view: View<'_>, job: &JobRef<'_>) {
         if !self.moved_ends.is_empty() {
             self.moved_ends.remove(&job.id());
         }
-        self.expect_end(view, job, plain);
+        self.expect_end::<PLAIN>(view, job);
         if let Some(runs) = self.faults.job_runs(job.id(), job.attempt()) {
             self.timers
                 .add(view.now() + runs, Kind::Crash, job.id().0, job.attempt());
@@ -811,8 +819,10 @@ impl<'w> Simulator<'w> {
             After::Nothing => {}
             After::Started(id) => {
                 let Some(job) = view.job(id) else { return };
-                let plain = self.is_plain(&job);
-                self.expect_all(view, &job, plain);
+                match self.is_plain(&job) {
+                    true => self.expect_all::<true>(view, &job),
+                    false => self.expect_all::<false>(view, &job),
+                }
                 let bound = job.bound().map_or(&[][..], |bound| &bound.gpus);
                 let near = self.near(view, id, bound);
                 if !near.is_empty() || self.reaches {
@@ -824,10 +834,8 @@ impl<'w> Simulator<'w> {
             }
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
-                let at = view.job(job).and_then(|job| {
-                    let plain = self.is_plain(&job);
-                    self.expect_end(view, &job, plain)
-                });
+                let its = view.job(job);
+                let at = its.and_then(|job| self.expect_one_end(view, &job));
                 // The earlier timer for the same launch still exists.
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
@@ -1038,7 +1046,7 @@ impl Backend for Simulator<'_> {
         let view = core.view();
         for job in core.launched() {
             if self.is_plain(&job) {
-                self.expect_all(view, &job, true);
+                self.expect_all::<true>(view, &job);
                 continue;
             }
             let rate = match job.bound() {
@@ -1054,7 +1062,7 @@ impl Backend for Simulator<'_> {
     fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
         for (job, _) in rates {
             if let Some(job) = view.job(*job) {
-                self.expect_all(view, &job, false);
+                self.expect_all::<false>(view, &job);
             }
         }
         self.timers.tidy(view);
