@@ -69,6 +69,39 @@ fn decision_with_a_key_that_is_no_number_is_refused() {
     assert_eq!(error.to_string(), expected);
 }
 
+/// Requests its jobs in order of a key that is NaN for the second one.
+struct OddList;
+
+impl Stateless for OddList {}
+
+impl SchedulingPolicy for OddList {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        out.push_in_order(view.active().map(|job| {
+            let key = match job.id() {
+                JobId(1) => SortKey::by(0.0).then(f64::NAN),
+                id => SortKey::by(-f64::from(id.0)),
+            };
+            (key, Request::gang(&job))
+        }));
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn list_with_a_key_that_is_no_number_is_refused() {
+    let mut bench = case("1x2", rounds(300.0), composed(OddList, blind()));
+    bench.submit(0.0, job(1, 1000.0));
+    assert_eq!(decided(&mut bench).0, Ok(()));
+    for _ in 0..2 {
+        bench.submit(0.0, job(1, 1000.0));
+    }
+    let Err(error) = decided(&mut bench).0 else {
+        panic!("the plan was applied");
+    };
+    let expected = "policy `test`: the sort key of job 1 is not a number";
+    assert_eq!(error.to_string(), expected);
+}
+
 #[test]
 fn plan_with_forbidden_gpu_type_is_refused() {
     let mut bench = case(

@@ -3,11 +3,12 @@
 
 use crate::ids::JobId;
 use crate::job::JobRef;
-use crate::order::{KeyFn, RateFn};
+use crate::order::{Entry, KeyFn, RateFn, SortKey};
 use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::room::Room;
 use crate::shape::{Shape, Shapes};
+use crate::sort;
 use crate::view::View;
 use smallvec::smallvec;
 use std::borrow::Cow;
@@ -80,6 +81,8 @@ pub struct JobQueue {
     pub(crate) promoted: Vec<JobId>,
     pub(crate) finished: Vec<(JobId, Reason)>,
     pub(crate) explained: Vec<(JobId, Reason)>,
+    /// A job of the list whose key is NaN.
+    without_number: Option<JobId>,
     /// The rule of the placement that serves the queue.
     pub(crate) could_place: Option<PlaceRule>,
 }
@@ -113,6 +116,21 @@ impl JobQueue {
     /// suite reports it as an error.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
+    }
+
+    /// Appends requests in ascending order of their keys. Requests with equal keys are in order of
+    /// their jobs' numbers. A pipeline refuses a decision in which a key is NaN.
+    ///
+    /// Unlike [`JobQueue::keep`], the order is computed at each decision. So the keys may change in
+    /// any way, and the requests may have any shapes.
+    pub fn push_in_order(&mut self, requests: impl IntoIterator<Item = (SortKey, Request)>) {
+        let entry = |(key, request): (SortKey, Request)| (Entry::new(key, request.job), request);
+        let mut sorted: Vec<(Entry, Request)> = requests.into_iter().map(entry).collect();
+        sort::by_key(&mut sorted, |(entry, _)| *entry);
+        let odd = sorted.iter().find(|(entry, _)| !entry.is_a_number());
+        self.without_number = self.without_number.or(odd.map(|(entry, _)| entry.job()));
+        self.list
+            .extend(sorted.into_iter().map(|(_, request)| request));
     }
 
     /// Requests all jobs in view, in ascending order of a key, each as the gang that it requested.
@@ -227,17 +245,18 @@ impl JobQueue {
         self.kept.as_mut().filter(|_| self.use_kept)
     }
 
-    /// Returns whether a key of the kept order was NaN in the decision in view.
+    /// Returns whether a key was NaN in the decision in view.
     #[inline]
     pub(crate) fn lacks_number(&self, view: View<'_>) -> bool {
         let kept = self.kept.as_ref();
-        kept.is_some_and(|kept| kept.lacks_number(view))
+        self.without_number.is_some() || kept.is_some_and(|kept| kept.lacks_number(view))
     }
 
-    /// Returns a job without a number as its key in the kept order, if one is found.
+    /// Returns a job whose key is NaN, if one is found.
     #[cold]
     pub(crate) fn without_number(&self, view: View<'_>) -> Option<JobId> {
-        self.kept.as_ref()?.without_number(view)
+        let kept = || self.kept.as_ref()?.without_number(view);
+        self.without_number.or_else(kept)
     }
 
     /// Returns the kept order, even if a list is the answer of this decision.
@@ -253,6 +272,7 @@ impl JobQueue {
         self.promoted.clear();
         self.finished.clear();
         self.explained.clear();
+        self.without_number = None;
     }
 
     /// Moves promoted jobs to the front.

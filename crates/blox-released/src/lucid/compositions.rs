@@ -122,20 +122,17 @@ impl Stateless for QuasiService {}
 
 impl SchedulingPolicy for QuasiService {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        let mut waiting: Vec<JobRef<'_>> = view.waiting().collect();
-        let oldest = waiting.iter().map(JobRef::submit).min();
+        let oldest = view.waiting().map(|job| job.submit()).min();
         let keyed = oldest.map(|at| at + Seconds::new(1.0));
         let only_newcomers = keyed.is_some_and(|at| view.now() < at);
-        waiting.sort_by_cached_key(|job| {
+        out.push_in_order(view.waiting().map(|job| {
             let service = match only_newcomers {
                 true => 0.0,
                 false => service(job.spec()),
             };
-            (SortKey::by(service), job.gpus(), job.id())
-        });
-        for job in &waiting {
-            out.push(Request::gang(job));
-        }
+            let key = SortKey::by(service).then(f64::from(job.gpus().get()));
+            (key, Request::gang(&job))
+        }));
         match keyed.filter(|_| only_newcomers) {
             Some(at) => Validity::Until(at),
             None => Validity::UntilEvent,
