@@ -245,5 +245,68 @@ def lucid():
     write("lucid/inputs/Venus_throughput_pred.csv", rows(header, lines))
 
 
-for system in (blox, tiresias, synergy, gavel, shockwave, elasticflow, lucid):
+def sia():
+    """12 jobs that tune their batch, for 2 nodes of 4 `aws` GPUs and one of 8 `rtx` GPUs.
+
+    The original has the numbers of epochs and the delays of restarts of its applications by name.
+    The step times, the gradients and the progress of two of them are invented.
+    """
+    rng = random.Random(808)
+    # Application: seconds a pass and a sample, samples of a pass, batches, epochs, iterations, noise.
+    applications = {
+        "bert": (0.08, 0.03, (4, 8, 12), (12, 24, 48, 96), 2, 3000, 6.0),
+        "ncf": (0.03, 0.00004, (2048, 4096, 8192), (8192, 16384, 32768), 10, 500, 3.0),
+    }
+    # Type: factor on the times, seconds of a sum on a node and between nodes, placements.
+    types = {
+        "aws": (1.0, 0.02, 0.12, (1, 2, 3, 4, 11, 12, 13, 14, 22, 23, 24, 33, 34, 44)),
+        "rtx": (0.7, 0.01, 0.08, (1, 2, 3, 4, 5, 6, 7, 8)),
+    }
+    for name, (fixed, each, passes, batches, epochs, iterations, noise) in applications.items():
+        for kind, (factor, inside, between, placements) in types.items():
+            lines, spread = [], []
+            for placement in placements:
+                digits = [int(d) for d in str(placement)]
+                sync = 0.0005 if placement == 1 else between if len(digits) > 1 else inside
+                for samples in passes:
+                    step = factor * (fixed + each * samples) + sync
+                    lines.append([placement, samples, round(step, 5), sync])
+                    if placement in (1, 4, 8, 11, 44):
+                        spread.append([len(digits), sum(digits), samples, round(step, 5), sync])
+            folder = f"sia/inputs/traces-sia/{name}"
+            write(f"{folder}/placements-{kind}.csv", rows("placement,local_bsz,step_time,sync_time", lines))
+            write(f"{folder}/scalability-{kind}.csv", rows("num_nodes,num_replicas,local_bsz,step_time,sync_time", spread))
+        for batch in batches:
+            scale, lines = batch / batches[0], []
+            for epoch in range(1, epochs + 1):
+                var, sqr = noise * epoch, 1.0
+                gain = (var + sqr) / (var / scale + sqr)
+                done = iterations * epoch
+                lines.append([done, int(done / gain), round(0.5 + 0.04 * epoch, 3), sqr, var])
+            write(f"{folder}/validation-{batch}.csv", rows("progress,iteration,metric,grad_sqr,grad_var", lines))
+    at, lines = 0, []
+    for i in range(12):
+        name = rng.choice(["bert", "bert", "ncf"])
+        at += 60 + rng.randrange(60)
+        lines.append([f"{name}-{i}", at, name, rng.choice([1, 2, 4]), applications[name][3][-1]])
+    write("sia/inputs/workload.csv", rows("name,time,application,num_replicas,batch_size", lines))
+
+
+def chronus():
+    """30 jobs with deadlines in minutes for 16 GPUs: strict, soft with three values, or none."""
+    rng = random.Random(909)
+    at, lines = 0, []
+    for i in range(30):
+        gpus, lasts = rng.choice([1, 1, 2, 4, 4, 8]), rng.choice([15, 45, 120, 240]) + rng.randrange(10)
+        kind = rng.choice(["strict", "strict", "soft", "best"])
+        first = int(lasts * rng.choice([1.1, 1.5, 3]))
+        times = "-".join(str(first * k) for k in (1, 2, 3)) if kind == "soft" else first
+        values = "10-7-3" if kind == "soft" else 10
+        lines.append([i, f"u{i % 3}", gpus, at, 60 * lasts, "alexnet", lasts, 5, times, values, int(kind == "best"), kind])
+        at += int(rng.expovariate(1 / 18))
+    header = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval"
+    write("lucid/inputs/trace.csv", rows(header + ",expect_time_list,expect_value_list,best_effort,job_type", lines))
+
+
+for system in (blox, tiresias, synergy, gavel, shockwave, elasticflow, lucid, chronus, sia):
     system()
