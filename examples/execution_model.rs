@@ -14,7 +14,7 @@ impl ExecutionModel for Neighbours {
         let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
         let near = on_nodes_of(view, &on.gpus);
         let others = near.iter().filter(|id| **id != job.id() && runs(id));
-        job.spec().work.rate * (1.0 - 0.1 * others.count() as f64).max(0.1)
+        job.own_rate() * (1.0 - 0.1 * others.count() as f64).max(0.1)
     }
 
     fn reaches_other_gpus(&self) -> bool {

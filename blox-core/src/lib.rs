@@ -10,7 +10,7 @@
 //! use blox_core::{order::SortKey, policy::by_key, Composition};
 //!
 //! let shortest_first = Composition::new("sjf")
-//!     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())).valid_until_event())
+//!     .scheduling(by_key(|job| SortKey::by(job.truth().duration().secs())).valid_until_event())
 //!     .placement(FirstFit)
 //!     .build()?;
 //! # let _ = shortest_first;
@@ -122,7 +122,7 @@ pub use self::{
     input::{Input, Refused},
     job::loss::{LOSS, LossCurve, LossReports},
     job::sensitivity::{Sensitivity, SensitivityError},
-    job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work},
+    job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Submission, Work},
     job::speeds::TypeSpeeds,
     job::throughput::{GradientNoise, ThroughputParams},
     job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits},

@@ -334,7 +334,7 @@ impl<P: SchedulingPolicy> Policy for Pausing<P> {
         With { own: seed, inner }
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.0.check_job(job)
     }
 

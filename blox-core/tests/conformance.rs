@@ -57,7 +57,7 @@ fn submit(job: &JobRef<'_>) -> SortKey {
 }
 
 fn length(job: &JobRef<'_>) -> SortKey {
-    SortKey::by(job.spec().duration().secs())
+    SortKey::by(job.truth().duration().secs())
 }
 
 fn attained(job: &JobRef<'_>) -> SortKey {
@@ -543,7 +543,7 @@ fn a_memory_that_cannot_be_restored_is_named() {
     let suite = conformance(|_| {
         let unbounded = Hooked::new(|bound: &mut f64, view, out| {
             let all = view.active();
-            list(all.filter(|j| j.spec().duration().secs() <= *bound), out);
+            list(all.filter(|j| j.truth().duration().secs() <= *bound), out);
             Validity::UntilEvent
         });
         composed("unbounded", unbounded.from(|_| f64::INFINITY), FirstFit)
@@ -1275,7 +1275,7 @@ fn thousands_of_cases_conform() {
 
 #[test]
 fn key_that_is_no_number_is_caught() {
-    let none = |job: &JobRef<'_>| match job.spec().duration().secs() {
+    let none = |job: &JobRef<'_>| match job.truth().duration().secs() {
         long if long > 100.0 => f64::NAN,
         short => short,
     };

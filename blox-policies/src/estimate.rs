@@ -53,7 +53,7 @@ impl NoisyOracle {
 
 impl Estimator for NoisyOracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Some(job.spec().duration() * self.factor(job.id()))
+        Some(job.truth().duration() * self.factor(job.id()))
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
         FinishTimeFairness, LossTermination, Lucid, LucidSettings, Qssf, ServiceHistory, Sjf, Srsf,
         Srtf, StarvationGuard, Tetris, TwoDas,
     };
-    use blox_core::{AnyPolicy, GpuCount, JobId, JobSpec, MissingData, Time};
+    use blox_core::{AnyPolicy, GpuCount, JobId, JobSpec, MissingData, Submission, Time};
 
     /// Estimates jobs with an owner only.
     struct ByOwner;
@@ -112,7 +112,7 @@ mod tests {
             None
         }
 
-        fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+        fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
             let owner = job.user.as_ref();
             owner.map_or(Err(MissingData("an owner".into())), |_| Ok(()))
         }

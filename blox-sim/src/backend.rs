@@ -70,7 +70,7 @@ fn is_amount(number: f64) -> bool {
 
 /// Returns whether a job has no work left, up to rounding.
 fn is_spent(job: &JobRef<'_>) -> bool {
-    job.work_left() <= SPENT_S * job.rate()
+    job.truth().work_left() <= SPENT_S * job.rate()
 }
 
 /// Describes where a job is: its GPU types, and the jobs beside it.
@@ -386,7 +386,11 @@ impl<'w> Simulator<'w> {
                     .push_back(Event::BatchChanged { job, config });
             }
         } else if rate > 0.0 {
-            end = Some(self.completion.seen(now, job.work_left(), rate).max(now));
+            end = Some(
+                self.completion
+                    .seen(now, job.truth().work_left(), rate)
+                    .max(now),
+            );
         }
         if let Some(at) = end {
             self.timers.add(at, Kind::End, job.id().0, job.attempt());
@@ -418,7 +422,7 @@ impl<'w> Simulator<'w> {
         let known = last.map_or(0.0, |r| if r.made { r.epochs } else { r.epochs - 1.0 });
         let next = epochs(job.work_done(), loss.epoch).max(known) + 1.0;
         let at_work = next * loss.epoch;
-        if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
+        if at_work > job.truth().work().iterations * (1.0 + 1e-9) {
             return;
         }
         let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / rate);

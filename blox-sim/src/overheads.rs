@@ -1,6 +1,6 @@
 //! Overheads: costs of changes from one assignment to another.
 
-use blox_core::{Assignment, JobRef, JobSpec, NodeSpec, Policy, Seconds, Stateless, View};
+use blox_core::{Assignment, JobRef, NodeSpec, Policy, Seconds, Stateless, Submission, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -89,7 +89,7 @@ pub trait Overheads: Policy {
 
     /// Returns whether launches, stops and changes of this job are free. If they are for all jobs,
     /// the simulation need not apply them step by step or record previous assignments.
-    fn is_free_for(&self, job: &JobSpec) -> bool {
+    fn is_free_for(&self, job: &Submission) -> bool {
         let _ = job;
         false
     }
@@ -118,7 +118,7 @@ blox_core::erased! {
             boot as any_boot(view: View<'_>, node: &NodeSpec) -> Seconds;
         }
         without {
-            is_free_for as any_is_free_for(job: &JobSpec) -> bool;
+            is_free_for as any_is_free_for(job: &Submission) -> bool;
         }
     }
 }
@@ -164,7 +164,7 @@ impl Overheads for FixedOverheads {
         self.boot
     }
 
-    fn is_free_for(&self, _: &JobSpec) -> bool {
+    fn is_free_for(&self, _: &Submission) -> bool {
         let of_jobs = FixedOverheads {
             boot: Seconds::ZERO,
             ..*self
@@ -210,7 +210,7 @@ impl Overheads for CheckpointRestart {
         self.others.boot(&mut (), view, node)
     }
 
-    fn is_free_for(&self, job: &JobSpec) -> bool {
+    fn is_free_for(&self, job: &Submission) -> bool {
         job.extras().training.is_none() && self.others.is_free_for(job)
     }
 }

@@ -62,6 +62,7 @@ pub struct Simulation {
     waits_to: Option<SharedWaitSink>,
     explain: Option<JobId>,
     visit_every_round: bool,
+    forbid_truth: bool,
     collectors: Vec<Box<dyn MetricCollector>>,
     watch: Arc<Watch>,
 }
@@ -92,6 +93,8 @@ pub struct Report {
     pub workload_info: WorkloadInfo,
     /// Counters of the core.
     pub counters: Counters,
+    /// True if the scheduler read true durations of jobs ([`JobRef::truth`](blox_core::JobRef::truth)).
+    pub knew_truth: bool,
     /// First node action of the cluster manager without effect.
     pub stale_action: Option<NodeAction>,
     /// How the simulation ended.
@@ -202,6 +205,7 @@ impl Simulation {
             waits_to: None,
             explain: None,
             visit_every_round: false,
+            forbid_truth: false,
             collectors: Vec::new(),
             watch: Arc::default(),
         }
@@ -354,6 +358,34 @@ impl Simulation {
         self
     }
 
+    /// Sets whether the scheduler may read true durations of jobs
+    /// ([`JobRef::truth`](blox_core::JobRef::truth)). If not, reading one ends the run with an error
+    /// that names the scheduler.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+    /// # use blox_core::{order::SortKey, policy::by_key};
+    /// # use blox_testing::FirstFit;
+    /// use blox_sim::{Simulation, workload::Jobs};
+    ///
+    /// let shortest = by_key(|job| SortKey::by(job.truth().duration().secs()));
+    /// let shortest = Composition::new("shortest").scheduling(shortest).placement(FirstFit).build()?;
+    /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0));
+    /// let mut jobs = Jobs::new(vec![job.clone(), job]);
+    /// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
+    /// assert!(simulation.run(shortest.clone(), &mut jobs.clone())?.knew_truth);
+    /// let error = simulation.forbidding_truth(true).run(shortest, &mut jobs).unwrap_err();
+    /// assert!(error.to_string().contains(
+    ///     "policy `shortest` reads true durations of jobs, which this run forbids"
+    /// ));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn forbidding_truth(mut self, yes: bool) -> Self {
+        self.forbid_truth = yes;
+        self
+    }
+
     /// Adds a collector that observes every event and every plan. Each run has its own copy, which
     /// [`Report::collected`] returns.
     ///
@@ -488,6 +520,7 @@ impl Simulation {
         );
         let mut core = Runtime::new(state, trigger)
             .visiting_every_round(self.visit_every_round)
+            .forbidding_truth(self.forbid_truth)
             .with_collector(Box::new(recorder));
         if self.keep_timeline || self.assignments.is_some() {
             core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
@@ -548,6 +581,7 @@ impl Simulation {
         let occupancy: Option<Occupancy> = taken(&mut ours);
         let (counters, last_decision) = (core.counters(), core.last_decision());
         let stale_action = core.stale_action().cloned();
+        let knew_truth = core.knew_truth();
         let mut state = core.into_state();
         if backend.ended == Ended::Horizon {
             state.advance(backend.now);
@@ -594,6 +628,7 @@ impl Simulation {
             resized: recorder.resized,
             workload_info: recorder.workload_info,
             counters,
+            knew_truth,
             stale_action,
             ended: backend.ended,
             end,

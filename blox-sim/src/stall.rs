@@ -131,7 +131,7 @@ impl Stall {
     fn starves(&mut self, view: View<'_>, now: Time, open: &mut VecDeque<JobId>) -> bool {
         let left = |id: JobId| {
             let job = view.job(id).filter(|j| j.phase() != Phase::Ended)?;
-            Some(job.spec().work.iterations - job.work_done_by(now))
+            Some(job.truth().work().iterations - job.work_done_by(now))
         };
         open.retain(|id| left(*id).is_some());
         let moved = |(id, before): &(JobId, f64)| {

@@ -45,7 +45,7 @@ fn simulated(law: &DurationLaw, seed: u64) -> Pair {
     };
     [
         average(by(|job| job.submit().secs())),
-        average(by(|job| job.spec().duration().secs())),
+        average(by(|job| job.truth().duration().secs())),
     ]
 }
 

@@ -77,7 +77,7 @@ fn collectors_get_equal_events_with_or_from_a_journal() {
     let srtf = || {
         let srtf = |view: View<'_>, out: &mut JobQueue| {
             let mut jobs: Vec<_> = view.active().collect();
-            jobs.sort_by(|a, b| a.work_left().total_cmp(&b.work_left()));
+            jobs.sort_by(|a, b| a.truth().work_left().total_cmp(&b.truth().work_left()));
             for job in jobs.iter().take(2) {
                 out.push(Request::gang(job));
             }

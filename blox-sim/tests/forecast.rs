@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn forecast_of_each_policy_changes_nothing() {
     let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
     let mut fifo = fifo();
-    let sjf = by(|job| job.spec().duration().secs());
+    let sjf = by(|job| job.truth().duration().secs());
     let state = State::new(&ClusterSpec::uniform(1, 1)).unwrap();
     let mut core = Runtime::new(state, Box::new(rounds));
     for (i, (submit, duration)) in [(0.0, 1200.0), (10.0, 900.0), (20.0, 300.0)]

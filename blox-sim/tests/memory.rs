@@ -27,7 +27,7 @@ impl Policy for Worn {
 
 impl ExecutionModel for Worn {
     fn rate(&self, ends: &mut u32, _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-        job.spec().work.rate / f64::from(*ends + 1)
+        job.own_rate() / f64::from(*ends + 1)
     }
 }
 

@@ -75,13 +75,10 @@ fn rigid_jobs_on_other_gpu_counts_are_counted() {
     let jobs = [
         job(0.0, 600.0),
         JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)),
-        JobSpec {
-            extras: Some(Box::new(Extras {
-                levels: [1, 2].map(GpuCount).to_vec(),
-                ..Extras::default()
-            })),
-            ..job(0.0, 600.0)
-        },
+        job(0.0, 600.0).with_extras(Extras {
+            levels: [1, 2].map(GpuCount).to_vec(),
+            ..Extras::default()
+        }),
     ];
     let report = run(&node(6), composed("pairs", pairs, FirstFit), &jobs);
     assert_eq!(report.resized, 1);

@@ -52,7 +52,7 @@ fn limit_of_completed_jobs_ends_the_run() {
     let until = node(2)
         .until(Until::Completed(100))
         .measure(Measure::Ids(2, 2));
-    let shortest_first = by(|job| job.spec().duration().secs());
+    let shortest_first = by(|job| job.truth().duration().secs());
     let report = until.run(shortest_first, &mut Steady::default()).unwrap();
     assert_eq!(report.ended, Ended::Horizon);
     assert_eq!(report.summary.unfinished, 1);
@@ -62,7 +62,7 @@ fn limit_of_completed_jobs_ends_the_run() {
 
 #[test]
 fn starving_run_of_an_endless_workload_ends() {
-    let shortest_first = || by(|job| job.spec().duration().secs());
+    let shortest_first = || by(|job| job.truth().duration().secs());
     let measured = || node(2).measure(Measure::Ids(1, 2));
     let report = measured()
         .run(shortest_first(), &mut Steady::default())

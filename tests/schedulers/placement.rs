@@ -82,7 +82,7 @@ fn assignments(
     placement: impl PlacementPolicy + 'static,
     jobs: &[(f64, f64, Option<&str>)],
 ) -> Vec<(f64, u32, Vec<u32>)> {
-    let shortest = by_key(|job| SortKey::by(job.spec().duration().secs()));
+    let shortest = by_key(|job| SortKey::by(job.truth().duration().secs()));
     let shortest = match preempts {
         true => shortest.preemptive(),
         false => shortest,
@@ -159,7 +159,7 @@ fn kept_order_and_equal_list_are_placed_alike() {
             JobSpec::new(Time::new(f64::from(n * 150)), gpus, long)
         })
         .collect();
-    let length = |job: &JobRef<'_>| job.spec().duration().secs();
+    let length = |job: &JobRef<'_>| job.truth().duration().secs();
     let registry = blox::registry();
     for placement in registry.placement.names() {
         let run = |listed: bool| {

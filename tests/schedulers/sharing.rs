@@ -22,7 +22,7 @@ impl ExecutionModel for Divided {
     fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
         let jobs = |gpu| 1 + running_beside(view, job.id(), gpu).count();
         let most = on.gpus.iter().map(|gpu| jobs(*gpu)).max().unwrap_or(1);
-        job.spec().work.rate / most as f64
+        job.own_rate() / most as f64
     }
 }
 

@@ -146,8 +146,9 @@ fn walks<R: NodeSelector + Clone + Send + Sync + 'static>(
 fn listed(view: View<'_>, out: &mut JobQueue) -> Validity {
     let mut jobs: Vec<JobRef<'_>> = view.active().collect();
     jobs.sort_by(|a, b| {
-        a.work_left()
-            .total_cmp(&b.work_left())
+        a.truth()
+            .work_left()
+            .total_cmp(&b.truth().work_left())
             .then(a.id().cmp(&b.id()))
     });
     for (i, job) in jobs.iter().enumerate() {
@@ -277,12 +278,12 @@ fn kept_orders_equal_lists_sorted_anew() {
             shares(view, job).into_iter().fold(0.0, f64::max)
         });
         preemptions[1] += kept(seed, Tetris::default(), move |view, job| {
-            let left = job.work_left() / job.own_rate();
+            let left = job.truth().work_left() / job.own_rate();
             left * shares(view, job).iter().sum::<f64>()
         });
         preemptions[2] += kept(seed, FinishTimeFairness::default(), |_, job| {
-            let left = Seconds::new(job.work_left() / job.own_rate());
-            -((job.age() + left).secs() / job.spec().duration().secs())
+            let left = Seconds::new(job.truth().work_left() / job.own_rate());
+            -((job.age() + left).secs() / job.truth().duration().secs())
         });
     }
     assert!(

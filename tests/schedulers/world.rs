@@ -24,7 +24,7 @@ impl Stateless for Faster {}
 
 impl ExecutionModel for Faster {
     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-        job.spec().work.rate * self.0
+        job.own_rate() * self.0
     }
 }
 

@@ -577,7 +577,7 @@ impl Controller {
     fn submit(&mut self, at: Time, key: Name, spec: JobSpec) -> Result<JobId, RequestError> {
         if let Some(&job) = self.launches.durable().keys.get(&key) {
             let same = match self.core.view().job(job) {
-                Some(j) => *j.spec() == submitted(spec, j.spec().submit),
+                Some(j) => *j.truth().spec() == submitted(spec, j.spec().submit),
                 None => {
                     let brief = self.launches.durable().jobs.get(&job);
                     let known = brief.and_then(|b| Some((b.sum?, b.submit)));

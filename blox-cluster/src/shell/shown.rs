@@ -122,7 +122,7 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         submitted_s: s.launches().durable().unix(job.submit()),
         running_s: job.attained_time().secs() + since,
         iterations_done: job.work_done(),
-        iterations: spec.work.iterations,
+        iterations: job.truth().work().iterations,
         nodes,
         preemptions: job.preemptions(),
         accounts: accounts(s, s.launches().durable().accounts_of(job.id())),

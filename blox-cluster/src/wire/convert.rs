@@ -3,7 +3,8 @@
 use super::pb;
 use crate::protocol::{AttemptId, Orders, Report, timers::LONGEST_GRACE_S};
 use blox_core::{
-    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time, TrainingSpec, Work,
+    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Submission, Time, TrainingSpec,
+    Work,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
@@ -239,17 +240,18 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         set("max_retries", n.into());
     }
     Ok(JobSpec {
-        submit: Time::ZERO,
-        gpus: GpuCount(j.gpus),
         work: Work {
             iterations: finite("iterations", j.iterations)?,
             rate: finite("rate", j.rate)?,
         },
-        priority: j.priority,
-        name: name_of(&j.name),
-        user: name_of(&j.user),
-        virtual_cluster: name_of(&j.queue),
-        extras: Some(Box::new(extras)),
+        submission: Submission {
+            priority: j.priority,
+            name: name_of(&j.name),
+            user: name_of(&j.user),
+            virtual_cluster: name_of(&j.queue),
+            extras: Some(Box::new(extras)),
+            ..Submission::new(Time::ZERO, GpuCount(j.gpus))
+        },
     })
 }
 

@@ -76,6 +76,12 @@ pub enum DecisionError {
         /// The missing data.
         error: MissingData,
     },
+    /// The policy read the truth about a job, which the run forbids.
+    #[error("policy `{policy}` reads true durations of jobs, which this run forbids")]
+    ReadTruth {
+        /// The policy.
+        policy: Name,
+    },
     /// The daemon was stopped before the scheduler answered.
     #[error("the scheduler was stopped before it answered")]
     Restarted,

@@ -4,7 +4,7 @@ use super::{SchedulingPolicy, Stateless};
 use crate::decide_error::MissingData;
 use crate::decision::Validity;
 use crate::job::JobRef;
-use crate::job::spec::JobSpec;
+use crate::job::spec::Submission;
 use crate::order::{KeyFn, RateFn, SortKey};
 use crate::queue::JobQueue;
 use crate::view::View;
@@ -22,7 +22,7 @@ pub struct ByKey {
 }
 
 /// The check of a submitted job.
-type CheckFn = Arc<dyn Fn(&JobSpec) -> Result<(), MissingData> + Send + Sync>;
+type CheckFn = Arc<dyn Fn(&Submission) -> Result<(), MissingData> + Send + Sync>;
 
 /// Creates a scheduling policy from a sort key: jobs run in ascending order of the key.
 ///
@@ -69,8 +69,8 @@ impl ByKey {
     /// ```
     /// use blox_core::{order::SortKey, policy::by_key};
     /// // The job comes first whose age is largest in proportion to its length.
-    /// let slowed_down = by_key(|job| SortKey::by(-job.age().secs() / job.spec().duration().secs()))
-    ///     .changing_by(|job| -1.0 / job.spec().duration().secs());
+    /// let slowed_down = by_key(|job| SortKey::by(-job.age().secs() / job.truth().duration().secs()))
+    ///     .changing_by(|job| -1.0 / job.truth().duration().secs());
     /// # let _ = slowed_down;
     /// ```
     #[must_use]
@@ -95,7 +95,7 @@ impl ByKey {
     #[must_use]
     pub fn checking(
         mut self,
-        check: impl Fn(&JobSpec) -> Result<(), MissingData> + Send + Sync + 'static,
+        check: impl Fn(&Submission) -> Result<(), MissingData> + Send + Sync + 'static,
     ) -> Self {
         self.check = Some(Arc::new(check));
         self
@@ -103,7 +103,7 @@ impl ByKey {
 }
 
 impl Stateless for ByKey {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.check.as_ref().map_or(Ok(()), |check| check(job))
     }
 }

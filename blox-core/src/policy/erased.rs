@@ -13,7 +13,7 @@ use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::JobRef;
-use crate::job::spec::JobSpec;
+use crate::job::spec::Submission;
 use crate::queue::JobQueue;
 use crate::reason::Reason;
 use crate::room::Room;
@@ -33,7 +33,7 @@ pub trait AnyPolicy: Any + Send + Sync {
     ///
     /// # Errors
     /// The first missing data.
-    fn any_check_job(&self, job: &JobSpec) -> Result<(), MissingData>;
+    fn any_check_job(&self, job: &Submission) -> Result<(), MissingData>;
 
     /// See [`Policy::on_event`].
     fn any_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event);
@@ -53,7 +53,7 @@ impl<P: Policy> AnyPolicy for P {
         AnyMemory::of(self.initial(seed))
     }
 
-    fn any_check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn any_check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.check_job(job)
     }
 
@@ -87,7 +87,7 @@ macro_rules! erased_policy {
                 (**self).any_initial(seed)
             }
 
-            fn check_job(&self, job: &$crate::JobSpec) -> Result<(), $crate::MissingData> {
+            fn check_job(&self, job: &$crate::Submission) -> Result<(), $crate::MissingData> {
                 (**self).any_check_job(job)
             }
 

@@ -2,7 +2,7 @@
 
 use crate::decide_error::MissingData;
 use crate::job::JobRef;
-use crate::job::spec::{JobSpec, SpecError};
+use crate::job::spec::{SpecError, Submission};
 use crate::units::Seconds;
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub trait Estimator: Send + Sync + 'static {
     ///
     /// # Errors
     /// The first missing data.
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let _ = job;
         Ok(())
     }
@@ -62,7 +62,7 @@ pub const ESTIMATE: &str = "estimate_s";
 ///
 /// # Errors
 /// The estimate is no number of seconds above 0.
-pub fn check_estimate(job: &JobSpec) -> Result<(), SpecError> {
+pub fn check_estimate(job: &Submission) -> Result<(), SpecError> {
     let value = job.extras().attributes.get(ESTIMATE);
     let is_sound = |value: &Value| value.as_f64().is_some_and(|s| s.is_finite() && s > 0.0);
     match value.filter(|value| !value.is_null() && !is_sound(value)) {
@@ -75,17 +75,17 @@ pub fn check_estimate(job: &JobSpec) -> Result<(), SpecError> {
     }
 }
 
-/// Uses the true running times.
+/// Uses the true running times ([`JobRef::truth`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;
 
 impl Estimator for Oracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Some(job.own_duration())
+        Some(job.truth().duration())
     }
 
     fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Some(Seconds::new(job.work_left() / job.own_rate()))
+        Some(job.truth().remaining())
     }
 }
 
@@ -108,7 +108,7 @@ impl Estimator for std::sync::Arc<dyn Estimator> {
         (**self).remaining(job)
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         (**self).check_job(job)
     }
 }

@@ -33,7 +33,7 @@ pub use scheduling::SchedulingPolicy;
 use crate::decide_error::MissingData;
 use crate::decision::Plan;
 use crate::event::Event;
-use crate::job::spec::JobSpec;
+use crate::job::spec::Submission;
 use crate::view::View;
 
 /// Base of all policies. Several role traits on one type share one memory.
@@ -112,12 +112,13 @@ pub trait Policy: Send + Sync + 'static {
     ///
     /// # Errors
     /// The first missing data.
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let _ = job;
         Ok(())
     }
 
-    /// Called after every event except launches and stops. The view shows the event.
+    /// Called after every event except launches and stops. The view shows the event. In
+    /// [`Event::Submitted`], the work is 0: the true work is in [`JobRef::truth`](crate::JobRef::truth).
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
         let _ = (memory, view, event);
     }
@@ -187,7 +188,7 @@ pub trait Stateless: Send + Sync + 'static {
     ///
     /// # Errors
     /// The first missing data.
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let _ = job;
         Ok(())
     }
@@ -198,7 +199,7 @@ impl<T: Stateless> Policy for T {
 
     fn initial(&self, _: u64) {}
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(self, job)
     }
 
@@ -245,7 +246,7 @@ macro_rules! forward_policy {
                 self.$field.initial(seed)
             }
 
-            fn check_job(&self, job: &$crate::JobSpec) -> Result<(), $crate::MissingData> {
+            fn check_job(&self, job: &$crate::Submission) -> Result<(), $crate::MissingData> {
                 self.$field.check_job(job)
             }
 

@@ -8,7 +8,7 @@ use crate::decision::{
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
-use crate::job::{JobRef, Phase};
+use crate::job::{JobRef, Phase, Witness};
 use crate::lens::Lens;
 use crate::pipeline::Scheduler;
 use crate::reason::Reason;
@@ -206,6 +206,7 @@ impl Core {
 
     /// Restores a core that [`Core::save`] saved. `trigger` determines when decisions are due.
     pub fn restore(mut saved: Saved, trigger: Box<dyn DecisionTrigger>) -> Self {
+        saved.state.share_witness();
         saved.validity.get_or_insert_default();
         let moment = trigger.first_from(Time::ZERO, None);
         Core {
@@ -220,7 +221,10 @@ impl Core {
 
     /// Returns the contents of the core without its trigger.
     pub fn save(&self) -> Saved {
-        self.saved.clone()
+        let mut saved = self.saved.clone();
+        // Another core notes what its own scheduler reads.
+        saved.state.witness = Witness::default();
+        saved
     }
 
     /// Requests a decision at every decision moment, even if the last decision is still valid. The
@@ -295,7 +299,7 @@ impl Core {
         let state = &self.saved.state;
         out.version = state.version;
         let manage = |s: &mut dyn Scheduler| s.manage(View::of(state), &mut out.actions);
-        let mut validity = guarded(scheduler, manage)?;
+        let mut validity = guarded(View::of(state), scheduler, manage)?;
         let has_rounds = || self.trigger.following(state.now).is_some();
         let undeclared = |action: &NodeAction| {
             let declared = |kind: &NodeActionKind| scheduler.actions().contains(*kind);
@@ -321,14 +325,14 @@ impl Core {
         if !asking.is_empty() || state.count(Phase::Deferred) > 0 {
             let view = View::of_changed(state, lens);
             let admit = |s: &mut dyn Scheduler| s.admit(view, &asking, &mut out.admissions);
-            validity = validity.and_if(guarded(scheduler, admit)?, has_rounds);
+            validity = validity.and_if(guarded(view, scheduler, admit)?, has_rounds);
         }
         judge_all(scheduler, state, lens, &asking, out)?;
         lens.asking = asking;
 
         out.plan.version = lens.version(state);
         let view = View::of_changed(state, lens);
-        let planned = guarded(scheduler, |s| s.plan(view, &mut out.plan))?;
+        let planned = guarded(view, scheduler, |s| s.plan(view, &mut out.plan))?;
         out.validity = validity.and_if(planned?, has_rounds);
         Ok(())
     }
@@ -348,6 +352,17 @@ impl Core {
     #[inline]
     pub fn view(&self) -> View<'_> {
         View::of(&self.saved.state)
+    }
+
+    /// Returns whether the scheduler has read the truth about a job ([`JobRef::truth`]) while the
+    /// core called it, also in forecasts.
+    pub fn knew_truth(&self) -> bool {
+        self.saved.state.witness.seen()
+    }
+
+    /// Makes each call in which the scheduler has read the truth about a job an error.
+    pub fn forbid_truth(&mut self) {
+        self.saved.state.witness.forbid();
     }
 
     /// Returns the counters.
@@ -474,7 +489,7 @@ fn tell_last(
         return Ok(());
     };
     let view = View::of_changed(state, lens);
-    guarded(scheduler, |s| s.on_event(view, event))
+    guarded(view, scheduler, |s| s.on_event(view, event))
 }
 
 /// Returns whether the job is already deferred for the reason of the admission decision.
@@ -732,15 +747,25 @@ impl Core {
     }
 }
 
-/// Calls a scheduler, and returns an error if it panics.
+/// Calls a scheduler, and returns an error if it panics, or reads the truth about jobs although that
+/// is forbidden.
 pub(crate) fn guarded<T>(
+    view: View<'_>,
     policy: &mut dyn Scheduler,
     call: impl FnOnce(&mut dyn Scheduler) -> T,
 ) -> Result<T, DecisionError> {
-    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| DecisionError::Panicked {
+    let ask = || catch_unwind(AssertUnwindSafe(|| call(policy)));
+    let (answer, read) = view.witness().asking(ask);
+    let answer = answer.map_err(|panic| DecisionError::Panicked {
         policy: Name::from(policy.name()),
         message: panic_message(&*panic),
-    })
+    })?;
+    match read {
+        false => Ok(answer),
+        true => Err(DecisionError::ReadTruth {
+            policy: Name::from(policy.name()),
+        }),
+    }
 }
 
 /// Returns the message of a panic, or `no message` if it has none.

@@ -39,7 +39,7 @@ pub struct Forecast {
 ///     fn forecast(&self, state: &State, _policy: &dyn Scheduler, horizon: Horizon) -> Forecast {
 ///         let view = View::of(state);
 ///         let mut ends: Vec<_> = (view.active())
-///             .map(|job| (job.id(), view.now() + job.spec().duration() - job.attained_time()))
+///             .map(|job| (job.id(), view.now() + job.truth().duration() - job.attained_time()))
 ///             .collect();
 ///         ends.sort_by_key(|(_, end)| *end);
 ///         if let Horizon::For(time) = horizon {

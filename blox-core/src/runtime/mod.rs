@@ -163,9 +163,9 @@ struct Hearing<'a, 's> {
 
 impl Hearing<'_, '_> {
     /// Calls the schedulers, and counts a panic. The event is applied in any case.
-    fn tell(&mut self, call: impl Fn(&mut dyn Scheduler)) {
+    fn tell(&mut self, view: View<'_>, call: impl Fn(&mut dyn Scheduler)) {
         let mut schedulers = self.schedulers.iter_mut();
-        if let Err(error) = schedulers.try_for_each(|s| guarded(&mut **s, &call)) {
+        if let Err(error) = schedulers.try_for_each(|s| guarded(view, &mut **s, &call)) {
             self.observers.failed += 1;
             self.observers.missed = Some(Box::new(error));
         }
@@ -178,7 +178,7 @@ impl Observer for Hearing<'_, '_> {
         // Schedulers are notified of launches and stops once per plan.
         let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
         if !launch && !own {
-            self.tell(|s| s.on_event(view, event));
+            self.tell(view, |s| s.on_event(view, event));
         }
         for c in &mut self.observers.collectors {
             if !launch || c.hears_launches() != Launches::None {
@@ -203,7 +203,7 @@ impl Observer for Hearing<'_, '_> {
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        self.tell(|s| s.on_launches(view, plan));
+        self.tell(view, |s| s.on_launches(view, plan));
         for c in &mut self.observers.collectors {
             c.on_launches(view, plan);
         }
@@ -239,6 +239,15 @@ impl Runtime {
             lens: Lens::default(),
             commands: Vec::new(),
         }
+    }
+
+    /// Sets whether the scheduler may read the truth about jobs; see [`Core::forbid_truth`].
+    #[must_use]
+    pub fn forbidding_truth(mut self, yes: bool) -> Self {
+        if yes {
+            self.core.forbid_truth();
+        }
+        self
     }
 
     /// Adds a collector.

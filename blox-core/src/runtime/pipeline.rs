@@ -13,7 +13,7 @@ use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::{self, Feasibility};
 use crate::ids::{JobId, Name, NodeId};
-use crate::job::spec::JobSpec;
+use crate::job::spec::{JobSpec, Submission, Work};
 use crate::job::{JobRef, Phase};
 use crate::policy::{
     AcceptAll, AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement,
@@ -520,7 +520,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// The first missing data.
-    pub fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    pub fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let mut slots = self.slots.iter();
         slots.try_for_each(|slot| (*slot.policy).any_check_job(job))
     }
@@ -864,7 +864,13 @@ impl Scheduler for Pipeline {
     }
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+        let mut listening = self.slots.iter_mut().filter(|slot| slot.listens).peekable();
+        let masked = match listening.peek() {
+            Some(_) => masked(event),
+            None => return,
+        };
+        let event = masked.as_ref().unwrap_or(event);
+        for slot in listening {
             slot.policy.any_event(&mut slot.memory, view, event);
         }
     }
@@ -922,6 +928,17 @@ impl Scheduler for Pipeline {
     fn requested(&self) -> &[Request] {
         self.requests.list()
     }
+}
+
+/// Returns a submission without the true work, for policies.
+fn masked(event: &Event) -> Option<Event> {
+    let Event::Submitted { job, spec } = event else {
+        return None;
+    };
+    let submission = spec.submission.clone();
+    let work = Work::lasting(Seconds::ZERO);
+    let spec = Arc::new(JobSpec { submission, work });
+    Some(Event::Submitted { job: *job, spec })
 }
 
 /// Adds the next step of each node that is idle when its drain begins. The validity names the next

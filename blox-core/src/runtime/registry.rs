@@ -1,7 +1,7 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
 
-use crate::job::spec::{JobSpec, SpecError};
+use crate::job::spec::{SpecError, Submission};
 use crate::pipeline::Pipeline;
 use crate::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
@@ -490,12 +490,12 @@ pub struct JobData {
     /// The data as users know it, such as "`attributes.stages`".
     pub name: &'static str,
     /// Returns whether a job has the data.
-    pub has: fn(&JobSpec) -> bool,
+    pub has: fn(&Submission) -> bool,
     /// Effect if no job has the data, such as "no jobs share GPUs".
     pub without: &'static str,
     /// Checks that a job's value of the data is within its range. The command line prints a notice
     /// with the first wrong value.
-    pub check: fn(&JobSpec) -> Result<(), SpecError>,
+    pub check: fn(&Submission) -> Result<(), SpecError>,
 }
 
 impl<T> Registered<T> {

@@ -263,6 +263,7 @@ impl State {
             extras: Wants::Bare,
             iterations: 0.0,
             own_rate: 0.0,
+            witness: self.witness.clone(),
             pending: false,
             touched: false,
             gpus: spec.gpus.get(),

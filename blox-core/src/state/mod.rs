@@ -7,7 +7,7 @@ use crate::decision::{AfterDrain, Command, Plan, PlanError};
 use crate::event::Event;
 use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
-use crate::job::{JobRef, Phase, Record};
+use crate::job::{JobRef, Phase, Record, Witness};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -149,6 +149,9 @@ pub struct State {
     #[serde(deserialize_with = "cluster")]
     pub(crate) cluster: Cluster,
     commands: Vec<Command>,
+    /// Notes whether policies read the truth about jobs.
+    #[serde(skip)]
+    pub(crate) witness: Witness,
     /// The last check of a plan, whose buffers the next check reuses. Its placed jobs are those that
     /// the last plan launched at once.
     #[serde(skip)]
@@ -168,6 +171,13 @@ impl State {
             state.cluster.join(spec.clone(), partition, 0);
         }
         Ok(state)
+    }
+
+    /// Shares the witness with all jobs, after a state was read.
+    pub(crate) fn share_witness(&mut self) {
+        for record in &mut self.records {
+            record.witness = self.witness.clone();
+        }
     }
 
     /// Returns the time of the state.

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Node};
 use crate::event::Event;
 use crate::ids::{JobId, NameId, Names, NodeId};
-use crate::job::{JobRef, Phase, Record};
+use crate::job::{JobRef, Phase, Record, Witness};
 use crate::lens::Lens;
 use crate::reason::Reason;
 use crate::shape::Shape;
@@ -294,6 +294,11 @@ impl<'a> View<'a> {
             }
         }
         state
+    }
+
+    #[inline]
+    pub(crate) fn witness(&self) -> &'a Witness {
+        &self.state.witness
     }
 
     /// Prefetches the record of a job.

@@ -130,7 +130,7 @@ fn ignores_virtual_clusters() -> Pipeline {
 fn swaps_types() -> Pipeline {
     let policy = scheduling_fn(|view, out: &mut JobQueue| {
         let mut jobs: Vec<_> = view.active().collect();
-        jobs.sort_by_key(|job| job.spec().duration());
+        jobs.sort_by_key(|job| job.truth().duration());
         list(jobs, out);
         out.allow_preemption();
         Validity::UntilEvent

@@ -198,7 +198,7 @@ fn estimates_in_a_mutex() -> Pipeline {
         let mut known = known.lock().unwrap();
         let mut jobs: Vec<_> = view.active().collect();
         for job in &jobs {
-            let rest = || job.work_left() / job.own_rate();
+            let rest = || job.truth().work_left() / job.own_rate();
             known.entry(job.id()).or_insert_with(rest);
         }
         jobs.sort_by(|a, b| known[&a.id()].total_cmp(&known[&b.id()]));

@@ -256,7 +256,7 @@ fn priority_as_index() -> Pipeline {
 /// Orders jobs by the share of their work that is done, which is no number without work.
 fn without_work() -> Pipeline {
     scheduled(scheduling_fn(|view, out| {
-        let share = |j: &JobRef<'_>| j.work_done() / j.spec().work.iterations;
+        let share = |j: &JobRef<'_>| j.work_done() / j.truth().work().iterations;
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by(|a, b| share(a).partial_cmp(&share(b)).expect("a number"));
         list(jobs, out);

@@ -88,7 +88,7 @@ fn static_estimates() -> Pipeline {
         let mut known = ESTIMATES.get_or_init(Mutex::default).lock().unwrap();
         let mut jobs: Vec<_> = view.active().collect();
         let mut estimate = |j: &JobRef<'_>| {
-            let estimate = || j.spec().duration().secs();
+            let estimate = || j.truth().duration().secs();
             *known.entry(j.id()).or_insert_with(estimate)
         };
         jobs.sort_by(|a, b| estimate(a).total_cmp(&estimate(b)));

@@ -121,7 +121,7 @@ fn order_kept_too_long() -> Pipeline {
 fn demotion_by_work() -> Pipeline {
     let policy = scheduling_fn(|view, out: &mut JobQueue| {
         let mut jobs: Vec<_> = view.active().collect();
-        jobs.sort_by_key(|j| j.work_done() > j.work_left());
+        jobs.sort_by_key(|j| j.work_done() > j.truth().work_left());
         list(jobs, out);
         out.allow_preemption();
         Validity::UntilEvent

@@ -40,7 +40,7 @@ impl ElasticFlow {
         let job = view.job(job)?;
         let left = job.deadline()? - view.now();
         let mut levels = job.spec().extras().levels.iter().map(|l| l.get());
-        levels.find(|l| job.work_left() <= profiled(*l as usize) * left.secs() + 1e-9)
+        levels.find(|l| job.truth().work_left() <= profiled(*l as usize) * left.secs() + 1e-9)
     }
 
     /// Plans the minimum of all jobs, then assigns the rest to the first jobs that can double.

@@ -19,7 +19,7 @@ fn three_jobs(policy: impl Scheduler + 'static) -> Scenario {
 fn srtf() -> Pipeline {
     composed(
         "srtf",
-        by_key(|j| SortKey::by(j.work_left()).then(-j.submit().secs())),
+        by_key(|j| SortKey::by(j.truth().work_left()).then(-j.submit().secs())),
         FirstFit,
     )
 }
@@ -127,7 +127,7 @@ fn picky_admission(limit: f64, tired_at: f64) -> impl AdmissionPolicy {
     admission_fn(move |view, asking, out| {
         assert!(view.now() != t(tired_at), "tired");
         for &j in asking {
-            if view.job(j).unwrap().work_left() > limit {
+            if view.job(j).unwrap().truth().work_left() > limit {
                 out.reject(j, Reason::QuotaReached);
             } else {
                 out.accept(j);
@@ -138,7 +138,7 @@ fn picky_admission(limit: f64, tired_at: f64) -> impl AdmissionPolicy {
 
 fn picky(limit: f64, longest_first: bool) -> Pipeline {
     let sign = if longest_first { -1.0 } else { 1.0 };
-    let order = by_key(move |j| SortKey::by(sign * j.work_left()));
+    let order = by_key(move |j| SortKey::by(sign * j.truth().work_left()));
     let picky = composed("picky", order, FirstFit);
     picky.with_admission(picky_admission(limit, 600.0)).unwrap()
 }

@@ -41,7 +41,7 @@ fn composed(scheduling: impl SchedulingPolicy, placement: impl PlacementPolicy) 
 }
 
 fn longest_first() -> impl SchedulingPolicy {
-    by_key(|job| SortKey::by(-job.spec().duration().secs()))
+    by_key(|job| SortKey::by(-job.truth().duration().secs()))
 }
 
 fn decided(bench: &mut Scenario) -> (Result<(), DecisionError>, String) {

@@ -382,7 +382,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
     let policy = composed(
         "guarded",
         Guarded {
-            key: Arc::new(|j| SortKey::by(j.spec().duration().secs())),
+            key: Arc::new(|j| SortKey::by(j.truth().duration().secs())),
             stable: false,
         },
         FirstFit,
@@ -463,7 +463,7 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
     }
     let policy = composed(
         "clumsy",
-        by_key(|j| SortKey::by(j.spec().duration().secs())),
+        by_key(|j| SortKey::by(j.truth().duration().secs())),
         Clumsy { panics: 1 },
     );
     let mut b = case("1x4", rounds(300.0), policy);

@@ -4,8 +4,8 @@ use super::in_order::{place_in_free, shortage};
 use super::selector::NodeSelector;
 use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, JobSpec, MissingData, PlacementPolicy, Reason, Room,
-    Shape, Stateless, Time, Validity,
+    Draft, DraftError, JobQueue, JobRef, MissingData, PlacementPolicy, Reason, Room, Shape,
+    Stateless, Submission, Time, Validity,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl<R: NodeSelector> EasyBackfill<R> {
 }
 
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.estimator.check_job(job)
     }
 }

@@ -667,7 +667,7 @@ mod tests {
         fn on(nodes: usize, gpus: u32, blocked: Blocked) -> Self {
             let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
             let state = State::new(&ClusterSpec::uniform(nodes, gpus)).unwrap();
-            let by_length = by_key(|job| SortKey::by(job.spec().duration().secs()));
+            let by_length = by_key(|job| SortKey::by(job.truth().duration().secs()));
             Run {
                 core: Runtime::new(state, Box::new(rounds)),
                 policy: Composition::new("shortest")

@@ -2,9 +2,9 @@
 
 use super::selector::{Parts, on_nodes, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuList, JobId, JobQueue, JobRef, JobSpec, MissingData,
-    Place, PlacementPolicy, Plan, Policy, Reason, Request, Room, Shape, SortedMap, Validity, View,
-    With,
+    Assignment, Draft, DraftError, Event, GpuList, JobId, JobQueue, JobRef, MissingData, Place,
+    PlacementPolicy, Plan, Policy, Reason, Request, Room, Shape, SortedMap, Submission, Validity,
+    View, With,
 };
 
 /// Starts jobs again on the GPUs that they had last, and places all others by an inner placement.
@@ -34,7 +34,7 @@ impl<P: PlacementPolicy> Policy for Resuming<P> {
         }
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.inner.check_job(job)
     }
 

@@ -172,7 +172,7 @@ impl Chronus {
         sets: &TypeSets,
     ) -> Wish {
         let seat = sets.seat(view, job, &Shape::gang(job));
-        let mut leases = job.work_left() / job.spec().work.rate / self.lease;
+        let mut leases = job.truth().work_left() / job.own_rate() / self.lease;
         if job.is_placed() && memory.holds(job.id()) {
             // It does this work in the lease that is under way.
             leases -= first as f64 - view.now().secs() / self.lease;
@@ -507,7 +507,7 @@ impl SchedulingPolicy for Chronus {
         let mut order: Vec<(u8, f64, JobId)> = view
             .active()
             .map(|job| {
-                let left = job.work_left() / job.spec().work.rate;
+                let left = job.truth().work_left() / job.own_rate();
                 let rank = match memory.plans.contains_key(&job.id()) {
                     _ if memory.holds(job.id()) => 0,
                     false => 1,

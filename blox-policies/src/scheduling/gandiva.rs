@@ -122,9 +122,7 @@ fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
         let gpu_type = cluster.gpu_types().get(NameId(node.gpu_type().0))?;
         job.spec().extras().speeds.as_ref()?.alone(gpu_type)
     };
-    job.assignment()
-        .and_then(its)
-        .unwrap_or(job.spec().work.rate)
+    job.assignment().and_then(its).unwrap_or(job.own_rate())
 }
 
 /// Returns the job that shares these GPUs.

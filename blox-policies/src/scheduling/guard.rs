@@ -1,8 +1,8 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, JobSpec, MissingData, Phase, Plan, Policy, Reason,
-    SchedulingPolicy, Seconds, Shapes, Time, Validity, View, With,
+    Event, JobId, JobQueue, JobRef, MissingData, Phase, Plan, Policy, Reason, SchedulingPolicy,
+    Seconds, Shapes, Submission, Time, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -129,7 +129,7 @@ impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
         }
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.inner.check_job(job)
     }
 

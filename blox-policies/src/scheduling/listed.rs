@@ -60,7 +60,8 @@ pub(super) fn smallest_count(job: &JobRef<'_>, stages: u32) -> Option<u32> {
 /// number. Levels with a profiled rate of 0 are left out.
 pub(super) fn levels<'a>(job: &JobRef<'a>) -> impl Iterator<Item = u32> + use<'a> {
     let spec = job.spec();
-    let runs = |level: &&GpuCount| spec.rate_at(**level) != Some(0.0);
+    let job = *job;
+    let runs = move |level: &&GpuCount| job.rate_at(**level) != Some(0.0);
     let levels = spec.extras().levels.iter().filter(runs);
     levels.map(|level| level.get())
 }

@@ -1,8 +1,8 @@
 //! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, JobSpec, LOSS, MissingData, Phase, Plan, Policy, Reason,
-    SchedulingPolicy, Shapes, Validity, View, With,
+    Event, JobId, JobQueue, JobRef, LOSS, MissingData, Phase, Plan, Policy, Reason,
+    SchedulingPolicy, Shapes, Submission, Validity, View, With,
 };
 use blox_perf::converged;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ impl<P: SchedulingPolicy> Policy for LossTermination<P> {
         }
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.inner.check_job(job)
     }
 

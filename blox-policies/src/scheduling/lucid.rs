@@ -6,9 +6,9 @@ use crate::placement::{
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, JobSpec,
-    MissingData, Node, NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room,
-    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
+    NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, SchedulingPolicy, Seconds,
+    Shape, SortedMap, Submission, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -339,7 +339,7 @@ impl Policy for Lucid {
         LucidMemory::default()
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.estimator.check_job(job)
     }
 }

@@ -119,7 +119,7 @@ impl SchedulingPolicy for Muri {
         }
         let of = |job: &JobRef<'_>| {
             let busy = gpu_utilisation(job.spec());
-            let own = || [0.0, 1.0 - busy, busy, 0.0].map(|part| part / job.spec().work.rate);
+            let own = || [0.0, 1.0 - busy, busy, 0.0].map(|part| part / job.own_rate());
             stages(job.spec()).unwrap_or_else(own)
         };
         let stages: Vec<Stages> = jobs.iter().map(of).collect();

@@ -61,7 +61,7 @@ impl Seen {
         let measured = self.speeds.get(&job.id());
         let measured = measured.and_then(|ran| ran.get(&job.gpus().get()).copied());
         let rate = measured.filter(|rate| *rate > 0.0);
-        let rate = rate.unwrap_or(job.spec().work.rate);
+        let rate = rate.unwrap_or(job.own_rate());
         WorkerModel {
             c: [0.0, 1.0 / rate, 0.0],
         }
@@ -80,7 +80,7 @@ impl Seen {
         let mut w = 1;
         while w <= most {
             if ran.is_none_or(|ran| !ran.contains_key(&w)) {
-                let rate = job.spec().work.rate * f64::from(w) / f64::from(job.gpus().get());
+                let rate = job.own_rate() * f64::from(w) / f64::from(job.gpus().get());
                 steps.push((w, 1.0 / rate));
             }
             w *= 2;
@@ -134,7 +134,7 @@ impl Optimus {
 
     /// Remaining iterations.
     fn left(&self, memory: &mut Seen, job: &JobRef<'_>) -> f64 {
-        let declared = job.work_left();
+        let declared = job.truth().work_left();
         let losses = job.metric(LOSS);
         let Some(reports) = job
             .spec()

@@ -5,8 +5,8 @@ use blox_core::estimate::{Estimator, Oracle};
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, KeyFn, by_key};
 use blox_core::{
-    JobQueue, JobRef, JobSpec, MissingData, Policy, SchedulingPolicy, Seconds, Stateless, Validity,
-    View,
+    JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds, Stateless, Submission,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Sjf {
 }
 
 impl Stateless for Sjf {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(&self.0, job)
     }
 }
@@ -114,7 +114,7 @@ impl Qssf {
 }
 
 impl Stateless for Qssf {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(&self.0, job)
     }
 }
@@ -149,7 +149,7 @@ impl Srtf {
 }
 
 impl Stateless for Srtf {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(&self.0, job)
     }
 }
@@ -186,7 +186,7 @@ impl Srsf {
 }
 
 impl Stateless for Srsf {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(&self.0, job)
     }
 }
@@ -332,7 +332,7 @@ impl FinishTimeFairness {
 }
 
 impl Stateless for FinishTimeFairness {
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(&self.0, job)
     }
 }
@@ -376,7 +376,7 @@ impl Policy for Tetris {
         ByShares::default()
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         self.estimator.check_job(job)
     }
 }

@@ -147,7 +147,7 @@ type Levels = SmallVec<[(u32, f64); 4]>;
 /// Returns the numbers of GPUs that a job can use, ascending, and its speed on each, relative to
 /// the speed on its requested GPUs.
 fn levels(job: &JobRef<'_>) -> Levels {
-    let (asked, rate) = (job.gpus().get(), job.spec().work.rate);
+    let (asked, rate) = (job.gpus().get(), job.own_rate());
     let extras = job.spec().extras();
     let profiled = extras.levels.iter().zip(&extras.rates);
     let lower = profiled.filter(|(level, speed)| level.get() < asked && **speed > 0.0);
@@ -220,8 +220,8 @@ impl Themis {
     }
 
     fn standing(job: &JobRef<'_>, holder: &Holder, now: Time, total: u32) -> Standing {
-        let left = job.work_left() / job.spec().work.rate;
-        let alone = job.spec().duration().secs();
+        let left = job.truth().work_left() / job.own_rate();
+        let alone = job.truth().duration().secs();
         let jobs = holder.jobs.value(now.secs()).unwrap_or(1.0);
         Standing::new(job.age().secs(), left, alone, job.gpus().get(), total, jobs)
     }

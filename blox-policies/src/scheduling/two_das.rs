@@ -4,8 +4,8 @@ use super::gittins::ServiceHistory;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, JobSpec, MissingData, Policy, SchedulingPolicy, Seconds,
-    SortedMap, Time, Validity, View, order::SortKey,
+    Event, JobId, JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds, SortedMap,
+    Submission, Time, Validity, View, order::SortKey,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -224,7 +224,7 @@ impl Policy for TwoDas {
         Promoted::default()
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let estimator = self
             .queues
             .gittins

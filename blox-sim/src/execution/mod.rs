@@ -70,7 +70,7 @@ use std::sync::Arc;
 /// impl ExecutionModel for Communication {
 ///     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
 ///         let factor = if on.count() > GpuCount(1) { 0.8 } else { 1.0 };
-///         job.spec().work.rate * factor
+///         job.own_rate() * factor
 ///     }
 /// }
 ///
@@ -211,7 +211,7 @@ impl Stateless for FixedRate {}
 impl ExecutionModel for FixedRate {
     #[inline]
     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = job.spec().work.rate;
+        let rate = job.own_rate();
         let (has, asked) = (assignment.count(), job.gpus());
         if has == asked {
             rate

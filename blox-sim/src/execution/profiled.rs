@@ -27,7 +27,7 @@ impl ExecutionModel for Profiled {
             return FixedRate.rate(&mut (), view, job, assignment);
         }
         let count = assignment.count();
-        if let Some(rate) = job.spec().rate_at(count) {
+        if let Some(rate) = job.rate_at(count) {
             return rate;
         }
         let below = extras.levels.iter().rposition(|l| *l < count);

@@ -134,7 +134,7 @@ impl Recorder {
             spec: kept_spec(job),
             submit: job.submit(),
             gpus: job.gpus().get(),
-            duration: job.spec().duration(),
+            duration: job.truth().duration(),
             outcome,
             first_start: job.first_start(),
             finish: outcome.is_some().then_some(at),
@@ -234,8 +234,8 @@ fn kept_spec(job: &JobRef<'_>) -> Option<Arc<JobSpec>> {
         && spec.virtual_cluster.is_none()
         && spec.extras.is_none()
         && spec.priority == 0
-        && spec.work.rate == 1.0;
-    (!plain).then(|| job.shared_spec())
+        && job.own_rate() == 1.0;
+    (!plain).then(|| job.truth().shared_spec())
 }
 
 /// Returns the effective deadline at submission.
@@ -247,13 +247,13 @@ fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
 
 /// See [`JobResult::least`].
 fn least(job: &JobRef<'_>) -> Seconds {
-    let (spec, extras) = (job.spec(), job.spec().extras());
+    let extras = job.spec().extras();
     if extras.training.is_some() || extras.speeds.is_some() || extras.sensitivity.is_some() {
         return Seconds::ZERO;
     }
     let rates = extras.rates.iter().copied();
-    let best = rates.fold(spec.work.rate, f64::max);
-    spec.duration() * (spec.work.rate / best)
+    let best = rates.fold(job.own_rate(), f64::max);
+    job.truth().duration() * (job.own_rate() / best)
 }
 
 fn trains(job: &JobRef<'_>) -> bool {

@@ -279,7 +279,7 @@ mod tests {
         let names: Vec<_> = collect(&mut jobs)
             .unwrap()
             .into_iter()
-            .map(|j| j.name.unwrap())
+            .map(|j| j.submission.name.unwrap())
             .collect();
         assert_eq!(names, ["b".into(), "a".into(), "c".into()]);
     }

@@ -228,7 +228,7 @@ impl Jobs<'_> {
     /// Returns the GPU-seconds in which the completed jobs compute.
     fn computed(&self) -> f64 {
         let of = |job: &JobResult| {
-            let utilisation = self.spec(job.job).map_or(1.0, gpu_utilisation);
+            let utilisation = self.spec(job.job).map_or(1.0, |spec| gpu_utilisation(spec));
             utilisation * job.duration.secs() * f64::from(job.gpus)
         };
         let done = self.report.jobs.iter().filter(|job| job.jct().is_some());

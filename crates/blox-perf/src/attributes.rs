@@ -1,6 +1,6 @@
 //! Ranges of the attributes of jobs that several policies and models read.
 
-use blox_core::{JobSpec, SpecError};
+use blox_core::{SpecError, Submission};
 use serde_json::Value;
 
 /// An attribute: its name, the field of an error, the expected value, and the rule.
@@ -67,7 +67,7 @@ const KNOWN: [Known; 6] = [
 ///
 /// # Errors
 /// The first attribute outside its range.
-pub fn check_attributes(job: &JobSpec, names: &[&str]) -> Result<(), SpecError> {
+pub fn check_attributes(job: &Submission, names: &[&str]) -> Result<(), SpecError> {
     let Some(extras) = &job.extras else {
         return Ok(());
     };
@@ -89,7 +89,7 @@ pub fn check_attributes(job: &JobSpec, names: &[&str]) -> Result<(), SpecError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Extras, GpuCount, Seconds, Time};
+    use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
     use serde_json::json;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Speed of two jobs that share GPUs.
 
-use blox_core::{JobSpec, SortedMap};
+use blox_core::{SortedMap, Submission};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl PairTable {
     /// Returns the key of a job's profile: `model/dataset/batch/amp`. It is made of the job's
     /// model, its batch size, and its attributes `dataset` (text) and `amp` (0 or 1). Returns
     /// `None` if one of them is missing.
-    pub fn key_of(spec: &JobSpec) -> Option<String> {
+    pub fn key_of(spec: &Submission) -> Option<String> {
         let extras = spec.extras();
         let dataset = extras.attributes.get("dataset")?.as_str()?;
         let amp = extras.attributes.get("amp")?.as_f64()?;

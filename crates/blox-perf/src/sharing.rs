@@ -1,6 +1,6 @@
 //! Scores of jobs that may share GPUs.
 
-use blox_core::JobSpec;
+use blox_core::Submission;
 
 /// Returns how much a job disturbs another on the same GPUs: 0 (tiny), 1 (medium) or 2 (jumbo).
 ///
@@ -21,7 +21,7 @@ use blox_core::JobSpec;
 /// });
 /// assert_eq!(sharing_score(&job), Some(1.0));
 /// ```
-pub fn sharing_score(job: &JobSpec) -> Option<f64> {
+pub fn sharing_score(job: &Submission) -> Option<f64> {
     let attributes = &job.extras.as_ref()?.attributes;
     let number = |name: &str| attributes.get(name)?.as_f64();
     number("sharing_score").or_else(|| {

@@ -1,6 +1,6 @@
 //! Skew of the tensor sizes of models.
 
-use blox_core::{JobSpec, Name, SortedMap};
+use blox_core::{Name, SortedMap, Submission};
 use serde::{Deserialize, Serialize};
 
 /// Skew of models by name: the fraction, from 0 to 1, of a model's parameters that its largest
@@ -75,7 +75,7 @@ impl SkewTable {
     }
 
     /// Returns the skew of a job: its own, else the skew of its model; `None` if both are unknown.
-    pub fn of_job(&self, job: &JobSpec) -> Option<f64> {
+    pub fn of_job(&self, job: &Submission) -> Option<f64> {
         let extras = job.extras.as_deref()?;
         let own = extras.attributes.get(Self::ATTRIBUTE);
         own.and_then(serde_json::Value::as_f64)
@@ -95,7 +95,7 @@ fn share(skew: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Extras, GpuCount, Seconds, Time};
+    use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 
     fn job(extras: Extras) -> JobSpec {
         JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1.0)).with_extras(extras)

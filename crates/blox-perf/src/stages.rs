@@ -1,6 +1,6 @@
 //! Stages of a training iteration, and jobs whose stages alternate on the same GPUs.
 
-use blox_core::JobSpec;
+use blox_core::Submission;
 use serde_json::Value;
 
 /// Seconds that one iteration of a job takes on each resource, in order of use: storage, CPUs, GPUs
@@ -21,7 +21,7 @@ pub type Stages = [f64; 4];
 /// });
 /// assert_eq!(stages(&job), Some([0.1, 0.3, 0.2, 0.0]));
 /// ```
-pub fn stages(job: &JobSpec) -> Option<Stages> {
+pub fn stages(job: &Submission) -> Option<Stages> {
     times_of(job.extras.as_ref()?.attributes.get("stages")?)
 }
 

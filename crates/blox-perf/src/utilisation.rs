@@ -1,4 +1,4 @@
-use blox_core::JobSpec;
+use blox_core::Submission;
 use serde_json::Value;
 
 /// Returns the fraction of time that a job keeps its GPUs busy when it runs alone.
@@ -19,7 +19,7 @@ use serde_json::Value;
 /// });
 /// assert_eq!(gpu_utilisation(&profiled), 0.2);
 /// ```
-pub fn gpu_utilisation(job: &JobSpec) -> f64 {
+pub fn gpu_utilisation(job: &Submission) -> f64 {
     let Some(extras) = &job.extras else {
         return 1.0;
     };

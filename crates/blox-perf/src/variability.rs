@@ -1,6 +1,6 @@
 //! Scores of single GPUs, by application class.
 
-use blox_core::{JobSpec, Node, NodeSpec};
+use blox_core::{Node, NodeSpec, Submission};
 use smallvec::SmallVec;
 
 /// Name of the job attribute with the application class.
@@ -14,7 +14,7 @@ pub const APP_CLASS: &str = "app_class";
 pub const SCORES: &str = "pm_score.";
 
 /// Returns the application class of a job; empty if it has none.
-pub fn app_class(job: &JobSpec) -> &str {
+pub fn app_class(job: &Submission) -> &str {
     let class = job.attribute(APP_CLASS).and_then(|v| v.as_str());
     class.unwrap_or_default()
 }

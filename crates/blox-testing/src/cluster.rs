@@ -906,7 +906,7 @@ impl ScriptedCluster {
             } else {
                 0.0
             };
-            let most = job.spec().work.iterations;
+            let most = job.truth().work().iterations;
             let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
             let attained = truth.attained + dt;
             let gpu_time = truth.attained_gpu + dt * truth.gpus.len() as f64;

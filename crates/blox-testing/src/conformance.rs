@@ -1198,7 +1198,7 @@ fn unworked(view: View<'_>, plan: &Plan) -> Option<Problem> {
             return None;
         };
         let ended = view.job(*job)?;
-        let idle = ended.attempt() == 0 && ended.spec().work.iterations > 0.0;
+        let idle = ended.attempt() == 0 && ended.truth().work().iterations > 0.0;
         idle.then(|| {
             let expected = "jobs that were launched before they are ended at their goal".to_owned();
             let found = format!("the end of job {job}, which was never launched");

@@ -176,7 +176,7 @@ impl fmt::Display for ModelReport {
 ///
 /// impl ExecutionModel for Crowded {
 ///     fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-///         job.spec().work.rate / (1.0 + 0.1 * f64::from(view.placed_count()))
+///         job.own_rate() / (1.0 + 0.1 * f64::from(view.placed_count()))
 ///     }
 ///     // `reaches_other_gpus` and `affected` are missing: no job gets a new rate.
 /// }
@@ -192,7 +192,7 @@ impl fmt::Display for ModelReport {
 /// impl ExecutionModel for Beside {
 ///     fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
 ///         let others = running_beside(view, job.id(), on.gpus[0]).count();
-///         job.spec().work.rate / (1.0 + 0.1 * others as f64)
+///         job.own_rate() / (1.0 + 0.1 * others as f64)
 ///     }
 /// }
 ///
@@ -588,7 +588,7 @@ mod tests {
             };
             let near = on_nodes_of(view, &on.gpus);
             let others = near.iter().filter(|id| **id != job.id() && counts(id));
-            job.spec().work.rate / (1.0 + 0.1 * others.count() as f64)
+            job.own_rate() / (1.0 + 0.1 * others.count() as f64)
         }
 
         fn reaches_other_gpus(&self) -> bool {
@@ -666,7 +666,7 @@ mod tests {
         impl Stateless for Halved {}
         impl ExecutionModel for Halved {
             fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-                job.spec().work.rate / 2.0
+                job.own_rate() / 2.0
             }
             fn keeps_plain_rates(&self) -> bool {
                 true
@@ -707,7 +707,7 @@ mod tests {
 
     impl ExecutionModel for Kept {
         fn rate(&self, runs: &mut u64, _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-            job.spec().work.rate / (1.0 + *runs as f64)
+            job.own_rate() / (1.0 + *runs as f64)
         }
     }
 

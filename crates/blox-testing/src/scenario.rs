@@ -89,7 +89,7 @@ impl StepByStep for Runtime {
 /// use blox_testing::{FirstFit, Scenario};
 ///
 /// let shortest_first = Composition::new("sjf")
-///     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())))
+///     .scheduling(by_key(|job| SortKey::by(job.truth().duration().secs())))
 ///     .placement(FirstFit)
 ///     .build()?;
 /// let mut case = Scenario::new(&ClusterSpec::uniform(1, 2), shortest_first);

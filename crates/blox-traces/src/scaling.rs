@@ -143,7 +143,8 @@ impl ScalingTable {
     /// Returns `false`, without a change, if the table lacks the job, or lacks a rate above 0 for
     /// the requested GPUs. In that case the meaning of its duration would be unknown.
     pub fn profile(&self, job: &mut JobSpec) -> bool {
-        let Some(extras) = &mut job.extras else {
+        let JobSpec { submission, work } = job;
+        let Some(extras) = &mut submission.extras else {
             return false;
         };
         let (Some(model), Some(batch)) = (&extras.model, extras.batch_size) else {
@@ -152,7 +153,7 @@ impl ScalingTable {
         let Some(cells) = self.row(model, batch) else {
             return false;
         };
-        let asked = cells.iter().find(|c| c.gpus == job.gpus);
+        let asked = cells.iter().find(|c| c.gpus == submission.gpus);
         let Some(own) = asked.and_then(|c| c.rate).filter(|r| *r > 0.0) else {
             return false;
         };
@@ -166,8 +167,8 @@ impl ScalingTable {
                 extras.rates.push(rate);
             }
         }
-        job.work.iterations *= own / job.work.rate;
-        job.work.rate = own;
+        work.iterations *= own / work.rate;
+        work.rate = own;
         true
     }
 }

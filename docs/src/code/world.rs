@@ -21,7 +21,7 @@ impl ExecutionModel for Neighbours {
             .iter()
             .filter(|id| **id != job.id() && runs(id))
             .count();
-        job.spec().work.rate * (1.0 - self.share * others as f64).max(0.1)
+        job.own_rate() * (1.0 - self.share * others as f64).max(0.1)
     }
 
     fn reaches_other_gpus(&self) -> bool {

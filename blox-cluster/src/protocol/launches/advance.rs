@@ -426,7 +426,7 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
     let of_all = |amount: f64, here: usize| amount * here as f64 / f64::from(world.max(1));
     let task = |(i, (node, gpus, ranks)): (usize, (NodeId, Vec<u32>, Vec<u32>))| {
         let task = Task {
-            spec: Arc::new(job.spec().clone()),
+            spec: job.truth().shared_spec(),
             cpus: of_all(bound.cpus, gpus.len()),
             memory_gib: of_all(bound.memory_gib, gpus.len()),
             gpus,
@@ -449,13 +449,12 @@ fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
         return 0.0;
     };
     let world = a.launch.parts.first().map_or(0, |(_, t)| t.world);
-    let spec = job.spec();
     let modelled = job
         .bound()
         .and_then(|bound| modelled_rate(view, &job, bound));
     modelled
-        .or_else(|| spec.rate_at(GpuCount(world)))
-        .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
+        .or_else(|| job.rate_at(GpuCount(world)))
+        .unwrap_or_else(|| job.own_rate() * f64::from(world) / f64::from(job.gpus().get().max(1)))
 }
 
 /// Returns whether the work of a job is done when a launch of it is over.
@@ -469,7 +468,7 @@ fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bo
         return true;
     }
     let with_zero = |e: &End| by_itself(e) || (e.exit == Exit::Yielded && e.exited_zero);
-    let all = job.spec().work.iterations;
+    let all = job.truth().work().iterations;
     let reported = progress.is_some_and(|p| all > 0.0 && p.done >= all * ALL_DONE);
     a.ends.values().all(with_zero) && (reported || on_exit(job, 0) == OnExit::Complete)
 }

@@ -6,6 +6,10 @@ pub mod spec;
 pub mod speeds;
 pub mod throughput;
 pub mod training;
+mod truth;
+
+pub use truth::Truth;
+pub(crate) use truth::Witness;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::cluster::{Cluster, OnNode};
@@ -14,7 +18,7 @@ use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
-use spec::{JobSpec, ServiceClass, Work};
+use spec::{JobSpec, ServiceClass, Submission};
 use std::fmt;
 use std::sync::Arc;
 use training::TrainingReport;
@@ -102,6 +106,9 @@ pub(crate) struct Record {
     pub iterations: f64,
     #[serde(skip)]
     pub own_rate: f64,
+    /// The witness of the state.
+    #[serde(skip)]
+    pub witness: Witness,
     /// Node and bit mask of the allocated GPUs, if they are known to be contiguous on one node.
     #[serde(skip)]
     pub on: Option<OnNode>,
@@ -327,16 +334,35 @@ impl<'a> JobRef<'a> {
     pub fn id(&self) -> JobId {
         self.rec.id
     }
-    /// Returns the job's specification. The work in it is the truth: a policy that reads it is an
-    /// oracle.
+    /// Returns what the user stated at submission. The work of the job is in [`JobRef::truth`].
     #[inline]
-    pub fn spec(&self) -> &'a JobSpec {
-        &self.rec.spec
+    pub fn spec(&self) -> &'a Submission {
+        &self.rec.spec.submission
     }
-    /// Returns a shared reference to the job's specification, for collectors that keep it. A policy
-    /// that reads its work is an oracle.
-    pub fn shared_spec(&self) -> Arc<JobSpec> {
-        Arc::clone(&self.rec.spec)
+    /// Returns what a real cluster does not know about the job: its work, and how much is left.
+    ///
+    /// This is the only access to it. A run notes which scheduler reads the truth
+    /// ([`Core::knew_truth`](crate::core::Core::knew_truth)), so that tables mark it. A run may also
+    /// forbid it. Execution models, collectors and backends may read it in any case.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, State, Time};
+    /// use blox_core::Seconds;
+    /// use blox_core::estimate::{Estimator, Oracle};
+    ///
+    /// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+    /// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(500.0)).into();
+    /// # state.apply(Time::ZERO, &Event::Submitted { job: JobId(0), spec })?;
+    /// # let job = state.job(JobId(0)).expect("it was submitted");
+    /// let remaining = job.truth().remaining();
+    /// assert_eq!(remaining, Seconds::new(500.0)); // a job of 500 s that has not run yet
+    /// assert_eq!(Oracle.remaining(&job), Some(remaining));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn truth(&self) -> Truth<'a> {
+        self.rec.witness.note();
+        Truth::of(*self)
     }
     /// Returns whether the specification has [extras](crate::Extras).
     #[inline]
@@ -359,19 +385,16 @@ impl<'a> JobRef<'a> {
     pub(crate) fn runs_on_type(&self, gpu_type: &str) -> bool {
         !self.has_extras() || self.rec.spec.extras().runs_on(gpu_type)
     }
-    /// Returns the specified duration on the requested GPUs, from the copies in the record: the
-    /// specification is elsewhere in memory.
-    #[inline]
-    pub(crate) fn own_duration(&self) -> Seconds {
-        let (iterations, rate) = (self.rec.iterations, self.rec.own_rate);
-        Work { iterations, rate }.duration()
-    }
     /// Returns the iterations a second on the requested GPUs, according to the specification.
-    ///
-    /// The true remaining time on these GPUs is [`work_left`](JobRef::work_left) divided by it.
     #[inline]
     pub fn own_rate(&self) -> f64 {
         self.rec.own_rate
+    }
+    /// Returns the iterations a second on `gpus` GPUs: the profiled rate, else the job's own rate
+    /// on its requested GPUs. Returns `None` if unknown.
+    #[inline]
+    pub fn rate_at(&self, gpus: GpuCount) -> Option<f64> {
+        self.spec().rate_at(gpus, self.rec.own_rate)
     }
     /// Returns the phase.
     #[inline]
@@ -431,30 +454,6 @@ impl<'a> JobRef<'a> {
             Phase::Running => self.rec.work_at(at.secs() - self.rec.since.secs()),
             _ => self.rec.work,
         }
-    }
-    /// Returns the true number of iterations left.
-    ///
-    /// Divided by [`own_rate`](JobRef::own_rate), it gives the remaining time on the requested
-    /// GPUs. [`Oracle`](crate::estimate::Oracle) computes this time; a policy that takes an
-    /// [`Estimator`](crate::estimate::Estimator) works with estimates as well.
-    ///
-    /// ```
-    /// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, State, Time};
-    /// use blox_core::Seconds;
-    /// use blox_core::estimate::{Estimator, Oracle};
-    ///
-    /// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
-    /// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(500.0)).into();
-    /// # state.apply(Time::ZERO, &Event::Submitted { job: JobId(0), spec })?;
-    /// # let job = state.job(JobId(0)).expect("it was submitted");
-    /// let remaining = Seconds::new(job.work_left() / job.own_rate());
-    /// assert_eq!(remaining, Seconds::new(500.0)); // a job of 500 s that has not run yet
-    /// assert_eq!(Oracle.remaining(&job), Some(remaining));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline]
-    pub fn work_left(&self) -> f64 {
-        (self.rec.iterations - self.work_done()).max(0.0)
     }
     /// Returns the current iterations a second; 0 unless the job runs.
     pub fn rate(&self) -> f64 {
@@ -565,14 +564,14 @@ impl<'a> JobRef<'a> {
 }
 
 /// See [`JobRef::accepts`].
-pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
+pub(crate) fn accepts(spec: &Submission, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
     let name = || cluster.gpu_types().get(NameId(gpu_type.0));
     let extras = spec.extras();
     extras.runs_anywhere() || name().is_some_and(|name| extras.runs_on(name))
 }
 
 /// Returns whether a job accepts the types of all given GPUs.
-pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
+pub(crate) fn accepts_all(spec: &Submission, cluster: &Cluster, gpus: &[GpuId]) -> bool {
     spec.extras().runs_anywhere()
         || gpus.iter().all(|gpu| {
             let node = cluster.node_with(*gpu);

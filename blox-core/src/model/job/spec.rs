@@ -6,16 +6,19 @@ use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
 use crate::ids::Name;
 use crate::units::{AMOUNT, GpuCount, Seconds, Time, is_amount};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Amount of work of a job.
 ///
 /// Work is counted in iterations. `rate` is the number of iterations a second on exactly the
 /// requested allocation. A job of a trace with only a duration has one iteration a second. These
-/// are the true values that the simulator executes; policies get their beliefs from an
-/// [`Estimator`](crate::estimate::Estimator).
+/// are the true values that the simulator executes. A policy gets its beliefs from an
+/// [`Estimator`](crate::estimate::Estimator), and reads the truth in
+/// [`JobRef::truth`](crate::JobRef::truth).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Iterations to do, at least 0.
@@ -129,7 +132,79 @@ fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
 
-/// Specification of a job. Immutable once submitted.
+/// What a user states at submission: all of a [`JobSpec`] except its [`Work`]. It is all that a
+/// policy reads of a specification ([`JobRef::spec`](crate::JobRef::spec)).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// Time of submission.
+    pub submit: Time,
+    /// Number of requested GPUs; all of them start together (a gang). At least 1.
+    pub gpus: GpuCount,
+    /// Priority; larger numbers are more urgent. 0 by default.
+    pub priority: i32,
+    /// Identifier of the job in its trace: `job_id` in files. Its number is another value.
+    pub name: Option<Name>,
+    /// Owner of the job.
+    pub user: Option<Name>,
+    /// Virtual cluster (queue, tenant) that the job is submitted to.
+    pub virtual_cluster: Option<Name>,
+    /// Attributes that most jobs do not have.
+    pub extras: Option<Box<Extras>>,
+}
+
+impl Submission {
+    /// Creates a submission of a job of `gpus` GPUs.
+    pub fn new(submit: Time, gpus: GpuCount) -> Self {
+        Submission {
+            submit,
+            gpus,
+            priority: 0,
+            name: None,
+            user: None,
+            virtual_cluster: None,
+            extras: None,
+        }
+    }
+
+    /// Returns the extras of the job, or the defaults if it has none.
+    pub fn extras(&self) -> &Extras {
+        static NONE: std::sync::OnceLock<Extras> = std::sync::OnceLock::new();
+        match &self.extras {
+            Some(extras) => extras,
+            None => NONE.get_or_init(Extras::default),
+        }
+    }
+
+    /// Returns an attribute by name, as the trace or the user gave it; `None` if there is none.
+    ///
+    /// ```
+    /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+    /// let mut extras = Extras::default();
+    /// extras.attributes.insert("app_class".into(), "bert".into());
+    /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
+    /// assert_eq!(job.attribute("app_class").and_then(|v| v.as_str()), Some("bert"));
+    /// assert_eq!(job.attribute("level"), None);
+    /// ```
+    pub fn attribute(&self, name: &str) -> Option<&serde_json::Value> {
+        self.extras.as_ref()?.attributes.get(name)
+    }
+
+    /// Returns the profiled iterations a second on `gpus` GPUs; `own` on the requested GPUs without
+    /// a profile. Returns `None` if unknown.
+    #[inline]
+    pub(crate) fn rate_at(&self, gpus: GpuCount, own: f64) -> Option<f64> {
+        let profiled = self.extras.as_ref().and_then(|e| {
+            let at = e.levels.iter().position(|l| *l == gpus)?;
+            e.rates.get(at).copied()
+        });
+        profiled.or((gpus == self.gpus).then_some(own))
+    }
+}
+
+/// Specification of a job: a [`Submission`] and the true work. Immutable once submitted.
+///
+/// Traces, backends and collectors have whole specifications. A policy reads the submission in
+/// [`JobRef::spec`](crate::JobRef::spec), and the work only in [`JobRef::truth`](crate::JobRef::truth).
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -138,45 +213,96 @@ fn is_zero(x: &f64) -> bool {
 ///     .owned_by("ada")
 ///     .in_virtual_cluster("vision");
 /// assert_eq!(spec.duration().hours(), 2.0);
+/// assert_eq!(spec.user.as_deref(), Some("ada")); // a field of the submission
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Flat<'static>")]
 pub struct JobSpec {
-    /// Time of submission.
-    pub submit: Time,
-    /// Number of requested GPUs; all of them start together (a gang). At least 1.
-    pub gpus: GpuCount,
+    /// What the user states at submission.
+    pub submission: Submission,
     /// Amount of work.
     pub work: Work,
-    /// Priority; larger numbers are more urgent. 0 by default.
+}
+
+impl Deref for JobSpec {
+    type Target = Submission;
+
+    #[inline]
+    fn deref(&self) -> &Submission {
+        &self.submission
+    }
+}
+
+impl DerefMut for JobSpec {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Submission {
+        &mut self.submission
+    }
+}
+
+/// A specification in files: all fields are on one level.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Flat<'a> {
+    submit: Time,
+    gpus: GpuCount,
+    work: Work,
     #[serde(default)]
-    pub priority: i32,
-    /// Identifier of the job in its trace: `job_id` in files. Its number is another value.
-    #[serde(default, rename = "job_id", skip_serializing_if = "Option::is_none")]
-    pub name: Option<Name>,
-    /// Owner of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<Name>,
-    /// Virtual cluster (queue, tenant) that the job is submitted to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub virtual_cluster: Option<Name>,
-    /// Attributes that most jobs do not have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extras: Option<Box<Extras>>,
+    priority: i32,
+    #[serde(default, rename = "job_id", skip_serializing_if = "is_none")]
+    name: Cow<'a, Option<Name>>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    user: Cow<'a, Option<Name>>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    virtual_cluster: Cow<'a, Option<Name>>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    extras: Cow<'a, Option<Box<Extras>>>,
+}
+
+fn is_none<T: Clone>(value: &Cow<'_, Option<T>>) -> bool {
+    value.is_none()
+}
+
+impl Serialize for JobSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let flat = Flat {
+            submit: self.submit,
+            gpus: self.gpus,
+            work: self.work,
+            priority: self.priority,
+            name: Cow::Borrowed(&self.name),
+            user: Cow::Borrowed(&self.user),
+            virtual_cluster: Cow::Borrowed(&self.virtual_cluster),
+            extras: Cow::Borrowed(&self.extras),
+        };
+        flat.serialize(serializer)
+    }
+}
+
+impl From<Flat<'static>> for JobSpec {
+    fn from(flat: Flat<'static>) -> Self {
+        let submission = Submission {
+            submit: flat.submit,
+            gpus: flat.gpus,
+            priority: flat.priority,
+            name: flat.name.into_owned(),
+            user: flat.user.into_owned(),
+            virtual_cluster: flat.virtual_cluster.into_owned(),
+            extras: flat.extras.into_owned(),
+        };
+        JobSpec {
+            submission,
+            work: flat.work,
+        }
+    }
 }
 
 impl JobSpec {
     /// Creates a job of `gpus` GPUs that runs for `duration` on them.
     pub fn new(submit: Time, gpus: GpuCount, duration: Seconds) -> Self {
         JobSpec {
-            submit,
-            gpus,
+            submission: Submission::new(submit, gpus),
             work: Work::lasting(duration),
-            priority: 0,
-            name: None,
-            user: None,
-            virtual_cluster: None,
-            extras: None,
         }
     }
 
@@ -214,38 +340,11 @@ impl JobSpec {
         self.work.duration()
     }
 
-    /// Returns the extras of the job, or the defaults if it has none.
-    pub fn extras(&self) -> &Extras {
-        static NONE: std::sync::OnceLock<Extras> = std::sync::OnceLock::new();
-        match &self.extras {
-            Some(extras) => extras,
-            None => NONE.get_or_init(Extras::default),
-        }
-    }
-
-    /// Returns an attribute by name, as the trace or the user gave it; `None` if there is none.
-    ///
-    /// ```
-    /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-    /// let mut extras = Extras::default();
-    /// extras.attributes.insert("app_class".into(), "bert".into());
-    /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
-    /// assert_eq!(job.attribute("app_class").and_then(|v| v.as_str()), Some("bert"));
-    /// assert_eq!(job.attribute("level"), None);
-    /// ```
-    pub fn attribute(&self, name: &str) -> Option<&serde_json::Value> {
-        self.extras.as_ref()?.attributes.get(name)
-    }
-
     /// Returns the iterations a second on `gpus` GPUs: the profiled rate, else the job's own rate
     /// on its requested GPUs. Returns `None` if unknown.
     #[inline]
     pub fn rate_at(&self, gpus: GpuCount) -> Option<f64> {
-        let profiled = self.extras.as_ref().and_then(|e| {
-            let at = e.levels.iter().position(|l| *l == gpus)?;
-            e.rates.get(at).copied()
-        });
-        profiled.or((gpus == self.gpus).then_some(self.work.rate))
+        self.submission.rate_at(gpus, self.work.rate)
     }
 
     /// Checks that all fields are within their ranges.

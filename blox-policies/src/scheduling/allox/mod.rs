@@ -5,9 +5,9 @@ mod positions;
 use super::gavel::rate_on;
 use super::listed::{Placeable, on_known_types};
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, JobSpec, Name, NameId, Node, NodeId, NodeStatus,
-    Phase, Policy, Reason, Request, Room, SchedulingPolicy, Shape, Shapes, SortedMap, Validity,
-    View, sort,
+    Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, NodeId, NodeStatus, Phase,
+    Policy, Reason, Request, Room, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View,
+    sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -174,7 +174,7 @@ fn note_ends(view: View<'_>, pools: &mut [Pool]) {
         let node = gpus.first().and_then(|gpu| view.cluster().node_with(*gpu));
         let pool = node.and_then(|node| pools.iter_mut().find(|p| p.id == node.gpu_type()));
         if let Some(pool) = pool {
-            let seconds = seconds(&pool.name, job.spec(), job.work_left());
+            let seconds = seconds(&pool.name, &job, job.truth().work_left());
             pool.ends.push((seconds, gpus.len() as u32));
         }
     }
@@ -185,8 +185,8 @@ fn note_ends(view: View<'_>, pools: &mut [Pool]) {
 }
 
 /// Seconds of some work on a type.
-fn seconds(gpu_type: &Name, spec: &JobSpec, work: f64) -> f64 {
-    let rate = rate_on(gpu_type, spec);
+fn seconds(gpu_type: &Name, job: &JobRef<'_>, work: f64) -> f64 {
+    let rate = rate_on(gpu_type, job);
     match rate > 0.0 {
         true => work / rate,
         false => f64::INFINITY,
@@ -202,7 +202,7 @@ fn candidate<'v>(
     let on = |(at, pool): (usize, &Pool)| match pool.usable >= job.gpus().get()
         && could(at, &pool.shape(&job))
     {
-        true => seconds(&pool.name, job.spec(), job.work_left()),
+        true => seconds(&pool.name, &job, job.truth().work_left()),
         false => f64::INFINITY,
     };
     let waiting = Waiting {

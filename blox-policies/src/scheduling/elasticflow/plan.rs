@@ -60,7 +60,7 @@ impl Task {
     pub fn of(job: &JobRef<'_>, levels: Arc<[(u32, f64)]>, due: Option<f64>, seat: Seat) -> Self {
         // A job without work gets a slot, too, so that it starts and ends. So does a job that was
         // stopped when only rounding was left.
-        let left = job.work_left().max(f64::MIN_POSITIVE);
+        let left = job.truth().work_left().max(f64::MIN_POSITIVE);
         Task {
             left,
             due,
@@ -103,7 +103,7 @@ pub(super) fn levels_of(job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
         }
     }
     if levels.is_empty() {
-        levels.push((spec.gpus.get(), spec.work.rate));
+        levels.push((spec.gpus.get(), job.own_rate()));
     }
     levels.into()
 }

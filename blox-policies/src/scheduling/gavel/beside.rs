@@ -2,7 +2,7 @@
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
-use blox_core::{Extras, JobId, JobRef, JobSpec, Name, SortedMap};
+use blox_core::{Extras, JobId, JobRef, Name, SortedMap};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ pub(super) type Able = SmallVec<[bool; 4]>;
 
 /// Iterations per second of a job alone, by type; 0 where it may not run.
 pub(super) fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
-    types.iter().map(|pool| rate(pool, job.spec())).collect()
+    types.iter().map(|pool| rate(pool, job)).collect()
 }
 
 /// Iterations per second of a job alone on one type.
-pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
-    rate_on(&pool.name, spec)
+pub(super) fn rate(pool: &TypePool, job: &JobRef<'_>) -> f64 {
+    rate_on(&pool.name, job)
 }
 
 /// Iterations per second of a job alone on a type; 0 if it may not run there.
-pub(in crate::scheduling) fn rate_on(gpu_type: &Name, spec: &JobSpec) -> f64 {
-    let Some(extras) = &spec.extras else {
-        return spec.work.rate;
+pub(in crate::scheduling) fn rate_on(gpu_type: &Name, job: &JobRef<'_>) -> f64 {
+    let Some(extras) = &job.spec().extras else {
+        return job.own_rate();
     };
     match &extras.speeds {
         _ if !extras.runs_on(gpu_type) => 0.0,
         Some(speeds) => speeds.alone(gpu_type).unwrap_or(0.0),
-        None => spec.work.rate,
+        None => job.own_rate(),
     }
 }
 
@@ -65,7 +65,7 @@ impl Beside<'_> {
         let rates: PairRates = types
             .map(
                 |(kind, pool)| match able(first, kind) && able(second, kind) {
-                    true => self.on(pool, first.spec(), second.spec()),
+                    true => self.on(pool, first, second),
                     false => [0.0; 2],
                 },
             )
@@ -74,13 +74,13 @@ impl Beside<'_> {
         any.then_some(rates)
     }
 
-    fn on(&mut self, pool: &TypePool, first: &JobSpec, second: &JobSpec) -> [f64; 2] {
-        let alone = [first, second].map(|spec| rate(pool, spec));
+    fn on(&mut self, pool: &TypePool, first: &JobRef<'_>, second: &JobRef<'_>) -> [f64; 2] {
+        let alone = [first, second].map(|job| rate(pool, job));
         if !alone.iter().all(|rate| *rate > 0.0) {
             return [0.0; 2];
         }
-        let models = [first, second].map(|spec| spec.extras().model.as_ref());
-        let speeds = first.extras().speeds.as_ref().zip(models[1]);
+        let models = [first, second].map(|job| job.spec().extras().model.as_ref());
+        let speeds = first.spec().extras().speeds.as_ref().zip(models[1]);
         let brought = speeds.and_then(|(speeds, other)| speeds.beside(&pool.name, other));
         let estimated = || {
             let believed = self.believed?;
@@ -128,7 +128,7 @@ fn kinds(jobs: &[JobRef<'_>], able: &SortedMap<JobId, Able>) -> Vec<usize> {
             (x, y) => x.is_none() && y.is_none(),
         };
         a.gpus == b.gpus
-            && a.work.rate == b.work.rate
+            && first.own_rate() == second.own_rate()
             && x.model == y.model
             && x.gpu_types == y.gpu_types
             && trained_types(x).eq(trained_types(y))
@@ -155,7 +155,8 @@ fn trained_types(extras: &Extras) -> impl Iterator<Item = &Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Adapts, GpuCount, Seconds, Time, TrainingSpec, TypeLimits};
+    use blox_core::{Adapts, ClusterSpec, Event, GpuCount, JobSpec, Seconds, State, Time};
+    use blox_core::{TrainingSpec, TypeLimits};
 
     #[test]
     fn training_job_has_no_rate_on_a_type_without_limits() {
@@ -175,13 +176,17 @@ mod tests {
             training: Some(Arc::new(training)),
             ..Extras::default()
         });
+        let mut state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+        let (job, spec) = (JobId(0), Arc::new(spec));
+        let submitted = Event::Submitted { job, spec };
+        state.apply(Time::ZERO, &submitted).unwrap();
         let rate_on = |name: &str| {
             let pool = TypePool {
                 name: name.into(),
                 gpus: 4,
                 price: 1.0,
             };
-            rate(&pool, &spec)
+            rate(&pool, &state.job(job).unwrap())
         };
         assert_eq!(["a100", "v100", ""].map(rate_on), [1.0, 0.0, 1.0]);
     }

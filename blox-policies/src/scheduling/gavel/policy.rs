@@ -178,7 +178,7 @@ impl Gavel {
         // A job that ran longer was alone for part of the time.
         let together = (a.1 - b.1).abs() <= TOGETHER * a.1;
         for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
-            let alone = rate(pool, job.spec());
+            let alone = rate(pool, &job);
             let models = job.spec().extras().model.as_ref();
             let models = models.zip(other.spec().extras().model.as_ref());
             if let Some((model, beside)) = models
@@ -311,7 +311,7 @@ impl Gavel {
                 gpus: job.gpus().get(),
                 weight: if weight > 0.0 { weight } else { 1.0 },
                 age: job.age().secs(),
-                left: job.work_left(),
+                left: job.truth().work_left(),
                 due: job.deadline().map(|at| (at - view.now()).secs()),
                 rates: m.rates(job),
             }

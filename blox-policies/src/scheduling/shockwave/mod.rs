@@ -120,7 +120,7 @@ impl Shockwave {
 
 /// Returns the bidder of a job, without its fair time.
 fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
-    let work = job.spec().work;
+    let work = job.truth().work();
     let (done, all) = (job.work_done(), work.iterations.max(f64::MIN_POSITIVE));
     // Factor by which the job is slower than stated.
     let expected = work.rate * job.attained_time().secs();
@@ -137,7 +137,7 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
         }
         None => {
             let pace_s = scale / work.rate.max(f64::MIN_POSITIVE);
-            (all, done, pace_s, job.work_left() * pace_s)
+            (all, done, pace_s, job.truth().work_left() * pace_s)
         }
     };
     Bidder {

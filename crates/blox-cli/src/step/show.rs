@@ -168,7 +168,7 @@ pub(super) fn running(view: View<'_>, most: usize) -> String {
             job.phase(),
             list.map_or(String::new(), |a| gpus(view, &a.gpus)),
             s(job.attained_time().secs()),
-            s(job.spec().duration().secs())
+            s(job.truth().duration().secs())
         );
     }
     more(&mut text, view.placed_count() as usize, most, "running");
@@ -220,7 +220,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
         ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
         job.phase(),
         number_of(job.gpus().get(), "GPU"),
-        s(job.spec().duration().secs()),
+        s(job.truth().duration().secs()),
         s(job.submit().secs()),
         s(job.attained_time().secs()),
         match job.attempt() {

@@ -76,6 +76,6 @@ impl Stateless for OptimusSpeed {}
 
 impl ExecutionModel for OptimusSpeed {
     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-        job.spec().work.rate * self.factor
+        job.own_rate() * self.factor
     }
 }

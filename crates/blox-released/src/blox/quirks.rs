@@ -26,7 +26,7 @@ pub fn fifo() -> ByKey {
 /// The key is the total work at one iteration per `iteration_time`, minus the time for which the
 /// job ran.
 pub fn srtf() -> ByKey {
-    by_key(|job| SortKey::by(job.spec().duration().secs() - job.attained_time().secs()))
+    by_key(|job| SortKey::by(job.truth().duration().secs() - job.attained_time().secs()))
         .preemptive()
         .keys_advance_together()
         .valid_until_event()

@@ -11,8 +11,8 @@ use blox_core::policy::by_key;
 use blox_core::trigger::OnEvent;
 use blox_core::{
     Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec, Node,
-    Pipeline, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View,
-    Within, sort,
+    Pipeline, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Submission,
+    Validity, View, Within, sort,
 };
 use blox_policies::placement::{InOrder, NodeSelector, most_with_resources, suits};
 use blox_sim::completion::AtRoundEnd;
@@ -30,7 +30,7 @@ pub fn fifo(placer: Placer) -> Pipeline {
 
 /// Composes `sjf`: the shortest true duration first, without preemption.
 pub fn sjf(placer: Placer) -> Pipeline {
-    let order = by_key(|job| SortKey::by(job.spec().duration().secs())).valid_until_event();
+    let order = by_key(|job| SortKey::by(job.truth().duration().secs())).valid_until_event();
     compose("lucid-sjf", order, placer)
 }
 
@@ -107,7 +107,7 @@ pub(super) fn set_priorities(records: &mut [Record], jobs: &[JobSpec]) {
 }
 
 /// Estimated GPU-seconds.
-fn service(job: &JobSpec) -> f64 {
+fn service(job: &Submission) -> f64 {
     let estimate = job.extras().attributes.get(ESTIMATE);
     let estimate = estimate.and_then(|value| value.as_f64());
     estimate.unwrap_or(f64::MAX) * f64::from(job.gpus.get())

@@ -193,9 +193,10 @@ pub fn run(
             .filter(|i| !run.outcomes[*i].as_ref().is_some_and(|o| o.skipped))
             .collect();
         sort::by_key(&mut ours, |i| submits[*i]);
-        let submitted = |&i: &usize| JobSpec {
-            submit: submits[i],
-            ..input.jobs[i].clone()
+        let submitted = |&i: &usize| {
+            let mut job = input.jobs[i].clone();
+            job.submit = submits[i];
+            job
         };
         let jobs: Vec<JobSpec> = ours.iter().map(submitted).collect();
         if jobs.is_empty() {

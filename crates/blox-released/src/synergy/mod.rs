@@ -71,7 +71,7 @@ struct Progress(Mode);
 impl Progress {
     /// Returns the iterations in a round of [`ROUND_S`].
     fn iterations(self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let demand = Demand::of(job.spec(), &ServerSize::in_view(view));
+        let demand = Demand::of(job.spec(), job.own_rate(), &ServerSize::in_view(view));
         let mut each = demand.iteration_s;
         if view.cluster().nodes_spanned(assignment) > 1 {
             each /= demand.placement_penalty;

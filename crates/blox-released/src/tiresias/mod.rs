@@ -118,8 +118,8 @@ impl Stateless for InstantEndsAreLost {}
 
 impl ExecutionModel for InstantEndsAreLost {
     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-        if job.spec().work.iterations > 0.0 {
-            job.spec().work.rate
+        if job.truth().work().iterations > 0.0 {
+            job.own_rate()
         } else {
             0.0
         }

@@ -1,6 +1,6 @@
 //! Features of a job, under the names of the columns of logs.
 
-use blox_core::{JobSpec, Name};
+use blox_core::{Name, Submission};
 use serde_json::Value;
 
 /// Prefix of the columns of attributes in a CSV trace.
@@ -44,7 +44,7 @@ pub(super) fn is_known(column: &str) -> bool {
 }
 
 /// Returns the value of a feature; `None` if the job lacks it, or has a list or an object.
-pub(super) fn of_job(spec: &JobSpec, feature: &str) -> Option<Known> {
+pub(super) fn of_job(spec: &Submission, feature: &str) -> Option<Known> {
     let extras = spec.extras();
     let text = |name: Option<&Name>| name.map(|n| Known::Text(category(n.as_str())));
     let amount = |x: f64| (x != 0.0).then_some(Known::Number(x));
@@ -100,7 +100,7 @@ pub(super) fn missing(feature: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Extras, GpuCount, Seconds, Time};
+    use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
     use serde_json::json;
 
     #[test]

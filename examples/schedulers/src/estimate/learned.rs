@@ -4,7 +4,7 @@ use super::job::{Known, missing, of_job};
 use super::log::dated;
 use super::{Saved, Scale};
 use blox_core::estimate::Estimator;
-use blox_core::{JobRef, JobSpec, MissingData, Seconds};
+use blox_core::{JobRef, MissingData, Seconds, Submission};
 use blox_learn::{Column, Frame, LearnError};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Learned {
     }
 
     /// Returns a feature of a job as the model was trained.
-    fn feature(&self, spec: &JobSpec, name: &str) -> Result<Column, MissingData> {
+    fn feature(&self, spec: &Submission, name: &str) -> Result<Column, MissingData> {
         let is_category = self.saved.model.is_category(name);
         let lacks = || Err(MissingData(missing(name).into()));
         Ok(match (of_job(spec, name), is_category) {
@@ -70,7 +70,7 @@ impl Learned {
         })
     }
 
-    fn frame(&self, spec: &JobSpec) -> Option<Frame> {
+    fn frame(&self, spec: &Submission) -> Option<Frame> {
         let mut columns = Vec::new();
         for name in &self.saved.recipe.columns {
             columns.push((name.clone(), self.feature(spec, name).ok()?));
@@ -89,7 +89,7 @@ impl Estimator for Learned {
         Some(Seconds::new(said))
     }
 
-    fn check_job(&self, job: &JobSpec) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let mut features = self.saved.recipe.columns.iter();
         features.try_for_each(|name| self.feature(job, name).map(|_| ()))
     }
@@ -101,8 +101,8 @@ mod tests {
     use crate::estimate::Recipe;
     use blox_core::runtime::Runtime;
     use blox_core::{
-        ClusterSpec, Composition, DecisionError, Event, Extras, GpuCount, JobId, Rounds, State,
-        Time,
+        ClusterSpec, Composition, DecisionError, Event, Extras, GpuCount, JobId, JobSpec, Rounds,
+        State, Time,
     };
     use blox_learn::{Boosted, BoostedParams, Model};
     use blox_policies::placement::{Consolidated, InOrder};

@@ -1,10 +1,10 @@
 //! Data of jobs that schedulers are about.
 
-use blox_core::JobSpec;
+use blox_core::Submission;
 use blox_core::registry::JobData;
 use blox_perf::{check_attributes, gpu_utilisation, sharing_score, stages};
 
-fn has_attribute(job: &JobSpec, name: &str) -> bool {
+fn has_attribute(job: &Submission, name: &str) -> bool {
     job.extras().attributes.contains_key(name)
 }
 

@@ -66,7 +66,7 @@ impl PlacementPolicy for Allocate {
         let size = ServerSize::in_view(view);
         for id in release_all(requests, draft)? {
             if let Some(job) = view.job(id) {
-                jobs.push((id, Demand::of(job.spec(), &size)));
+                jobs.push((id, Demand::of(job.spec(), job.own_rate(), &size)));
             }
         }
         let mut pass = Pass::begin(draft, &size, self.mode, self.consolidate);

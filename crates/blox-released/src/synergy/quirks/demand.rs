@@ -1,6 +1,6 @@
 //! Demand of a job, as the original computes it when it loads a trace.
 
-use blox_core::{JobSpec, NodeSpec, NodeStatus, View};
+use blox_core::{NodeSpec, NodeStatus, Submission, View};
 use serde_json::Value;
 
 /// Amounts of the five resources: GPUs, CPU cores, memory in GB, storage bandwidth in MB/s, network
@@ -72,19 +72,17 @@ pub struct Demand {
     pub iteration_s: f64,
     /// Factor on the job's speed on more than one server.
     pub placement_penalty: f64,
-    /// Number of iterations.
-    pub iterations: f64,
     /// True if the demand is capped although it has no more CPUs than the fair share. The original
     /// then cannot interpolate a speedup, and fails when it loads the trace.
     pub unloadable: bool,
 }
 
 impl Demand {
-    /// Returns the demand of a job.
+    /// Returns the demand of a job with an own rate.
     ///
     /// Amounts above the size of a server are capped to it, and the speedup is interpolated by
     /// CPUs. For a job larger than a server they are set to its fair share.
-    pub fn of(job: &JobSpec, size: &ServerSize) -> Self {
+    pub fn of(job: &Submission, own_rate: f64, size: &ServerSize) -> Self {
         let extras = job.extras();
         let number = |name: &str, otherwise: f64| {
             let found = extras.attributes.get(name).and_then(Value::as_f64);
@@ -124,9 +122,8 @@ impl Demand {
         Demand {
             best,
             speedup,
-            iteration_s: number("iteration_s", 1.0 / job.work.rate),
+            iteration_s: number("iteration_s", 1.0 / own_rate),
             placement_penalty: number("placement_penalty", 1.0),
-            iterations: job.work.iterations,
             unloadable: interpolate && ideal == fair,
         }
     }
@@ -145,7 +142,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Extras, GpuCount, Seconds, Time};
+    use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 
     fn size() -> ServerSize {
         let mut node = NodeSpec::with_gpus(8);
@@ -165,7 +162,7 @@ mod tests {
             attributes: attributes.into_iter().collect(),
             ..Extras::default()
         };
-        Demand::of(&job.with_extras(extras), &size())
+        Demand::of(&job.with_extras(extras), 1.0, &size())
     }
 
     #[test]
@@ -194,8 +191,8 @@ mod tests {
             cpus: 4.0,
             ..Extras::default()
         });
-        let d = Demand::of(&job, &size());
+        let d = Demand::of(&job, 1.0, &size());
         assert_eq!((d.cpus(), d.memory_gb()), (4.0, 0.0));
-        assert_eq!((d.speedup, d.iteration_s, d.iterations), (1.0, 1.0, 10.0));
+        assert_eq!((d.speedup, d.iteration_s), (1.0, 1.0));
     }
 }

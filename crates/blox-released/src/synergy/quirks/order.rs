@@ -94,13 +94,17 @@ impl Order {
     }
 
     fn value(&self, view: View<'_>, job: &JobRef<'_>, size: &ServerSize) -> f64 {
-        let d = Demand::of(job.spec(), size);
+        let d = Demand::of(job.spec(), job.own_rate(), size);
         let gpus = d.best[0];
-        let done = job.work_done().round().min(d.iterations);
-        let at_fair_share = d.iteration_s * (d.iterations - done);
-        let left = match self.mode {
-            Mode::Fair => at_fair_share,
-            _ => at_fair_share / speedup_of_last_round(job, &d),
+        // Only some keys read the truth.
+        let all = || job.truth().work().iterations;
+        let at_fair_share = || {
+            let all = all();
+            d.iteration_s * (all - job.work_done().round().min(all))
+        };
+        let left = || match self.mode {
+            Mode::Fair => at_fair_share(),
+            _ => at_fair_share() / speedup_of_last_round(job, &d),
         };
         let share = |i: usize| match size.total[i] {
             0.0 => 0.0,
@@ -109,14 +113,17 @@ impl Order {
         match self.key {
             Key::Fifo => job.submit().secs(),
             Key::Las => job.attained_time().secs() * gpus,
-            Key::Srtf => left,
+            Key::Srtf => left(),
             Key::Ftf => {
                 let age = (view.now() - job.submit()).secs();
-                (age + left) / (d.iteration_s * d.iterations)
+                (age + left()) / (d.iteration_s * all())
             }
             Key::Drf => share(0).max(share(1)).max(share(2)),
-            Key::Tetris => share(0) * left + share(1) * left + share(2) * left,
-            Key::Srsf => at_fair_share * gpus,
+            Key::Tetris => {
+                let left = left();
+                share(0) * left + share(1) * left + share(2) * left
+            }
+            Key::Srsf => at_fair_share() * gpus,
         }
     }
 

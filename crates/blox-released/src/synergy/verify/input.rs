@@ -66,7 +66,7 @@ impl Input {
         };
         let size = ServerSize::of(&cluster.nodes);
         for job in &replay.jobs {
-            let demand = Demand::of(job, &size);
+            let demand = Demand::of(job, job.work.rate, &size);
             if demand.iteration_s > ROUND_S {
                 return Err(wrong(
                     &trace,
@@ -103,7 +103,7 @@ impl Input {
             .replay
             .jobs
             .iter()
-            .find(|j| Demand::of(j, &size).unloadable)?;
+            .find(|j| Demand::of(j, j.work.rate, &size).unloadable)?;
         let name = job.name.as_deref().unwrap_or_default();
         Some(format!(
             "ends when it loads job {name}, whose demand it caps without finding a speedup for it"

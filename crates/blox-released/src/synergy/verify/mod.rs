@@ -95,7 +95,7 @@ fn compare_jobs(
     out.rows(case, "job_id", find, |out, what, row, j| {
         unfinished = unfinished.saturating_sub(1);
         let spec = &input.replay.jobs[j.job.index()];
-        let demand = Demand::of(spec, &size);
+        let demand = Demand::of(spec, spec.work.rate, &size);
         let seen = |t: Option<Time>| t.filter(|t| *t <= stop && j.submit <= stop);
         let finish = seen(j.finish);
         let columns = [

@@ -43,7 +43,7 @@ impl StaleEnds {
         }
         let mut first: Option<(Time, Vec<JobId>)> = None;
         for job in running {
-            let at = Time::new(now.secs() + job.work_left() / job.spec().work.rate);
+            let at = Time::new(now.secs() + job.truth().work_left() / job.own_rate());
             match &mut first {
                 Some((end, jobs)) if *end == at => jobs.push(job.id()),
                 Some((end, _)) if *end < at => {}

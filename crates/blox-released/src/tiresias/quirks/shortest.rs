@@ -49,7 +49,7 @@ impl InPlace {
 
     fn key(&self, memory: &InPlaceState, job: &JobRef<'_>) -> f64 {
         let gpus = f64::from(job.gpus().get());
-        let left = job.spec().duration().secs() - job.attained_time().secs();
+        let left = job.truth().duration().secs() - job.attained_time().secs();
         match &self.by {
             ShortestBy::Gpus => gpus,
             ShortestBy::Remaining => left,

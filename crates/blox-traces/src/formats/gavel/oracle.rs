@@ -100,7 +100,7 @@ impl Oracle {
     /// if the oracle lacks the job type, or if no GPU type can run it.
     pub fn profile(&self, job: &mut JobSpec) -> bool {
         let gpus = job.gpus.get();
-        let Some(extras) = &mut job.extras else {
+        let Some(extras) = &mut job.submission.extras else {
             return false;
         };
         let known = extras
