@@ -471,6 +471,9 @@ fn policies_are_notified_of_launches_once_a_plan() {
         fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
             let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
             assert!(!launch, "{event:?}");
+            if let Event::Submitted { spec, .. } = event {
+                assert_eq!(spec.work.iterations, 0.0, "the true work");
+            }
             if let Event::Ended { job, .. } = event {
                 self.0.lock().unwrap().push(format!("end {job}"));
             }

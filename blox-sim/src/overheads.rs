@@ -241,6 +241,11 @@ impl GroupOverheads {
         }
     }
 
+    /// Returns the cost of every change, and the cost of a new group for each doubling of its size.
+    pub fn seconds(&self) -> (Seconds, Seconds) {
+        (self.switch, self.per_doubling)
+    }
+
     /// Returns the costs of ElasticFlow's simulations: 2 s, and 2 s for each doubling.
     pub fn elasticflow() -> Self {
         GroupOverheads::new(Seconds::new(2.0), Seconds::new(2.0))

@@ -10,4 +10,6 @@ pub struct WorkloadInfo {
     /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
     /// (`estimator=brought`).
     pub brought: u64,
+    /// Jobs with speeds by type of GPU, or with training data, from which speeds follow.
+    pub speeds: u64,
 }

@@ -123,6 +123,8 @@ impl Recorder {
             let workload_info = &mut self.workload_info;
             workload_info.user_estimates += u64::from(extras.user_estimate.is_some());
             workload_info.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
+            let has_speeds = extras.speeds.is_some() || extras.training.is_some();
+            workload_info.speeds += u64::from(has_speeds);
         }
         let i = job.id().index();
         if i >= self.jobs.len() {

@@ -616,6 +616,10 @@ pub(super) struct Options {
     /// Probability that a launch fails [default: {}]
     #[arg(long, value_name = "P", help_heading = "World")]
     pub launch_failure: Option<Risk>,
+    /// End a run with an error if its scheduler reads true durations of jobs, which no real cluster
+    /// knows
+    #[arg(long, help_heading = "World")]
+    pub forbid_true_durations: bool,
     /// Also visit rounds in which nothing can change; the results are the same
     #[arg(long, help_heading = "World")]
     pub visit_every_round: bool,

@@ -26,6 +26,7 @@
 //! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`], [`blox_traces::registry::register`] |
 
 mod args;
+mod assumptions;
 mod chrome;
 mod claims;
 mod cluster;

@@ -27,6 +27,10 @@ pub(super) struct Lost {
     resized: u64,
     /// Numbers of jobs with the data that the scheduler is about.
     known: Vec<Known>,
+    /// True if the scheduler read true durations of jobs.
+    pub knew_truth: bool,
+    /// Number of measured jobs with speeds by type of GPU, and of all measured jobs.
+    pub with_speeds: (u64, u64),
 }
 
 /// The runs that ended early.
@@ -148,6 +152,8 @@ impl Lost {
                 .collected
                 .get::<JobsWith>()
                 .map_or_else(Vec::new, JobsWith::known),
+            knew_truth: report.knew_truth,
+            with_speeds: (report.workload_info.speeds, report.summary.measured),
         }
     }
 

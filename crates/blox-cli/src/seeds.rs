@@ -5,6 +5,7 @@
 //! intervals. Differences between seeds alone, such as a heavier load, do not widen them.
 
 use super::args::OutputFormat;
+use super::assumptions::Assumptions;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
 use super::grid::{self, Form, Grid, decimal, number_of, percent, range, ratio};
@@ -369,7 +370,10 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     about.say("measured", table::measured_in_each(given));
     let partial = entries.iter().any(|e| e.results.partial().is_some());
     about.0.extend(partial.then(table::marks));
-    about.0.extend(table::jobs_end(&cell.experiment));
+    let runs = entries
+        .iter()
+        .flat_map(|e| e.kept.iter().map(|kept| (e.label, &kept.lost)));
+    about.assume(&Assumptions::of(&cell.experiment, runs));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));
     about.say("figures", table::MEDIANS);

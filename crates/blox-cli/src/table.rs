@@ -1,5 +1,6 @@
 //! Results as tables for users.
 
+use super::assumptions::Assumptions;
 use super::grid::{Form, Grid, decimal, number_of, percent, ratio, whole};
 use super::losses::{self, Lost};
 use super::resolve::Experiment;
@@ -72,6 +73,12 @@ pub(super) struct About(pub Vec<(String, String)>);
 impl About {
     pub fn say(&mut self, what: &str, line: impl Into<String>) {
         self.0.push((what.to_owned(), line.into()));
+    }
+
+    pub fn assume(&mut self, assumptions: &Assumptions) {
+        for (what, line) in &assumptions.0 {
+            self.say(what, &**line);
+        }
     }
 
     pub fn text(&self, form: Form) -> String {
@@ -339,7 +346,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
     let partial = runs.iter().any(|run| run.report.summary.is_partial());
     about.0.extend(partial.then(marks));
     about.say("rounds", rounds(runs));
-    about.0.extend(jobs_end(experiment));
+    about.assume(&Assumptions::of(experiment, lost(runs)));
     if let Some(base) = base(experiment, runs) {
         let name = |run: &Run| run.report.summary.scheduler.clone();
         let others = runs.iter().filter(|run| name(run) != name(base));
@@ -417,14 +424,6 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
         about.say("notice", notice);
     }
     about
-}
-
-/// Returns the line about ends that are detected at the ends of rounds.
-pub(super) fn jobs_end(experiment: &Experiment<'_>) -> Option<(String, String)> {
-    let completion = experiment.options.completion.as_ref();
-    let rounded = experiment.has_rounds && completion.is_none_or(|c| c.text() == "round");
-    let line = "at ends of rounds; with --completion exact, when the work is done";
-    rounded.then(|| ("jobs end".to_owned(), line.to_owned()))
 }
 
 /// Formats the length of a round of the first scheduler, with different lengths of others in
@@ -582,7 +581,7 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     list
 }
 
-fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
+pub(super) fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
     let runs = runs.iter();
     runs.map(|run| (run.report.summary.scheduler.as_str(), &run.lost))
 }

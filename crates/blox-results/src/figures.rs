@@ -22,6 +22,8 @@ pub struct Figures<'a> {
     complete: bool,
     ended: &'static str,
     end_s: f64,
+    /// True if the scheduler read true durations of jobs.
+    knew_true_durations: bool,
     /// Numbers of rejected measured jobs by reason.
     rejected_reasons: BTreeMap<&'a str, u64>,
     unfinished_reasons: BTreeMap<&'a str, u64>,
@@ -61,6 +63,7 @@ impl<'a> Figures<'a> {
             complete: !report.summary.is_partial(),
             ended: ended(report.ended),
             end_s: report.end.secs(),
+            knew_true_durations: report.knew_truth,
             rejected_reasons: report.reasons(true),
             unfinished_reasons: report.reasons(false),
             by: groups.map(|groups| &*groups.column),

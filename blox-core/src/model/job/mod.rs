@@ -99,6 +99,9 @@ pub(crate) struct Record {
     pub blockers: u32,
     pub preemptions: u32,
     pub crashes: u32,
+    /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
+    /// other jobs.
+    pub pending: bool,
     pub reason: Reason,
     // From here on: fields that only launches and stops need. The first two are copies from the
     // specification.
@@ -113,9 +116,6 @@ pub(crate) struct Record {
     #[serde(skip)]
     pub on: Option<OnNode>,
     pub bound: Bound,
-    /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
-    /// other jobs.
-    pub pending: bool,
     pub allocated: Option<Assignment>,
     /// The job's accounts when its last successful launch started.
     #[serde(default)]

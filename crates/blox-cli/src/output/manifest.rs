@@ -2,6 +2,7 @@
 
 use super::super::Failure;
 use super::super::args::Options;
+use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
 use super::super::result::Run;
@@ -76,6 +77,7 @@ pub(crate) fn write_manifest(
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
         "cluster": cluster(&experiment.cluster),
+        "assumptions": Assumptions::of(experiment, super::super::table::lost(runs)).fields(),
         "schedulers": schedulers,
         "notices": super::super::table::notices(experiment, runs),
     });

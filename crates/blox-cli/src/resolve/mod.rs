@@ -33,6 +33,7 @@ use blox_traces::{Format, ReadOptions, Trace};
 use inputs::{OF_JOBS, OF_TRACE};
 use jobs::Source;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -225,6 +226,32 @@ impl<'r> Experiment<'r> {
         )
     }
 
+    /// Describes the overheads, with the models of single schedulers.
+    pub fn overheads_line(&self) -> String {
+        let own = |(contestant, parts): (&Contestant, &WorldParts)| {
+            let model = parts.overheads.as_ref()?;
+            Some((contestant.label.clone(), model.to_string()))
+        };
+        let own: Vec<Option<(String, String)>> =
+            self.contestants.iter().zip(&self.parts).map(own).collect();
+        let first = own.first().cloned().flatten().map(|(_, model)| model);
+        let alike = |one: &Option<(String, String)>| one.as_ref().map(|(_, m)| m) == first.as_ref();
+        if let Some(model) = first.as_ref().filter(|_| own.iter().all(alike)) {
+            return format!("by the model `{model}`");
+        }
+        let mut line = self.world.overheads_line();
+        for (label, model) in own.into_iter().flatten() {
+            line += &format!("; for {label} by the model `{model}`");
+        }
+        line
+    }
+
+    /// Returns the number of GPU types of the cluster.
+    pub fn gpu_types(&self) -> usize {
+        let nodes = self.cluster.nodes.iter().filter(|n| n.gpus > 0);
+        nodes.map(|n| &n.gpu_type).collect::<BTreeSet<_>>().len()
+    }
+
     /// Returns the jobs from the first on.
     pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
         let mut jobs: Box<dyn Workload> = match &self.source {
@@ -329,7 +356,8 @@ impl<'r> Experiment<'r> {
             .keep_rounds(self.options.rounds)
             .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
-            .visiting_every_round(self.options.visit_every_round);
+            .visiting_every_round(self.options.visit_every_round)
+            .forbidding_truth(self.options.forbid_true_durations);
         if let Some(rule) = &self.world.completion {
             let rule = self.registry.completion_rules().build(rule, self.seed);
             simulation = simulation.completion(rule?);

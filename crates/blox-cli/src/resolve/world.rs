@@ -37,6 +37,33 @@ impl World {
     }
 }
 
+impl World {
+    /// Returns the line about overheads that are not a model of a scheduler. `trains` is true if jobs
+    /// have restart times of their own.
+    pub fn overheads_line(&self) -> String {
+        if let Some(group) = self.group {
+            let (switch, doubling) = group.seconds();
+            return format!(
+                "each launch and change takes {switch} s, and {doubling} s more for each doubling of a new group of GPUs"
+            );
+        }
+        let costs = self.overheads;
+        if costs == FixedOverheads::default() {
+            return "free: launches, preemption and moves take no time".to_owned();
+        }
+        let FixedOverheads {
+            launch,
+            checkpoint,
+            restart,
+            migration,
+            ..
+        } = costs;
+        format!(
+            "a first launch takes {launch} s, a checkpoint {checkpoint} s, a restart {restart} s, a move {migration} s"
+        )
+    }
+}
+
 /// Options that set the parameter of a workload with the same name.
 pub(super) const OPTIONS: [&str; 11] = [
     "load",

@@ -3,6 +3,7 @@
 mod store;
 
 use super::args::OutputFormat;
+use super::assumptions::Assumptions;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
 use super::grid::{Form, Grid, decimal, percent, range, whole};
@@ -217,7 +218,6 @@ fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
 
 /// Formats the medians over seeds, one row for each scheduler and setting.
 fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
-    let finished = finished_rows(rows).count();
     let groups = groups(plan, rows);
     let any = groups
         .iter()
@@ -234,7 +234,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     }
     if !plan.base.quiet {
         text.push('\n');
-        let mut about = about(plan, finished);
+        let mut about = about(plan, rows);
         about.0.push(table::intervals(most_seeds(&groups)));
         about.0.extend(is_rated(&groups).then(table::of_rho));
         about.0.extend(any.then(table::marks));
@@ -315,9 +315,10 @@ fn most_seeds(groups: &[Group<'_>]) -> usize {
     groups.iter().map(|(_, list)| list.len()).max().unwrap_or(0)
 }
 
-/// Returns the description of the table, with the number of finished runs.
-fn about(plan: &Plan<'_>, finished: usize) -> About {
+/// Returns the description of the table.
+fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
     let mut about = About::default();
+    let finished = finished_rows(rows).count();
     let (finished, all) = (whole(finished as u64), whole(plan.runs.len() as u64));
     let runs = match finished == all {
         true => all,
@@ -335,7 +336,14 @@ fn about(plan: &Plan<'_>, finished: usize) -> About {
     if measures.all(|m| m == first) {
         about.say("measured", table::measured_in_each(first));
     }
-    about.0.extend(experiments().find_map(table::jobs_end));
+    about.assume(&assumptions(plan, rows));
     about.say("figures", table::MEDIANS);
     about
+}
+
+/// Returns the assumptions of the finished runs.
+fn assumptions(plan: &Plan<'_>, rows: &[Option<Row>]) -> Assumptions {
+    let experiments: Vec<_> = plan.cells.iter().map(|c| &c.experiment).collect();
+    let runs = finished(plan, rows).map(|(run, done)| (plan.label(run), &done.lost));
+    Assumptions::of_several(&experiments, runs)
 }

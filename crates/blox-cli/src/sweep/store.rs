@@ -37,6 +37,7 @@
 //! [`Estimate`](blox_sim::results::statistics::Estimate).
 
 use super::super::Failure;
+use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::grid;
 use super::super::lock::Lock;
@@ -191,6 +192,7 @@ impl Store {
             "gpus": experiment.cluster.total_gpus(),
             "cluster": output::cluster(&experiment.cluster),
             "files": files,
+            "assumptions": Assumptions::of(experiment, table::lost(&[run])).fields(),
             "notices": table::notices(experiment, &[run]),
             "lost": run.lost,
         });
@@ -223,6 +225,7 @@ impl Store {
             "seeds": seeds,
             "command_line": self.command_line,
             "settings": self.settings,
+            "assumptions": super::assumptions(plan, rows).fields(),
             "runs": runs,
         });
         let text = table_of(plan, rows)?;
@@ -325,6 +328,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
                 "by",
                 "file-format",
                 "visit-every-round",
+                "forbid-true-durations",
             ]
             .contains(&key.as_str());
             !of_results && !v.is_array() && !v.is_object()

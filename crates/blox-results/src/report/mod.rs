@@ -116,6 +116,8 @@ fn about(folders: &[Folder]) -> String {
             ("seed", seeds(&m["seeds"])),
             ("version", version(&m["blox_version"], &m["commit"])),
         ];
+        let mut lines = lines.map(|(key, line)| (key.to_owned(), line)).to_vec();
+        lines.extend(assumptions(m));
         list(&mut html, &lines);
         if text("status") == "interrupted" {
             notice(&mut html, "Interrupted: these are results so far.");
@@ -125,6 +127,18 @@ fn about(folders: &[Folder]) -> String {
         }
     }
     html
+}
+
+/// Returns the assumptions of a manifest, by name.
+pub(super) fn assumptions(manifest: &Value) -> Vec<(String, String)> {
+    let all = manifest["assumptions"].as_object().into_iter().flatten();
+    let of = |(key, line): (&String, &Value)| {
+        (
+            key.replace('_', " "),
+            line.as_str().unwrap_or("").to_owned(),
+        )
+    };
+    all.map(of).collect()
 }
 
 /// Formats a list of seeds.

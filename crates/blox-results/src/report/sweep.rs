@@ -3,7 +3,7 @@
 use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
-use super::{Field, command_line, list, notice, table, told, version};
+use super::{Field, assumptions, command_line, list, notice, table, told, version};
 use crate::of_measured;
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
@@ -44,6 +44,7 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
         for (key, values) in settings["varied"].as_object().into_iter().flatten() {
             lines.push((key.clone(), words(values, ", ")));
         }
+        lines.extend(assumptions(index));
         if !settings["blox_version"].is_null() {
             let version = version(&settings["blox_version"], &index["commit"]);
             lines.push(("version".to_owned(), version));
