@@ -2,6 +2,63 @@
 
 use crate::svg::width_of;
 
+/// A unit of time of an axis, a column or a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
+    /// Days.
+    Days,
+}
+
+impl TimeUnit {
+    /// Returns the largest unit of which `seconds` is at least three.
+    pub fn of(seconds: f64) -> Self {
+        let units = [TimeUnit::Days, TimeUnit::Hours, TimeUnit::Minutes];
+        let fits = |unit: &TimeUnit| seconds.abs() >= 3.0 * unit.secs();
+        units.into_iter().find(fits).unwrap_or(TimeUnit::Seconds)
+    }
+
+    /// Returns the length of the unit in seconds.
+    pub fn secs(self) -> f64 {
+        match self {
+            TimeUnit::Seconds => 1.0,
+            TimeUnit::Minutes => MINUTE,
+            TimeUnit::Hours => HOUR,
+            TimeUnit::Days => DAY,
+        }
+    }
+
+    /// Returns the name for a label, for example `hours`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "s",
+            TimeUnit::Minutes => "minutes",
+            TimeUnit::Hours => "hours",
+            TimeUnit::Days => "days",
+        }
+    }
+
+    /// Returns the symbol behind a number, for example `h`.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "s",
+            TimeUnit::Minutes => "min",
+            TimeUnit::Hours => "h",
+            TimeUnit::Days => "d",
+        }
+    }
+
+    /// Formats seconds in this unit with three significant digits, for example `0.25 h`.
+    pub fn text(self, seconds: f64) -> String {
+        format!("{} {}", short(seconds / self.secs()), self.symbol())
+    }
+}
+
 /// An axis: a label with a unit, linear or logarithmic.
 ///
 /// The axis ends at the data. A vertical axis, and a horizontal axis of lines, have a margin of
@@ -27,11 +84,13 @@ impl Axis {
         }
     }
 
-    /// Takes seconds and shows seconds, minutes, hours or days, by the largest value.
-    /// The axis adds the unit to the label.
+    /// Takes seconds and shows seconds, minutes, hours or days, by the largest value. A logarithmic
+    /// axis has a unit for each tick. The axis adds the unit to the label.
+    ///
+    /// [`in_unit`](Axis::in_unit) selects one unit for all values.
     pub fn seconds(label: impl Into<String>) -> Self {
         Axis {
-            unit: Unit::Seconds,
+            unit: Unit::Seconds(None),
             ..Axis::new(label)
         }
     }
@@ -42,6 +101,16 @@ impl Axis {
             unit: Unit::Fraction,
             ..Axis::new(label)
         }
+    }
+
+    /// Shows every value of an axis of [seconds](Axis::seconds) in this unit. Other axes are not
+    /// changed.
+    #[must_use]
+    pub fn in_unit(mut self, unit: TimeUnit) -> Self {
+        if let Unit::Seconds(of) = &mut self.unit {
+            *of = Some(unit);
+        }
+        self
     }
 
     /// Makes the axis logarithmic, over at most six decades. Smaller values, zero and negative
@@ -93,11 +162,11 @@ impl Axis {
 
     fn linear_scale(&self, low: f64, high: f64, room: &Room) -> Scale {
         let (unit, name, symbol) = match self.unit {
-            Unit::Seconds if high.abs() >= 3.0 * DAY => (DAY, "days", " d"),
-            Unit::Seconds if high.abs() >= 3.0 * HOUR => (HOUR, "hours", " h"),
-            Unit::Seconds if high.abs() >= 3.0 * MINUTE => (MINUTE, "minutes", " min"),
-            Unit::Seconds => (1.0, "s", " s"),
-            Unit::Fraction => (0.01, "", " %"),
+            Unit::Seconds(unit) => {
+                let unit = unit.unwrap_or_else(|| TimeUnit::of(high));
+                (unit.secs(), unit.name(), unit.symbol())
+            }
+            Unit::Fraction => (0.01, "", "%"),
             Unit::Plain => (1.0, "", ""),
         };
         let (mut a, mut b) = (low / unit, high / unit);
@@ -171,7 +240,11 @@ impl Axis {
             (low, high) = (low / 2.0, high * 2.0);
         }
         let all = |set: &[f64]| match self.unit {
-            Unit::Seconds => time_ticks(set),
+            Unit::Seconds(None) => time_ticks(set),
+            Unit::Seconds(Some(unit)) => {
+                let ticks = decimal_ticks(set).into_iter();
+                ticks.map(|t| t * unit.secs()).collect()
+            }
             _ => decimal_ticks(set),
         };
         if clamped {
@@ -188,8 +261,14 @@ impl Axis {
             high,
             log: true,
             ticks: Vec::new(),
-            label: format!("{} (log scale)", self.label),
-            unit: Shown::Fitting(self.unit),
+            label: match self.unit {
+                Unit::Seconds(Some(unit)) => format!("{} ({}, log scale)", self.label, unit.name()),
+                _ => format!("{} (log scale)", self.label),
+            },
+            unit: match self.unit {
+                Unit::Seconds(Some(unit)) => Shown::In(unit.secs(), unit.symbol()),
+                unit => Shown::Fitting(unit),
+            },
         };
         let named = |v: f64, below: bool| {
             let below = if below { "≤ " } else { "" };
@@ -242,9 +321,10 @@ impl Axis {
     /// Replaces the ticks of a short logarithmic axis by multiples of one step, if more fit.
     fn even_ticks(&self, scale: &mut Scale, room: &Room) {
         let unit = match (self.unit, scale.high) {
-            (Unit::Seconds, high) if high >= DAY => DAY,
-            (Unit::Seconds, high) if high >= HOUR => HOUR,
-            (Unit::Seconds, high) if high >= MINUTE => MINUTE,
+            (Unit::Seconds(Some(unit)), _) => unit.secs(),
+            (Unit::Seconds(None), high) if high >= DAY => DAY,
+            (Unit::Seconds(None), high) if high >= HOUR => HOUR,
+            (Unit::Seconds(None), high) if high >= MINUTE => MINUTE,
             _ => 1.0,
         };
         let before = std::mem::take(&mut scale.ticks);
@@ -268,7 +348,7 @@ impl Axis {
     /// Chooses from ticks that overlap: of times, the units come first; of other values, every
     /// second, every third, and so on.
     fn thin_out(&self, scale: &mut Scale, all: &[(f64, String)], room: &Room) {
-        if self.unit == Unit::Seconds {
+        if self.unit == Unit::Seconds(None) {
             let is_unit = |t: f64| [1.0, MINUTE, HOUR, DAY].contains(&t);
             for units in [true, false] {
                 for tick in all.iter().filter(|t| is_unit(t.0) == units) {
@@ -389,7 +469,8 @@ impl Scale {
     /// Returns a value with its unit, as text.
     pub fn value_name(&self, value: f64) -> String {
         match self.unit {
-            Shown::In(unit, symbol) => format!("{}{symbol}", short(value / unit)),
+            Shown::In(unit, "") => short(value / unit),
+            Shown::In(unit, symbol) => format!("{} {symbol}", short(value / unit)),
             Shown::Fitting(unit) => unit.name(value),
         }
     }
@@ -454,14 +535,17 @@ pub(crate) fn short(v: f64) -> String {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     Plain,
-    Seconds,
+    /// Seconds, and the unit of all values if one was selected.
+    Seconds(Option<TimeUnit>),
     Fraction,
 }
 
 impl Unit {
     fn name(self, v: f64) -> String {
         match self {
-            Unit::Seconds => duration(v),
+            // The label has the unit.
+            Unit::Seconds(Some(unit)) => short(v / unit.secs()),
+            Unit::Seconds(None) => duration(v),
             Unit::Fraction => format!("{} %", short(v * 100.0)),
             Unit::Plain => short(v),
         }
@@ -645,6 +729,34 @@ mod tests {
         // Six decades at most.
         let s = Axis::new("x").log().fit([1e-9, 1.0].into_iter(), &ACROSS);
         assert_eq!((s.low, names(&s)[0]), (1e-6, "≤ 0.000001"));
+    }
+
+    #[test]
+    fn axis_in_a_unit_shows_every_value_in_it() {
+        let axis = Axis::seconds("JCT").in_unit(TimeUnit::Hours);
+        let s = axis.fit([0.0, 10.0 * DAY].into_iter(), &ACROSS);
+        assert_eq!(s.label, "JCT (hours)");
+        assert_eq!(names(&s), ["0", "50", "100", "150", "200"]);
+        assert_eq!(s.value_name(180.0), "0.05 h");
+        let s = axis.clone().log().fit([36.0, 2e6].into_iter(), &ACROSS);
+        assert_eq!(s.label, "JCT (hours, log scale)");
+        let ticks = [
+            "0.01", "0.03", "0.1", "0.3", "1", "3", "10", "30", "100", "300",
+        ];
+        assert_eq!(names(&s), ticks);
+        let s = axis.log().fit([0.0, 36.0, 3600.0].into_iter(), &ACROSS);
+        assert_eq!(names(&s)[0], "≤ 0.01");
+        // Other axes have no unit of time.
+        let s = Axis::new("load").in_unit(TimeUnit::Days);
+        assert_eq!(s, Axis::new("load"));
+    }
+
+    #[test]
+    fn unit_of_time_is_the_largest_that_fits_three_times() {
+        let units = [179.0, 180.0, 10_800.0, 259_200.0].map(TimeUnit::of);
+        let names = units.map(TimeUnit::name);
+        assert_eq!(names, ["s", "minutes", "hours", "days"]);
+        assert_eq!(TimeUnit::Minutes.text(90.0), "1.5 min");
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! Horizontal bars that compare a few numbers.
 
-use crate::axis::{Axis, Room, short};
+use crate::axis::{Axis, Room};
 use crate::frame::{Frame, Heading, Label, Legend};
 use crate::style::{self, SMALL, WIDTH};
 use crate::svg::{Anchor, Escaped, Page, fitted_name, width_of};
 
 /// Horizontal bars: a named group, and in it a bar for each category.
 ///
-/// Each bar has its value behind it. Categories differ by colour and by hatching.
+/// Each bar has its value behind it. Categories differ by colour and by hatching. The bars of a group
+/// may also stand in one line, [stacked](BarChart::stacked).
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarChart {
     title: String,
     subtitle: String,
     axis: Axis,
     groups: Vec<(String, Vec<Value>)>,
+    stacked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +40,16 @@ impl BarChart {
             subtitle: String::new(),
             axis: if axis.is_log() { axis } else { axis.from(0.0) },
             groups: Vec::new(),
+            stacked: false,
         }
+    }
+
+    /// Draws the bars of each group end to end in one line, with their sum behind the last one. Values
+    /// that are not positive are left out, and intervals are not drawn.
+    #[must_use]
+    pub fn stacked(mut self) -> Self {
+        self.stacked = true;
+        self
     }
 
     /// Sets the text below the title.
@@ -78,6 +89,10 @@ impl BarChart {
 
     /// Returns the picture.
     pub fn svg(&self) -> String {
+        let stacks: Vec<f64> = match self.stacked {
+            true => self.groups.iter().map(|(_, bars)| sum(bars)).collect(),
+            false => Vec::new(),
+        };
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let ends = |b: &Value| {
             let interval = b.interval.into_iter().flat_map(|(low, high)| [low, high]);
@@ -94,16 +109,27 @@ impl BarChart {
         let above = widest > NAME;
         let left = if above { 10.0 } else { widest + 16.0 };
         // Room for the values behind the bars: names of values need no bounds of the axis.
-        let unfitted = self
-            .axis
-            .fit(bars().flat_map(ends), &Room::across(1.0, SMALL));
-        let values = bars().map(|b| width_of(&unfitted.value_name(b.value), SMALL));
+        let shown: Vec<f64> = match self.stacked {
+            true => stacks.clone(),
+            false => bars().map(|b| b.value).collect(),
+        };
+        let ends: Vec<f64> = match self.stacked {
+            true => stacks.clone(),
+            false => bars().flat_map(ends).collect(),
+        };
+        let fit = |width: f64| {
+            let room = Room::across(width, SMALL);
+            self.axis.fit(ends.iter().copied(), &room)
+        };
+        let unfitted = fit(1.0);
+        let values = shown
+            .iter()
+            .map(|v| width_of(&unfitted.value_name(*v), SMALL));
         let width = WIDTH - left - values.fold(14.0, f64::max) - 10.0;
-        let x = self
-            .axis
-            .fit(bars().flat_map(ends), &Room::across(width, SMALL));
+        let x = fit(width);
         let name = if above { NAME_LINE } else { 0.0 };
-        let height = |bars: &[Value]| name + bars.len().max(1) as f64 * BAR + 6.0;
+        let lines = |bars: &[Value]| if self.stacked { 1 } else { bars.len().max(1) };
+        let height = |bars: &[Value]| name + lines(bars) as f64 * BAR + 6.0;
         let heights: f64 = self.groups.iter().map(|(_, b)| height(b)).sum();
         let label = Label::of(&x.label, width);
         let heading = Heading::of(&self.title, &self.subtitle, WIDTH);
@@ -137,10 +163,19 @@ impl BarChart {
                 let middle = y + height / 2.0 + SMALL * 0.35;
                 page.text(left - 6.0, middle, Anchor::End, SMALL, name);
             }
-            for (k, bar) in bars.iter().enumerate() {
-                let category = categories.iter().position(|c| *c == bar.category);
-                let at = first + k as f64 * BAR;
-                draw_bar(&mut page, &frame, bar, at, category.unwrap_or(0));
+            let category = |bar: &Value| {
+                categories
+                    .iter()
+                    .position(|c| *c == bar.category)
+                    .unwrap_or(0)
+            };
+            if self.stacked {
+                draw_stack(&mut page, &frame, bars, first, category);
+            } else {
+                for (k, bar) in bars.iter().enumerate() {
+                    let at = first + k as f64 * BAR;
+                    draw_bar(&mut page, &frame, bar, at, category(bar));
+                }
             }
             y += height;
         }
@@ -156,19 +191,54 @@ impl BarChart {
 /// Width of a sample in the legend.
 const SAMPLE: f64 = 20.0;
 
+/// Returns the values that a stack shows.
+fn parts(bars: &[Value]) -> impl Iterator<Item = &Value> {
+    bars.iter().filter(|b| b.value > 0.0 && b.value.is_finite())
+}
+
+fn sum(bars: &[Value]) -> f64 {
+    parts(bars).map(|b| b.value).sum()
+}
+
+fn draw_stack(
+    page: &mut Page,
+    frame: &Frame,
+    bars: &[Value],
+    y: f64,
+    category: impl Fn(&Value) -> usize,
+) {
+    let mut until = 0.0;
+    for bar in parts(bars) {
+        let a = frame.place(until, 0.0).0;
+        until += bar.value;
+        let width = (frame.place(until, 0.0).0 - a).max(0.5);
+        let hint = hint(frame, bar);
+        style::tile(page, category(bar), a, y, width, BAR - 3.0, &hint);
+    }
+    let (x, base_line) = (frame.place(until, 0.0).0, base_line(y));
+    let text = frame.x.value_name(until);
+    page.text(x + 5.0, base_line, Anchor::Start, SMALL, &text);
+}
+
+/// Returns the base line of a text beside a bar.
+fn base_line(y: f64) -> f64 {
+    y + (BAR - 3.0) / 2.0 + SMALL * 0.35
+}
+
+fn hint(frame: &Frame, bar: &Value) -> String {
+    let value = frame.x.value_name(bar.value);
+    format!("<title>{} {value}</title>", Escaped(&bar.category))
+}
+
 fn draw_bar(page: &mut Page, frame: &Frame, bar: &Value, y: f64, category: usize) {
-    let base_line = y + (BAR - 3.0) / 2.0 + SMALL * 0.35;
+    let base_line = base_line(y);
     if !bar.value.is_finite() {
         page.soft_text(frame.left + 5.0, base_line, Anchor::Start, SMALL, "none");
         return;
     }
     let base = if frame.x.log { frame.x.low } else { 0.0 };
     let (a, b) = (frame.place(base, 0.0).0, frame.place(bar.value, 0.0).0);
-    let hint = format!(
-        "<title>{} {}</title>",
-        Escaped(&bar.category),
-        short(bar.value)
-    );
+    let hint = hint(frame, bar);
     let width = (b - a).abs().max(0.5);
     style::tile(page, category, a.min(b), y, width, BAR - 3.0, &hint);
     // The value of a bar below zero stands on the other side of zero.
@@ -219,6 +289,40 @@ mod tests {
                 .svg()
                 .ends_with("</svg>\n")
         );
+    }
+
+    #[test]
+    fn stacked_bars_stand_end_to_end() {
+        let svg = BarChart::new("Deadlines", Axis::new("jobs"))
+            .with("fifo", [("met", 10.0), ("missed", 30.0), ("declined", 0.0)])
+            .with(
+                "las",
+                [("met", 15.0), ("missed", f64::NAN), ("declined", 5.0)],
+            )
+            .stacked()
+            .svg();
+        let at = |name: &str| -> Vec<f64> {
+            let bars = svg.lines().filter(|l| l.contains("</title></rect>"));
+            let number = |l: &str| l.split(name).nth(1)?.split('"').next()?.parse().ok();
+            bars.map(|l| number(l).unwrap()).collect()
+        };
+        let (x, y, width) = (at(" x=\""), at(" y=\""), at(" width=\""));
+        // Two parts in each line; the outline takes half a unit at each side.
+        assert_eq!(x.len(), 4, "{svg}");
+        assert!(y[0] == y[1] && y[2] == y[3] && y[0] < y[2]);
+        assert_eq!(x[0], x[2]);
+        assert!(
+            (x[1] - (x[0] + width[0] + 1.0)).abs() < 0.02,
+            "{x:?} {width:?}"
+        );
+        assert!(
+            (width[1] + 1.0 - 3.0 * (width[0] + 1.0)).abs() < 0.05,
+            "{width:?}"
+        );
+        for text in [">40</text>", ">20</text>", "<title>missed 30</title>"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(!svg.contains("NaN"));
     }
 
     #[test]

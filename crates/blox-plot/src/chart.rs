@@ -3,7 +3,7 @@
 use crate::axis::{Axis, Room};
 use crate::frame::{Frame, Heading, Label, Legend, width_of_ticks};
 use crate::series::{self, Series};
-use crate::style::{SMALL, WIDTH};
+use crate::style::{self, SMALL, WIDTH};
 use crate::svg::Page;
 
 /// Series over two axes, with a legend below them.
@@ -102,7 +102,10 @@ impl Chart {
         frame.draw(&mut page, true, true);
         x_label.draw_below(&mut page, frame.left + width / 2.0, frame.bottom());
         y_label.draw_beside(&mut page, frame.top + HEIGHT / 2.0);
-        for (i, series) in self.series.iter().enumerate() {
+        // A line without dashes would hide a dashed line in the same place.
+        let all = || self.series.iter().enumerate();
+        let solid = all().filter(|(i, _)| style::is_solid(*i));
+        for (i, series) in solid.chain(all().filter(|(i, _)| !style::is_solid(*i))) {
             series.draw(&mut page, &frame, i);
         }
         legend.draw(&mut page, 8.0, below, series::sample);
@@ -151,14 +154,40 @@ mod tests {
 
     /// Returns the points of the first line with round joins.
     fn line(svg: &str) -> Vec<(f64, f64)> {
-        let mut lines = svg.split(" d=\"M");
+        let mut lines = svg.split(" d=\"");
         let d = lines.find(|d| d.contains("linejoin")).unwrap();
-        let points = d.split('"').next().unwrap().split('L');
-        let point = |p: &str| {
-            let (x, y) = p.split_once(' ').unwrap();
-            (x.parse().unwrap(), y.parse().unwrap())
-        };
-        points.map(point).collect()
+        let d = d.split('"').next().unwrap();
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let starts: Vec<usize> = d
+            .match_indices(['M', 'L', 'H', 'V'])
+            .map(|(at, _)| at)
+            .collect();
+        for (k, at) in starts.iter().enumerate() {
+            let text = &d[at + 1..*starts.get(k + 1).unwrap_or(&d.len())];
+            let last = points.last().copied().unwrap_or_default();
+            points.push(match (&d[*at..=*at], text.split_once(' ')) {
+                ("H", _) => (text.parse().unwrap(), last.1),
+                ("V", _) => (last.0, text.parse().unwrap()),
+                (_, point) => {
+                    let (x, y) = point.unwrap();
+                    (x.parse().unwrap(), y.parse().unwrap())
+                }
+            });
+        }
+        points
+    }
+
+    #[test]
+    fn lines_in_the_same_place_are_all_visible() {
+        let same = |i: usize| Series::line(format!("s{i}"), [(0.0, 1.0), (9.0, 2.0)]);
+        let svg = Chart::new("t", Axis::new("x"), Axis::new("y"))
+            .with_all((0..9).map(same))
+            .svg();
+        // Lines without dashes are below the others, and wider.
+        let lines: Vec<&str> = svg.lines().filter(|l| l.contains("linejoin")).collect();
+        let dashed: Vec<bool> = lines.iter().map(|l| l.contains("dasharray")).collect();
+        assert!(dashed.is_sorted() && dashed.contains(&false), "{dashed:?}");
+        assert!(lines[0].contains("stroke-width=\"2.4\"") && lines[8].contains("\"1.5\""));
     }
 
     #[test]

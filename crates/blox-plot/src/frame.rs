@@ -2,7 +2,7 @@
 
 use crate::axis::{Room, Scale};
 use crate::style::{LARGE, MEDIUM, SMALL};
-use crate::svg::{Anchor, Escaped, Num, Page, fitted, fitted_name, width_of};
+use crate::svg::{Anchor, Escaped, INK, Num, Page, fitted, fitted_name, width_of};
 
 /// The rectangle that holds the data.
 pub(crate) struct Frame {
@@ -139,7 +139,7 @@ impl Heading {
         for line in &self.title {
             y += TITLE_LINE;
             page.put(format_args!(
-                "<text class=\"ink\" x=\"{}\" y=\"{}\" font-size=\"{}\" font-weight=\"bold\" fill=\"#1a1a1a\">{}</text>\n",
+                "<text class=\"ink\" x=\"{}\" y=\"{}\" font-size=\"{}\" font-weight=\"bold\" fill=\"{INK}\">{}</text>\n",
                 Num(SIDE),
                 Num(y),
                 Num(LARGE),

@@ -1,16 +1,17 @@
 //! GPUs over time: the jobs on each GPU.
 
-use crate::axis::{Axis, Room, duration};
+use crate::axis::{Axis, Room, TimeUnit, grouped};
 use crate::chart::RIGHT;
+use crate::colouring::colours_apart;
 use crate::frame::{Frame, Heading, Label};
 use crate::style::{self, SMALL, WIDTH};
-use crate::svg::{Anchor, Escaped, Num, Page, width_of};
+use crate::svg::{Anchor, Escaped, Num, Page, fitted_name, width_of};
 use std::collections::BTreeMap;
 
 /// A job on GPUs for an interval of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The number of the job. It determines the colour.
+    /// The number of the job.
     pub job: u32,
     /// The identifier of the job, which a hint shows.
     pub job_id: Box<str>,
@@ -24,21 +25,34 @@ pub struct Bar {
 
 /// GPUs over time: a row for each GPU, a bar for each job.
 ///
-/// With more than 8,000 bars or 256 GPUs, the chart has cells, each for several bars. The
-/// subtitle then states the size of a cell. The time axis ends at the last end of a bar. Idle
-/// nodes at the end are left out if they are a quarter of the GPUs or more.
+/// [Colours](colours_apart) separate jobs that touch; they do not identify jobs.
+///
+/// With more than 4,000 bars or 256 GPUs, the chart has cells, each for several bars. The
+/// subtitle then states the size of a cell. The picture stays below 400 kB. The time axis ends at the
+/// last end of a bar. Idle nodes at the end are left out if they are a quarter of the GPUs or more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
     title: String,
     subtitle: String,
     nodes: Vec<u32>,
+    types: Vec<String>,
+    unit: Option<TimeUnit>,
     bars: Vec<Bar>,
 }
 
 /// The most bars, and the most rows, that are drawn one by one.
-const BARS: usize = 8000;
+const BARS: usize = 4000;
 const ROWS: u32 = 256;
+/// The most bars with a hint each.
+const HINTS: usize = 1000;
+/// The most cells across: about one for each unit of the picture.
 const CELLS: usize = 330;
+/// The most rows of cells.
+const LINES: u32 = 128;
+/// The most rectangles of cells. With more, cells are made larger.
+const RECTS: usize = 10_000;
+/// The most room for the names of nodes.
+const NAMES: f64 = 120.0;
 
 impl Gantt {
     /// Returns a chart without bars; `nodes` has the number of GPUs of each node.
@@ -47,8 +61,24 @@ impl Gantt {
             title: title.into(),
             subtitle: String::new(),
             nodes: nodes.into_iter().collect(),
+            types: Vec::new(),
+            unit: None,
             bars: Vec::new(),
         }
+    }
+
+    /// Names the type of the GPUs of each node, in the order of the nodes. An empty type is not shown.
+    #[must_use]
+    pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.types = types.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Shows all times in this unit. The default is the unit that fits the last end of a bar.
+    #[must_use]
+    pub fn in_unit(mut self, unit: TimeUnit) -> Self {
+        self.unit = Some(unit);
+        self
     }
 
     /// Sets the text below the title.
@@ -93,6 +123,14 @@ impl Gantt {
         (all, String::new())
     }
 
+    /// Returns the name of a node, with the type of its GPUs.
+    fn name(&self, node: usize) -> String {
+        match self.types.get(node).filter(|t| !t.is_empty()) {
+            Some(gpu_type) => format!("node {node} ({gpu_type})"),
+            None => format!("node {node}"),
+        }
+    }
+
     /// Returns the picture.
     pub fn svg(&self) -> String {
         let (rows, note) = self.rows();
@@ -100,19 +138,20 @@ impl Gantt {
         let merged = rects > BARS || rows > ROWS;
         let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
-        let last = format!("node {}", self.nodes.len().saturating_sub(1));
-        let left = width_of(&last, SMALL) + 12.0;
+        let unit = self.unit.unwrap_or_else(|| TimeUnit::of(end));
+        let names = (0..self.nodes.len().max(1)).map(|node| width_of(&self.name(node), SMALL));
+        let left = names.fold(0.0, f64::max).min(NAMES) + 12.0;
         let width = WIDTH - left - RIGHT;
         let x = Axis::seconds("time")
+            .in_unit(unit)
             .from(0.0)
             .to(end)
             .fit(std::iter::empty(), &Room::across(width, SMALL));
-        // GPUs that share a row of cells.
-        let per_row = if merged { rows.div_ceil(128) } else { 1 };
+        let cells = merged.then(|| Cells::of(&self.bars, rows, x.high));
         let mut subtitle = self.subtitle.clone();
-        if merged {
-            let cell = duration((x.high - x.low) / CELLS as f64);
-            let gpus = match per_row {
+        if let Some(cells) = &cells {
+            let cell = unit.text(x.high / cells.across as f64);
+            let gpus = match cells.per_line {
                 1 => "1 GPU".to_owned(),
                 n => format!("{n} GPUs"),
             };
@@ -139,10 +178,9 @@ impl Gantt {
         let mut page = Page::new(WIDTH, height, &self.title);
         heading.draw(&mut page);
         frame.draw_x(&mut page, true);
-        if merged {
-            self.draw_cells(&mut page, &frame, rows, per_row);
-        } else {
-            self.draw_bars(&mut page, &frame, rows);
+        match &cells {
+            Some(cells) => cells.draw(&mut page, &frame),
+            None => self.draw_bars(&mut page, &frame, rows, unit),
         }
         self.draw_nodes(&mut page, &frame, rows);
         page.axis_line(left, frame.top, left, frame.bottom());
@@ -150,82 +188,53 @@ impl Gantt {
         page.finish()
     }
 
-    fn draw_bars(&self, page: &mut Page, frame: &Frame, rows: u32) {
+    fn draw_bars(&self, page: &mut Page, frame: &Frame, rows: u32, unit: TimeUnit) {
         let row = frame.height / f64::from(rows);
         let gap = if row > 4.0 { 0.6 } else { 0.0 };
-        for bar in &self.bars {
-            let (a, _) = frame.place(bar.start_s, 0.0);
-            let (b, _) = frame.place(bar.end_s, 0.0);
+        // Bars less than a unit of the picture apart seem to touch.
+        let near = (frame.x.high - frame.x.low) / frame.width;
+        let rect = |bar: &Bar, (first, last): &(u32, u32)| {
+            let (a, b) = (
+                frame.place(bar.start_s, 0.0).0,
+                frame.place(bar.end_s, 0.0).0,
+            );
+            let width = Num((b - a - gap).max(0.4));
+            format!(
+                "M{} {}h{width}v{}h-{width}z",
+                Num(a),
+                Num(frame.top + f64::from(*first) * row + gap / 2.0),
+                Num(f64::from(last - first + 1) * row - gap),
+            )
+        };
+        let paths = |bar: &Bar| {
+            bar.gpus
+                .iter()
+                .map(|range| rect(bar, range))
+                .collect::<String>()
+        };
+        let colours = colours_apart(&self.bars, near);
+        if self.bars.len() > HINTS {
+            let mut of_colour = vec![String::new(); style::COLOURS.len()];
+            for (bar, colour) in self.bars.iter().zip(colours) {
+                of_colour[colour].push_str(&paths(bar));
+            }
+            for (colour, d) in style::COLOURS.iter().zip(of_colour) {
+                page.put(format_args!("<path fill=\"{colour}\" d=\"{d}\"/>\n"));
+            }
+            return;
+        }
+        let time = |s: f64| grouped(s / unit.secs(), 3);
+        for (bar, colour) in self.bars.iter().zip(colours) {
             let gpus: u32 = bar.gpus.iter().map(|(first, last)| last - first + 1).sum();
             page.put(format_args!(
-                "<g fill=\"{}\"><title>job {}: {gpus} GPU{}, {} to {} s</title>\n",
-                style::colour(bar.job as usize),
+                "<path fill=\"{}\" d=\"{}\"><title>job {}: {gpus} GPU{}, {} to {} {}</title></path>\n",
+                style::COLOURS[colour],
+                paths(bar),
                 Escaped(&bar.job_id),
                 if gpus == 1 { "" } else { "s" },
-                Num(bar.start_s),
-                Num(bar.end_s)
-            ));
-            for (first, last) in &bar.gpus {
-                page.put(format_args!(
-                    "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n",
-                    Num(a),
-                    Num(frame.top + f64::from(*first) * row + gap / 2.0),
-                    Num((b - a - gap).max(0.4)),
-                    Num(f64::from(last - first + 1) * row - gap)
-                ));
-            }
-            page.put(format_args!("</g>\n"));
-        }
-    }
-
-    fn draw_cells(&self, page: &mut Page, frame: &Frame, rows: u32, per_row: u32) {
-        let lines = rows.div_ceil(per_row) as usize;
-        // For each cell: busy time, longest stay, and the job with the longest stay.
-        let mut cells = vec![(0.0, 0.0, 0); lines * CELLS];
-        for bar in &self.bars {
-            let cell = |t: f64| frame.x.at(t) * CELLS as f64;
-            let (a, b) = (cell(bar.start_s), cell(bar.end_s));
-            for c in a as usize..(b.ceil() as usize).min(CELLS) {
-                let part = b.min(c as f64 + 1.0) - a.max(c as f64);
-                for gpu in bar.gpus.iter().flat_map(|(first, last)| *first..=*last) {
-                    let (busy, longest, job) = &mut cells[(gpu / per_row) as usize * CELLS + c];
-                    *busy += part;
-                    if part > *longest {
-                        (*longest, *job) = (part, bar.job);
-                    }
-                }
-            }
-        }
-        let (w, h) = (frame.width / CELLS as f64, frame.height / lines as f64);
-        // A path for each colour and shade is far shorter than a rectangle a cell.
-        let mut paths: BTreeMap<(usize, u32), String> = BTreeMap::new();
-        for line in 0..lines {
-            // The last row may stand for fewer GPUs.
-            let gpus = f64::from(per_row.min(rows - line as u32 * per_row));
-            let look = |c: usize| {
-                let (busy, _, job) = cells[line * CELLS + c];
-                let shade = (busy / gpus * 4.0).ceil().min(4.0) as u32;
-                (job as usize % style::COLOURS.len(), shade)
-            };
-            let mut c = 0;
-            while c < CELLS {
-                let key = look(c);
-                let run = (c..CELLS).take_while(|k| look(*k) == key).count();
-                if key.1 > 0 {
-                    let x = Num(frame.left + c as f64 * w);
-                    let y = Num(frame.top + line as f64 * h);
-                    let (w, h) = (Num(run as f64 * w), Num(h));
-                    let path = paths.entry(key).or_default();
-                    path.push_str(&format!("M{x} {y}h{w}v{h}h-{w}z"));
-                }
-                c += run;
-            }
-        }
-        for ((colour, shade), d) in paths {
-            page.put(format_args!(
-                "<path fill=\"{}\" fill-opacity=\"{}\" d=\"{d}\"/>\n",
-                style::COLOURS[colour],
-                Num(f64::from(shade) / 4.0)
+                time(bar.start_s),
+                time(bar.end_s),
+                unit.symbol(),
             ));
         }
     }
@@ -246,7 +255,7 @@ impl Gantt {
             let middle = top + height / 2.0;
             let half = SMALL * 0.6;
             if middle - half >= free || node == 0 {
-                let name = format!("node {node}");
+                let name = fitted_name(&self.name(node), SMALL, frame.left - 12.0);
                 let y = middle.max(frame.top + half) + SMALL * 0.35;
                 page.text(frame.left - 6.0, y, Anchor::End, SMALL, &name);
                 free = middle.max(frame.top + half) + half;
@@ -256,9 +265,143 @@ impl Gantt {
     }
 }
 
+/// Bars merged into cells.
+struct Cells {
+    /// Number of cells across.
+    across: usize,
+    lines: u32,
+    /// GPUs for each line.
+    per_line: u32,
+    /// Cells of one job, from a first line to a last line, and from a first column until a column; the
+    /// quarter of their GPU time that is busy; and the colour.
+    runs: Vec<(Bar, u32, usize)>,
+}
+
+impl Cells {
+    /// Merges bars into the smallest cells that need few rectangles.
+    fn of(bars: &[Bar], rows: u32, end: f64) -> Self {
+        let mut across = CELLS;
+        loop {
+            let cells = Cells::with(bars, rows, end, across);
+            if cells.runs.len() <= RECTS || across < 2 {
+                return cells;
+            }
+            across = across * 3 / 4;
+        }
+    }
+
+    fn with(bars: &[Bar], rows: u32, end: f64, across: usize) -> Self {
+        let per_line = rows.div_ceil(LINES);
+        let lines = rows.div_ceil(per_line);
+        // For each cell: busy time, longest stay, and the job with the longest stay.
+        let mut cells = vec![(0.0, 0.0, 0); lines as usize * across];
+        for bar in bars {
+            let cell = |t: f64| (t / end).clamp(0.0, 1.0) * across as f64;
+            let (a, b) = (cell(bar.start_s), cell(bar.end_s));
+            for c in a as usize..(b.ceil() as usize).min(across) {
+                let part = b.min(c as f64 + 1.0) - a.max(c as f64);
+                for gpu in bar.gpus.iter().flat_map(|(first, last)| *first..=*last) {
+                    let (busy, longest, job) = &mut cells[(gpu / per_line) as usize * across + c];
+                    *busy += part;
+                    if part > *longest {
+                        (*longest, *job) = (part, bar.job);
+                    }
+                }
+            }
+        }
+        let mut runs: Vec<(Bar, u32)> = Vec::new();
+        // The run that covers each cell of the line above.
+        let mut above: Vec<Option<usize>> = vec![None; across];
+        for line in 0..lines {
+            // The last line may stand for fewer GPUs.
+            let gpus = f64::from(per_line.min(rows - line * per_line));
+            let look = |c: usize| {
+                let (busy, _, job) = cells[line as usize * across + c];
+                (job, (busy / gpus * 4.0).ceil().min(4.0) as u32)
+            };
+            let mut c = 0;
+            while c < across {
+                let (job, shade) = look(c);
+                let until = (c..across)
+                    .find(|k| look(*k) != (job, shade))
+                    .unwrap_or(across);
+                let (start_s, end_s) = (c as f64, until as f64);
+                let same = |at: &usize| {
+                    let (run, of) = &runs[*at];
+                    (run.job, *of, run.start_s, run.end_s) == (job, shade, start_s, end_s)
+                };
+                let mut run = None;
+                if shade > 0 {
+                    // A job on several lines is one rectangle.
+                    let at = above[c].filter(same).unwrap_or(runs.len());
+                    match runs.get_mut(at) {
+                        Some((run, _)) => run.gpus[0].1 = line,
+                        None => runs.push((
+                            Bar {
+                                job,
+                                job_id: "".into(),
+                                gpus: vec![(line, line)],
+                                start_s,
+                                end_s,
+                            },
+                            shade,
+                        )),
+                    }
+                    run = Some(at);
+                }
+                above[c..until].fill(run);
+                c = until;
+            }
+        }
+        let (bars, shades): (Vec<Bar>, Vec<u32>) = runs.into_iter().unzip();
+        let colours = colours_apart(&bars, 0.5);
+        Cells {
+            across,
+            lines,
+            per_line,
+            runs: bars
+                .into_iter()
+                .zip(shades)
+                .zip(colours)
+                .map(|((bar, shade), colour)| (bar, shade, colour))
+                .collect(),
+        }
+    }
+
+    fn draw(&self, page: &mut Page, frame: &Frame) {
+        let (w, h) = (
+            frame.width / self.across as f64,
+            frame.height / f64::from(self.lines),
+        );
+        // A path for each colour and shade is far shorter than a rectangle a cell.
+        let mut paths: BTreeMap<(usize, u32), String> = BTreeMap::new();
+        for (run, shade, colour) in &self.runs {
+            let (first, last) = run.gpus[0];
+            let width = Num((run.end_s - run.start_s) * w);
+            paths
+                .entry((*colour, *shade))
+                .or_default()
+                .push_str(&format!(
+                    "M{} {}h{width}v{}h-{width}z",
+                    Num(frame.left + run.start_s * w),
+                    Num(frame.top + f64::from(first) * h),
+                    Num(f64::from(last - first + 1) * h)
+                ));
+        }
+        for ((colour, shade), d) in paths {
+            page.put(format_args!(
+                "<path fill=\"{}\" fill-opacity=\"{}\" d=\"{d}\"/>\n",
+                style::COLOURS[colour],
+                Num(f64::from(shade) / 4.0)
+            ));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::colouring::tests::preempted;
 
     fn bar(job: u32, first: u32, last: u32, start_s: f64, end_s: f64) -> Bar {
         Bar {
@@ -278,15 +421,9 @@ mod tests {
         // Four rows of 15 pixels; the whole width, and half of it.
         let width = WIDTH - RIGHT - 12.0 - width_of("node 1", SMALL);
         let (whole, half) = (Num(width - 0.6), Num(width / 2.0 - 0.6));
-        assert!(
-            svg.contains(&format!("width=\"{whole}\" height=\"29.4\"")),
-            "{svg}"
-        );
-        assert!(
-            svg.contains(&format!("width=\"{half}\" height=\"14.4\"")),
-            "{svg}"
-        );
-        assert!(svg.contains("<title>job &lt;1&gt;: 1 GPU, 50 to 100 s</title>"));
+        assert!(svg.contains(&format!("h{whole}v29.4h-{whole}z")), "{svg}");
+        assert!(svg.contains(&format!("h{half}v14.4h-{half}z")), "{svg}");
+        assert!(svg.contains("<title>job &lt;1&gt;: 1 GPU, 50.000 to 100.000 s</title>"));
         assert!(svg.contains("node 1"));
     }
 
@@ -301,6 +438,62 @@ mod tests {
         assert!(svg.len() < 200_000, "{}", svg.len());
         let wide = Gantt::new("big", [8; 1024]).with_all([bar(0, 0, 4095, 0.0, 10.0)]);
         assert!(wide.svg().contains("32 GPUs"), "{}", &wide.svg()[..900]);
+    }
+
+    #[test]
+    fn rows_name_the_types_of_their_gpus() {
+        let gantt = Gantt::new("las", [2, 2, 2]).with_all([bar(0, 0, 5, 0.0, 7200.0)]);
+        let svg = gantt
+            .types(["v100", "", "k80"])
+            .in_unit(TimeUnit::Minutes)
+            .svg();
+        for name in [
+            ">node 0 (v100)<",
+            ">node 1<",
+            ">node 2 (k80)<",
+            "time (minutes)",
+        ] {
+            assert!(svg.contains(name), "{name}");
+        }
+        assert!(svg.contains("0.000 to 120.000 min"));
+        // A long type is cut, and leaves room for bars.
+        let long = Gantt::new("las", [2]).types(["a".repeat(90)]).svg();
+        assert!(long.contains("…") && long.contains("viewBox=\"0 0 400 "));
+    }
+
+    #[test]
+    fn pictures_of_many_bars_are_small() {
+        for stays in [60, 900, 4000] {
+            let gantt = Gantt::new("las", [8; 16]).with_all(preempted(16, stays));
+            let bytes = gantt.svg().len();
+            assert!(bytes < 400_000, "{stays} stays a node: {bytes}");
+        }
+        let wide = Gantt::new("las", [8; 1000]).with_all(preempted(1000, 40));
+        assert!(wide.svg().len() < 400_000, "{}", wide.svg().len());
+    }
+
+    #[test]
+    fn cells_of_jobs_that_touch_differ_in_colour() {
+        let cells = Cells::of(&preempted(16, 900), 128, 300_000.0);
+        let mut at = BTreeMap::new();
+        for (run, _, colour) in &cells.runs {
+            for line in run.gpus[0].0..=run.gpus[0].1 {
+                for c in run.start_s as usize..run.end_s as usize {
+                    at.insert((line, c), (run.job, *colour));
+                }
+            }
+        }
+        let (mut pairs, mut equal) = (0, 0);
+        for ((line, c), (job, colour)) in &at {
+            for near in [(*line, c + 1), (line + 1, *c)] {
+                if let Some(other) = at.get(&near).filter(|other| other.0 != *job) {
+                    pairs += 1;
+                    equal += usize::from(other.1 == *colour);
+                }
+            }
+        }
+        assert!(pairs > 10_000, "{pairs}");
+        assert_eq!(equal, 0);
     }
 
     #[test]

@@ -27,17 +27,18 @@
 //! - A picture is 400 units wide. In a column of 3.3 inch, its smallest text has 6.5 pt.
 //! - Axes end at the data and name their unit. Legends stand below the axes.
 //! - Twenty series differ without colour, by dash and marker; bars differ by hatching.
-//! - Colours are those of Okabe and Ito (2008), without yellow.
-//! - The background is white. A dark page can restyle the classes `bg`, `ink`, `soft`, `grid`
-//!   and `ink-line`.
+//! - The background is transparent. Every colour is legible on white and on dark pages: the contrast
+//!   of [`COLOURS`] is at least 3 on both.
+//! - Text is lighter if the reader prefers dark pages (`prefers-color-scheme`). A page that includes
+//!   a picture can restyle the classes `ink`, `soft`, `grid` and `ink-line`: `svg .ink { fill: .. }`.
 //!
 //! | Task | Start with |
 //! |---|---|
 //! | Draw lines, steps or a distribution | [`Chart`], [`Series`] |
 //! | Compare a few numbers | [`BarChart`] |
-//! | Draw jobs on GPUs over time | [`Gantt`], [`Bar`] |
+//! | Draw jobs on GPUs over time | [`Gantt`], [`Bar`], [`colours_apart`] |
 //! | Draw a tree | [`Outline`] |
-//! | Label an axis and choose its scale | [`Axis`] |
+//! | Label an axis and choose its scale and unit | [`Axis`], [`TimeUnit`] |
 //! | Convert a picture to PNG or PDF (feature `png`) | `png`, `pdf` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -46,6 +47,7 @@
 mod axis;
 mod bars;
 mod chart;
+mod colouring;
 mod drawing;
 mod frame;
 mod gantt;
@@ -61,9 +63,10 @@ mod series;
 mod style;
 mod svg;
 
-pub use axis::{Axis, grouped};
+pub use axis::{Axis, TimeUnit, grouped};
 pub use bars::BarChart;
 pub use chart::Chart;
+pub use colouring::colours_apart;
 pub use gantt::{Bar, Gantt};
 pub use outline::Outline;
 #[cfg(feature = "png")]

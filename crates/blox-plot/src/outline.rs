@@ -91,6 +91,6 @@ mod tests {
         assert_eq!((leaf.0 - root.0, leaf.1 - root.1), (STEP, LINE));
         assert_eq!(at("gpus &gt; 4").0, root.0);
         assert!(svg.contains("a &amp; b"));
-        assert_eq!(svg.matches("ink-line").count(), 4);
+        assert_eq!(svg.matches("class=\"ink-line\"").count(), 4);
     }
 }

@@ -25,9 +25,11 @@ pub enum ConversionError {
     Encoding(#[from] std::io::Error),
 }
 
-/// Parses an SVG. Text has the font DejaVu Sans, also on machines without that font.
-pub(crate) fn tree(svg: &str) -> Result<Tree, ConversionError> {
+/// Parses an SVG. Text has the font DejaVu Sans, also on machines without that font. `style` replaces
+/// colours of the SVG.
+pub(crate) fn tree(svg: &str, style: Option<&str>) -> Result<Tree, ConversionError> {
     let mut options = Options {
+        style_sheet: style.map(str::to_owned),
         font_family: "DejaVu Sans".to_owned(),
         ..Options::default()
     };

@@ -14,13 +14,13 @@ use std::io::Write;
 /// font DejaVu Sans. Pictures have no other fill rule than non-zero, and no other line ends than
 /// straight ones.
 ///
-/// The page has the size of the picture: a chart is 3.3 inch wide, one column of a paper. The
-/// same SVG gives the same bytes.
+/// The page has the size of the picture: a chart is 3.3 inch wide, one column of a paper. Text and axes
+/// are darker than in the SVG, for white paper. The same SVG gives the same bytes.
 ///
 /// # Errors
 /// The text is not SVG, or the SVG has an element that pictures of this crate do not have.
 pub fn pdf(svg: &str) -> Result<Vec<u8>, ConversionError> {
-    let tree = parsed::tree(svg)?;
+    let tree = parsed::tree(svg, Some(ON_PAPER))?;
     let (width, height) = (tree.size().width() * POINTS, tree.size().height() * POINTS);
     let mut drawing = Drawing {
         content: Content::new(),
@@ -31,6 +31,9 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, ConversionError> {
     drawing.group(tree.root(), page)?;
     drawing.page(width, height)
 }
+
+/// Colours of text, notes and axes on white paper.
+const ON_PAPER: &str = ".ink{fill:#1a1a1a}.ink-line{stroke:#1a1a1a}.soft{fill:#5a5a5a}";
 
 /// Points for each unit: 400 units are 3.3 inch.
 const POINTS: f32 = 0.594;
@@ -257,6 +260,9 @@ mod tests {
         // The second series: its colour and dash.
         assert!(text.contains("0.835 0.369 0 RG"), "{text}");
         assert!(text.contains("[4.158 1.485] 0 d"), "{text}");
+        assert!(!text.contains("1 1 1 rg"), "a page has no background");
+        // Text and axes are dark.
+        assert!(text.contains("0.102 0.102 0.102 rg") && text.contains("0.102 0.102 0.102 RG"));
         // Glyphs are curves; no font is needed.
         assert!(text.contains(" c\n") && !text.contains("Tf"));
         let points = text

@@ -4,12 +4,13 @@ use crate::parsed::{self, ConversionError};
 use resvg::tiny_skia::{Pixmap, Transform};
 
 /// Converts an SVG of this crate to PNG, with `scale` pixels for each unit and the font
-/// DejaVu Sans. The same SVG gives the same bytes.
+/// DejaVu Sans. The picture is transparent, with colours for white and dark pages. The same SVG gives the
+/// same bytes.
 ///
 /// # Errors
 /// The text is not SVG, or the picture is too large.
 pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, ConversionError> {
-    let tree = parsed::tree(svg)?;
+    let tree = parsed::tree(svg, None)?;
     let (width, height) = (tree.size().width() * scale, tree.size().height() * scale);
     let mut pixels = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
         .ok_or(ConversionError::Size { width, height })?;
@@ -39,7 +40,10 @@ mod tests {
                 .iter()
                 .any(|p| (p.red(), p.green(), p.blue()) == (r, g, b))
         };
-        assert!(has(0x00, 0x72, 0xb2) && has(255, 255, 255) && has(0x1a, 0x1a, 0x1a));
+        // A bar, text, and the transparent ground. A PNG knows no preference of its reader.
+        assert!(has(0x00, 0x72, 0xb2) && has(0x62, 0x66, 0x6c) && has(0, 0, 0));
+        assert!(!has(255, 255, 255) && !has(0x8a, 0x90, 0x99));
+        assert_eq!(picture.pixels()[0].alpha(), 0);
         assert!(png("no picture", 1.0).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::frame::Frame;
 use crate::style;
-use crate::svg::{Num, Page};
+use crate::svg::{GRID, Num, Page};
 
 /// Points under one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,10 +113,10 @@ impl Series {
     /// Draws the series as number `i`.
     pub(crate) fn draw(&self, page: &mut Page, frame: &Frame, i: usize) {
         let vertices = self.vertices(frame);
-        let (colour, dash) = (style::colour(i), style::dash(i));
+        let (colour, dash, width) = (style::colour(i), style::dash(i), style::width(i));
         let look =
-            format!("stroke=\"{colour}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{dash}");
-        polyline(page, &vertices, style::class(i), &look);
+            format!("stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"{dash}");
+        polyline(page, &vertices, &look);
         self.draw_intervals(page, frame, i);
         for (x, y) in self.marks(&vertices, i) {
             style::marker(page, i, x, y);
@@ -127,13 +127,16 @@ impl Series {
     pub(crate) fn draw_plain(&self, page: &mut Page, frame: &Frame, i: usize) {
         let colour = style::colour(i);
         let look = format!("stroke=\"{colour}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"");
-        polyline(page, &self.vertices(frame), style::class(i), &look);
+        polyline(page, &self.vertices(frame), &look);
     }
 
     /// Draws the line thin and grey, behind others.
     pub(crate) fn draw_behind(&self, page: &mut Page, frame: &Frame) {
-        let look = "stroke=\"#dddddd\" stroke-width=\"0.7\"";
-        polyline(page, &self.vertices(frame), " class=\"grid\"", look);
+        let (colour, opacity) = GRID;
+        let look = format!(
+            "class=\"grid\" stroke=\"{colour}\" stroke-opacity=\"{opacity}\" stroke-width=\"0.7\""
+        );
+        polyline(page, &self.vertices(frame), &look);
     }
 
     fn draw_intervals(&self, page: &mut Page, frame: &Frame, i: usize) {
@@ -148,9 +151,8 @@ impl Series {
             let (a, m, b) = (Num(x + shift - 2.0), Num(x + shift), Num(x + shift + 2.0));
             let (bottom, top) = (Num(bottom), Num(top));
             page.put(format_args!(
-                "<path{} d=\"M{a} {bottom}L{b} {bottom}M{m} {bottom}L{m} {top}M{a} {top}L{b} {top}\" \
+                "<path d=\"M{a} {bottom}L{b} {bottom}M{m} {bottom}L{m} {top}M{a} {top}L{b} {top}\" \
                  fill=\"none\" stroke=\"{}\"/>\n",
-                style::class(i),
                 style::colour(i)
             ));
         }
@@ -191,9 +193,9 @@ pub(crate) const SAMPLE: f64 = 28.0;
 pub(crate) fn sample(page: &mut Page, i: usize, left: f64, y: f64) {
     let (a, b) = (Num(left), Num(left + SAMPLE));
     page.put(format_args!(
-        "<path{} d=\"M{a} {y}L{b} {y}\" stroke=\"{}\" stroke-width=\"1.5\" fill=\"none\"{}/>\n",
-        style::class(i),
+        "<path d=\"M{a} {y}L{b} {y}\" stroke=\"{}\" stroke-width=\"{}\" fill=\"none\"{}/>\n",
         style::colour(i),
+        style::width(i),
         style::dash(i),
         y = Num(y)
     ));
@@ -201,17 +203,23 @@ pub(crate) fn sample(page: &mut Page, i: usize, left: f64, y: f64) {
 }
 
 /// Draws a line; `look` has its attributes.
-fn polyline(page: &mut Page, vertices: &[(f64, f64)], class: &str, look: &str) {
+fn polyline(page: &mut Page, vertices: &[(f64, f64)], look: &str) {
     if vertices.is_empty() {
         return;
     }
-    let points = vertices
-        .iter()
-        .map(|(x, y)| format!("{} {}", Num(*x), Num(*y)));
-    let d = Vec::from_iter(points).join("L");
-    page.put(format_args!(
-        "<path{class} d=\"M{d}\" fill=\"none\" {look}/>\n"
-    ));
+    page.put(format_args!("<path d=\""));
+    let mut last: Option<(f64, f64)> = None;
+    for (x, y) in vertices {
+        match last {
+            None => page.put(format_args!("M{} {}", Num(*x), Num(*y))),
+            // Short forms of horizontal and vertical parts: most lines are steps.
+            Some(last) if last.1 == *y => page.put(format_args!("H{}", Num(*x))),
+            Some(last) if last.0 == *x => page.put(format_args!("V{}", Num(*y))),
+            Some(_) => page.put(format_args!("L{} {}", Num(*x), Num(*y))),
+        }
+        last = Some((*x, *y));
+    }
+    page.put(format_args!("\" fill=\"none\" {look}/>\n"));
 }
 
 /// Keeps the first, lowest, highest and last vertex of each half pixel of x. The picture does

@@ -2,20 +2,23 @@
 
 use crate::svg::{Num, Page};
 
-/// Seven colours that stay apart for colour-blind readers, on white and on black.
+/// Colours of series, categories and jobs. The first three are of the palette of Okabe and Ito (2008).
 ///
-/// The palette of Okabe and Ito (2008) without yellow. The last one is the colour of text.
-pub const COLOURS: [&str; 7] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444",
+/// The contrast of every colour is at least 3 on white and on a dark page (`#0d1117`). Every first
+/// part of the list is far apart, also for colour-blind readers as far as so many colours can be.
+pub const COLOURS: [&str; 16] = [
+    "#0072b2", "#d55e00", "#009e73", "#a374f5", "#95586c", "#7f8fae", "#e8476f", "#8c8430",
+    "#c4189f", "#1c97d6", "#c2183a", "#5d9a2a", "#00909c", "#777777", "#8a3ff0", "#d655cf",
 ];
 /// Dashes of lines, so that neighbouring series differ without colour.
-const DASHES: [&str; 6] = [
+const DASHES: [&str; 7] = [
     "",
     "7 2.5",
     "2 2",
     "9 2.5 2 2.5",
     "4.5 2",
     "9 2.5 2 2.5 2 2.5",
+    "14 3",
 ];
 
 /// Width of a picture in units. A unit is 0.594 pt if the picture is 3.3 inch wide.
@@ -27,12 +30,12 @@ pub(crate) const MEDIUM: f64 = 12.0;
 /// Font size of titles.
 pub(crate) const LARGE: f64 = 14.0;
 
-/// Returns the colour of the `i`th series. Colours repeat after seven series.
+/// Returns the colour of the `i`th series. Colours repeat after sixteen series.
 pub fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
 
-/// Returns the dash of the `i`th series, as an attribute. Dashes repeat after six series.
+/// Returns the dash of the `i`th series, as an attribute. Dashes repeat after seven series.
 pub(crate) fn dash(i: usize) -> String {
     match DASHES[i % DASHES.len()] {
         "" => String::new(),
@@ -40,13 +43,15 @@ pub(crate) fn dash(i: usize) -> String {
     }
 }
 
-/// Returns the class of the `i`th series. A dark page draws text-coloured lines light.
-pub(crate) fn class(i: usize) -> &'static str {
-    if i % COLOURS.len() == COLOURS.len() - 1 {
-        " class=\"ink-line\""
-    } else {
-        ""
-    }
+/// Returns the width of the `i`th line. Lines without dashes are wider and, drawn first, stay visible
+/// beside a dashed line in the same place.
+pub(crate) fn width(i: usize) -> &'static str {
+    if is_solid(i) { "2.4" } else { "1.5" }
+}
+
+/// Returns whether the `i`th line has no dashes.
+pub(crate) fn is_solid(i: usize) -> bool {
+    DASHES[i % DASHES.len()].is_empty()
 }
 
 /// Draws the marker of the `i`th series. Markers repeat after eight series.
@@ -89,25 +94,23 @@ pub(crate) fn marker(page: &mut Page, i: usize, x: f64, y: f64) {
         colour(i)
     };
     page.put(format_args!(
-        "<path{} d=\"{d}\" fill=\"{fill}\" stroke=\"{}\" stroke-width=\"1.3\"/>\n",
-        class(i),
+        "<path d=\"{d}\" fill=\"{fill}\" stroke=\"{}\" stroke-width=\"1.3\"/>\n",
         colour(i)
     ));
 }
 
 /// Draws a rectangle of the `i`th category: solid, pale, or hatched in one of five ways.
 pub(crate) fn tile(page: &mut Page, i: usize, x: f64, y: f64, width: f64, height: f64, hint: &str) {
-    let (class, colour) = (class(i), colour(i));
-    // Hatching hides the grid behind it.
-    let look = match (i % 7, class) {
-        (0, _) => format!("{class} fill=\"{colour}\""),
-        (1, _) => format!("{class} fill=\"{colour}\" fill-opacity=\"0.3\""),
-        (_, "") => " class=\"bg\" fill=\"#ffffff\"".to_owned(),
-        _ => " class=\"bg ink-line\" fill=\"#ffffff\"".to_owned(),
+    let colour = colour(i);
+    let opacity = match i % 7 {
+        0 => "",
+        1 => " fill-opacity=\"0.4\"",
+        // Behind hatching.
+        _ => " fill-opacity=\"0.1\"",
     };
     let half = 0.5f64.min(width / 2.0);
     page.put(format_args!(
-        "<rect{look} x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke=\"{colour}\">{hint}</rect>\n",
+        "<rect fill=\"{colour}\"{opacity} x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke=\"{colour}\">{hint}</rect>\n",
         Num(x + half),
         Num(y + 0.5),
         Num(width - 2.0 * half),
@@ -146,7 +149,7 @@ pub(crate) fn tile(page: &mut Page, i: usize, x: f64, y: f64, width: f64, height
     }
     if !d.is_empty() {
         page.put(format_args!(
-            "<path{class} d=\"{d}\" fill=\"none\" stroke=\"{colour}\"/>\n"
+            "<path d=\"{d}\" fill=\"none\" stroke=\"{colour}\"/>\n"
         ));
     }
 }
@@ -154,6 +157,78 @@ pub(crate) fn tile(page: &mut Page, i: usize, x: f64, y: f64, width: f64, height
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::svg::{GRID, INK, INK_ON_DARK, SOFT};
+
+    /// Returns the contrast of two colours by the Web Content Accessibility Guidelines.
+    fn contrast(a: &str, b: &str) -> f64 {
+        let luminance = |colour: &str| -> f64 {
+            let part = |at: usize| {
+                let value = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
+                match f64::from(value) / 255.0 {
+                    v if v <= 0.040_45 => v / 12.92,
+                    v => ((v + 0.055) / 1.055).powf(2.4),
+                }
+            };
+            0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+        };
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    }
+
+    /// Returns a colour of this opacity on a ground.
+    fn on(ground: &str, colour: &str, opacity: f64) -> String {
+        let part =
+            |text: &str, at: usize| f64::from(u8::from_str_radix(&text[at..at + 2], 16).unwrap());
+        let mixed =
+            [1, 3, 5].map(|at| part(ground, at) * (1.0 - opacity) + part(colour, at) * opacity);
+        let [r, g, b] = mixed.map(|v| v.round() as u8);
+        format!("#{r:02x}{g:02x}{b:02x}")
+    }
+
+    const WHITE: &str = "#ffffff";
+    const DARK: &str = "#0d1117";
+
+    #[test]
+    fn contrast_is_that_of_the_guidelines() {
+        assert_eq!(contrast(WHITE, "#000000"), 21.0);
+        assert_eq!((contrast("#767676", WHITE) * 100.0).round(), 454.0);
+        // Black, white, and the palette of Okabe and Ito do not suit both grounds.
+        for unsuited in ["#000000", WHITE, "#e69f00", "#56b4e9", "#444444"] {
+            let least = contrast(unsuited, WHITE).min(contrast(unsuited, DARK));
+            assert!(least < 3.0, "{unsuited} {least}");
+        }
+    }
+
+    #[test]
+    fn every_colour_is_legible_on_white_and_on_dark() {
+        for colour in COLOURS.into_iter().chain([INK, INK_ON_DARK, SOFT]) {
+            for ground in [WHITE, DARK] {
+                let seen = contrast(colour, ground);
+                assert!(seen >= 3.0, "{colour} on {ground}: {seen:.2}");
+            }
+        }
+        // Text on the ground that its reader prefers.
+        assert!(contrast(INK, WHITE) >= 4.5 && contrast(INK_ON_DARK, DARK) >= 4.5);
+        assert!(contrast(SOFT, WHITE) >= 4.3 && contrast(SOFT, DARK) >= 4.3);
+        for ground in [WHITE, DARK] {
+            let grid = on(ground, GRID.0, GRID.1.parse().unwrap());
+            let seen = contrast(&grid, ground);
+            assert!((1.25..2.0).contains(&seen), "grid on {ground}: {seen:.2}");
+        }
+    }
+
+    #[test]
+    fn colours_of_the_palette_are_apart() {
+        let part = |colour: &str, at: usize| {
+            f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap())
+        };
+        for (i, a) in COLOURS.iter().enumerate() {
+            for b in &COLOURS[..i] {
+                let apart = [1, 3, 5].map(|at| (part(a, at) - part(b, at)).abs());
+                assert!(apart.iter().sum::<f64>() >= 50.0, "{a} {b}");
+            }
+        }
+    }
 
     #[test]
     fn twenty_series_differ_by_colour_and_dash() {
@@ -169,8 +244,8 @@ mod tests {
         looks.sort();
         looks.dedup();
         assert_eq!(looks.len(), 20);
-        // The first six differ by the dash alone.
-        assert!((1..6).all(|i| (0..i).all(|k| dash(i) != dash(k))));
+        // The first seven differ by the dash alone.
+        assert!((1..7).all(|i| (0..i).all(|k| dash(i) != dash(k))));
     }
 
     #[test]
@@ -178,8 +253,7 @@ mod tests {
         let drawn = |i: usize| {
             let mut page = Page::new(50.0, 50.0, "tile");
             tile(&mut page, i, 0.0, 0.0, 30.0, 12.0, "");
-            let plain = page.finish().replace(colour(i), "black");
-            plain.replace(" class=\"ink-line\"", "")
+            page.finish().replace(colour(i), "black")
         };
         assert!((1..7).all(|i| (0..i).all(|k| drawn(i) != drawn(k))));
         // Hatching stays inside.

@@ -2,6 +2,15 @@
 
 use std::fmt::{self, Display, Write};
 
+/// Colour of text and axes. The contrast is at least 4.5 on white, and 3 on a dark page.
+pub(crate) const INK: &str = "#62666c";
+/// Colour of text and axes if the reader prefers dark pages.
+pub(crate) const INK_ON_DARK: &str = "#8a9099";
+/// Colour of notes. The contrast is at least 4.3 on white and on a dark page.
+pub(crate) const SOFT: &str = "#75797f";
+/// Colour and opacity of the grid.
+pub(crate) const GRID: (&str, &str) = ("#808080", "0.35");
+
 pub(crate) const FONT: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
 /// A page under construction.
@@ -18,14 +27,19 @@ pub(crate) enum Anchor {
 }
 
 impl Page {
-    /// Starts a page with a background and a title for screen readers.
+    /// Starts a transparent page with a title for screen readers.
+    ///
+    /// Text and axes become lighter if the reader prefers dark pages. A page that knows its own
+    /// ground sets the colours of the classes `ink`, `soft`, `grid` and `ink-line` by selectors
+    /// such as `svg .ink`, which precede this style.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         let mut page = Page { out: String::new() };
         let (w, h) = (Num(width), Num(height));
         page.put(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
              font-family=\"{FONT}\" font-size=\"12\" role=\"img\" aria-label=\"{}\">\n\
-             <title>{}</title>\n<rect class=\"bg\" width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n",
+             <title>{}</title>\n<style>@media (prefers-color-scheme:dark){{.ink{{fill:{INK_ON_DARK}}}\
+             .ink-line{{stroke:{INK_ON_DARK}}}}}</style>\n",
             Escaped(title),
             Escaped(title)
         ));
@@ -40,12 +54,12 @@ impl Page {
 
     /// Draws text in the main colour; `size` is in pixels.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
-        self.label(x, y, anchor, size, "ink", "#1a1a1a", text);
+        self.label(x, y, anchor, size, "ink", INK, text);
     }
 
     /// Draws text in the colour of notes.
     pub fn soft_text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
-        self.label(x, y, anchor, size, "soft", "#5a5a5a", text);
+        self.label(x, y, anchor, size, "soft", SOFT, text);
     }
 
     #[allow(clippy::too_many_arguments, reason = "attributes of one element")]
@@ -77,7 +91,7 @@ impl Page {
     pub fn upward_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
         let (x, y, size) = (Num(x), Num(y), Num(size));
         self.put(format_args!(
-            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"#1a1a1a\" text-anchor=\"middle\" \
+            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{INK}\" text-anchor=\"middle\" \
              transform=\"rotate(-90 {x} {y})\">{}</text>\n",
             Escaped(text)
         ));
@@ -85,18 +99,18 @@ impl Page {
 
     /// Draws a line of the grid.
     pub fn grid_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
-        self.stroke("grid", "#dddddd", x1, y1, x2, y2);
+        let (x1, y1, x2, y2) = (Num(x1), Num(y1), Num(x2), Num(y2));
+        let (colour, opacity) = GRID;
+        self.put(format_args!(
+            "<path class=\"grid\" d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{colour}\" stroke-opacity=\"{opacity}\" fill=\"none\"/>\n"
+        ));
     }
 
     /// Draws a line of an axis.
     pub fn axis_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
-        self.stroke("ink-line", "#1a1a1a", x1, y1, x2, y2);
-    }
-
-    fn stroke(&mut self, class: &str, colour: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
         let (x1, y1, x2, y2) = (Num(x1), Num(y1), Num(x2), Num(y2));
         self.put(format_args!(
-            "<path class=\"{class}\" d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{colour}\" fill=\"none\"/>\n"
+            "<path class=\"ink-line\" d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{INK}\" fill=\"none\"/>\n"
         ));
     }
 
