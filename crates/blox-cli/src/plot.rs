@@ -5,8 +5,8 @@ use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
 use blox_results::{
-    AVERAGES, FAIRNESS, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES,
-    pictures,
+    AVERAGES, DEADLINE_COUNTS, FAIRNESS, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION,
+    LATENESS, Picture, SUMMARIES, WAITS, pictures,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -251,6 +251,8 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
                 match name.as_str() {
                     AVERAGES => " and more than one scheduler",
                     FAIRNESS => " and --fairness",
+                    DEADLINE_COUNTS | LATENESS => " and have deadlines",
+                    WAITS => " and --why",
                     name if name.starts_with("groups-") => " and --by COLUMN",
                     _ => "",
                 }

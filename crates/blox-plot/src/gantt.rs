@@ -27,7 +27,7 @@ pub struct Bar {
 ///
 /// [Colours](colours_apart) separate jobs that touch; they do not identify jobs.
 ///
-/// With more than 4,000 bars or 256 GPUs, the chart has cells, each for several bars. The
+/// With more than 4,000 bars or 256 GPUs, or if most of many bars are too narrow to see, the chart has cells, each for several bars. The
 /// subtitle then states the size of a cell. The picture stays below 400 kB. The time axis ends at the
 /// last end of a bar. Idle nodes at the end are left out if they are a quarter of the GPUs or more.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,8 @@ const BARS: usize = 4000;
 const ROWS: u32 = 256;
 /// The most bars with a hint each.
 const HINTS: usize = 1000;
+/// The width in units of the picture below which a bar is narrow.
+const NARROW: f64 = 2.0;
 /// The most cells across: about one for each unit of the picture.
 const CELLS: usize = 330;
 /// The most rows of cells.
@@ -135,9 +137,11 @@ impl Gantt {
     pub fn svg(&self) -> String {
         let (rows, note) = self.rows();
         let rects: usize = self.bars.iter().map(|b| b.gpus.len()).sum();
-        let merged = rects > BARS || rows > ROWS;
         let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
+        let narrow = |b: &&Bar| b.end_s - b.start_s < end / CELLS as f64 * NARROW;
+        let fine = rects > HINTS && self.bars.iter().filter(narrow).count() > self.bars.len() / 2;
+        let merged = rects > BARS || rows > ROWS || fine;
         let unit = self.unit.unwrap_or_else(|| TimeUnit::of(end));
         let names = (0..self.nodes.len().max(1)).map(|node| width_of(&self.name(node), SMALL));
         let left = names.fold(0.0, f64::max).min(NAMES) + 12.0;
@@ -198,7 +202,9 @@ impl Gantt {
                 frame.place(bar.start_s, 0.0).0,
                 frame.place(bar.end_s, 0.0).0,
             );
-            let width = Num((b - a - gap).max(0.4));
+            // Narrow bars have no room for a gap; their colours differ.
+            let gap_x = if b - a > NARROW { gap } else { 0.0 };
+            let width = Num((b - a - gap_x).max(0.4));
             format!(
                 "M{} {}h{width}v{}h-{width}z",
                 Num(a),

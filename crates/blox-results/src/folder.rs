@@ -89,12 +89,28 @@ impl Folder {
 
     /// Returns the number of GPUs of each node at the start.
     pub fn node_gpus(&self) -> Vec<u32> {
-        let mut list = Vec::new();
-        for kind in self.manifest["cluster"].as_array().into_iter().flatten() {
+        let kinds = self.kinds();
+        kinds
+            .flat_map(|(nodes, gpus, _)| std::iter::repeat_n(gpus, nodes))
+            .collect()
+    }
+
+    /// Returns the type of the GPUs of each node at the start; empty if the type is not known.
+    pub fn node_types(&self) -> Vec<&str> {
+        let kinds = self.kinds();
+        kinds
+            .flat_map(|(nodes, _, gpu_type)| std::iter::repeat_n(gpu_type, nodes))
+            .collect()
+    }
+
+    /// Returns numbers of equal nodes in order, with the number and the type of the GPUs of each.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (usize, u32, &str)> {
+        let kinds = self.manifest["cluster"].as_array().into_iter().flatten();
+        kinds.map(|kind| {
             let of = |key: &str| kind[key].as_u64().unwrap_or(0);
-            list.extend((0..of("nodes")).map(|_| of("gpus") as u32));
-        }
-        list
+            let gpu_type = kind["gpu_type"].as_str().unwrap_or("");
+            (of("nodes") as usize, of("gpus") as u32, gpu_type)
+        })
     }
 
     /// Returns a short description of the workload.

@@ -41,8 +41,8 @@ pub use figures::{
 pub use folder::Folder;
 pub use groups::{Group, Groups, in_order};
 pub use pictures::{
-    AVERAGES, FAIRNESS, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, Picture, SUMMARIES,
-    jct_over_seeds, pictures,
+    AVERAGES, DEADLINE_COUNTS, FAIRNESS, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, LATENESS,
+    Picture, SUMMARIES, WAITS, jct_over_seeds, pictures,
 };
 pub use report::report;
 pub use run::{AssignmentSpan, JobRow, RunResults};

@@ -4,7 +4,7 @@ use super::error::FolderError;
 use super::folder::Folder;
 use super::run::{JobRow, NO_VALUE, RunResults};
 use super::{PARTIAL, number_of, of_measured, sweep, whole};
-use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
+use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series, TimeUnit};
 
 /// A picture as SVG.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,13 +30,16 @@ impl Picture {
 /// The name of the picture of average job completion times. Results of one scheduler lack it.
 pub const AVERAGES: &str = "avg-jct";
 /// The names of the pictures of a comparison, except Gantt charts.
-pub const SUMMARIES: [&str; 6] = [
+pub const SUMMARIES: [&str; 9] = [
     "jct-cdf",
     "queueing-cdf",
     FAIRNESS,
     "utilisation",
     "queue-length",
     AVERAGES,
+    DEADLINE_COUNTS,
+    LATENESS,
+    WAITS,
 ];
 /// The name of the picture of averages by group.
 pub const GROUP_AVERAGES: &str = "groups-avg-jct";
@@ -46,6 +49,12 @@ pub const GROUP_DISTRIBUTION: &str = "groups-jct-cdf-";
 const GROUPS: usize = 12;
 /// The name of the picture of finish-time fairness.
 pub const FAIRNESS: &str = "fairness-cdf";
+/// The name of the picture of jobs that met and missed their deadline.
+pub const DEADLINE_COUNTS: &str = "deadlines";
+/// The name of the picture of the time between deadline and end.
+pub const LATENESS: &str = "lateness-cdf";
+/// The name of the picture of the reasons of waiting.
+pub const WAITS: &str = "waits";
 /// The start of the name of a Gantt chart, before the folder of its scheduler.
 pub const GANTT: &str = "gantt-";
 
@@ -93,14 +102,15 @@ pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
 /// A file cannot be read.
 pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
     let all = contestants(folders);
-    let mut list = summaries(&all);
+    let unit = time_unit(folders);
+    let mut list = summaries(&all, unit);
     for c in &all {
         if c.run.has_assignments() {
-            list.push(gantt(c)?);
+            list.push(gantt(c, unit)?);
         }
     }
     for sweep in folders.iter().filter_map(|f| f.sweep.as_ref()) {
-        list.extend(sweep::pictures(sweep)?);
+        list.extend(sweep::pictures(sweep, unit)?);
     }
     Ok(list)
 }
@@ -119,31 +129,51 @@ pub fn jct_over_seeds(
     about: &str,
     times: impl IntoIterator<Item = (String, Vec<f64>)>,
 ) -> Option<Picture> {
-    distributions(
-        SUMMARIES[0],
-        JCT,
-        about,
-        jct_axis(),
-        times.into_iter().collect(),
-    )
+    let times: Vec<(String, Vec<f64>)> = times.into_iter().collect();
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+    let some = times.iter().filter(|(_, times)| !times.is_empty());
+    let unit = fitting(some.map(|(_, times)| mean(times)).collect());
+    distributions(SUMMARIES[0], JCT, about, jct_axis(unit), times)
 }
 
 const JCT: &str = "Job completion time (JCT)";
 
-fn jct_axis() -> Axis {
-    Axis::seconds("JCT: submission until the end").log()
+/// Returns the unit of every time in the pictures and tables of these folders.
+pub(super) fn time_unit(folders: &[Folder]) -> TimeUnit {
+    let runs = folders.iter().flat_map(|f| &f.runs);
+    let averages = runs.map(|run| run.figure("avg_jct_s").or(Some(run.end_s())));
+    let sweeps = folders.iter().filter_map(|f| f.sweep.as_ref());
+    let of_sweeps = sweeps
+        .flat_map(|sweep| &sweep.runs)
+        .map(|run| run.figure("avg_jct_s"));
+    fitting(averages.chain(of_sweeps).flatten().collect())
+}
+
+/// Returns the largest unit that is not longer than the median of average job completion times in
+/// seconds; days from three days on.
+fn fitting(mut averages: Vec<f64>) -> TimeUnit {
+    averages.sort_unstable_by(f64::total_cmp);
+    let middle = averages.get(averages.len() / 2).copied().unwrap_or(0.0);
+    let units = [TimeUnit::Hours, TimeUnit::Minutes];
+    match middle {
+        _ if middle >= 3.0 * TimeUnit::Days.secs() => TimeUnit::Days,
+        _ => units
+            .into_iter()
+            .find(|unit| middle >= unit.secs())
+            .unwrap_or(TimeUnit::Seconds),
+    }
 }
 
 /// Draws every picture except Gantt charts.
-pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
+pub(super) fn summaries(all: &[Contestant<'_>], unit: TimeUnit) -> Vec<Picture> {
     let about = about(all);
     let times = |time: fn(&JobRow) -> Option<f64>| {
         move |c: &Contestant<'_>| c.run.measured().filter_map(time).collect()
     };
     let jct = [SUMMARIES[0], JCT];
-    let jct = distribution(jct, &about, jct_axis(), all, times(|j| j.jct_s));
+    let jct = distribution(jct, &about, jct_axis(unit), all, times(|j| j.jct_s));
     let text = format!("{about}. Queueing time: JCT without the time with GPUs");
-    let axis = Axis::seconds("queueing time").log();
+    let axis = Axis::seconds("queueing time").in_unit(unit).log();
     let names = ["queueing-cdf", "Queueing time"];
     let queueing = distribution(names, &text, axis, all, times(JobRow::queueing_s));
     let text =
@@ -154,18 +184,87 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         c.run.jobs.iter().filter_map(|j| j.rho).collect()
     });
     let axis = Axis::fraction("usable GPUs with a running job").from(0.0);
-    let utilisation = over_time(["utilisation", "GPU utilisation"], axis, all, |r| {
+    let utilisation = over_time(["utilisation", "GPU utilisation"], axis, unit, all, |r| {
         (r.busy_gpus, r.usable_gpus.max(r.busy_gpus))
     });
     let axis = Axis::new("jobs without GPUs").from(0.0);
     let names = ["queue-length", "Queue length"];
-    let queue = over_time(names, axis, all, |r| (r.queued_jobs, 1.0));
-    let averages = (all.len() > 1).then(|| averages(&about, all));
-    let list = [jct, queueing, fairness, utilisation, queue, averages];
+    let queue = over_time(names, axis, unit, all, |r| (r.queued_jobs, 1.0));
+    let averages = (all.len() > 1).then(|| averages(&about, all, unit));
+    let list = [
+        jct,
+        queueing,
+        fairness,
+        utilisation,
+        queue,
+        averages,
+        deadlines(&about, all),
+        lateness(&about, all, unit),
+        waits(all, unit),
+        group_averages(all, unit),
+    ];
     let mut list: Vec<Picture> = list.into_iter().flatten().collect();
-    list.extend(group_averages(all));
-    list.extend(all.iter().filter_map(group_distribution));
+    list.extend(all.iter().filter_map(|c| group_distribution(c, unit)));
     list
+}
+
+fn jct_axis(unit: TimeUnit) -> Axis {
+    Axis::seconds("JCT: submission until the end")
+        .in_unit(unit)
+        .log()
+}
+
+/// Draws the numbers of jobs that met, missed and were declined with their deadline.
+fn deadlines(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
+    let fates = ["met", "missed", "declined"];
+    let counts = |c: &Contestant<'_>| fates.map(|fate| c.run.figure(&format!("deadlines_{fate}")));
+    if all.iter().all(|c| counts(c).iter().all(Option::is_none)) {
+        return None;
+    }
+    let title = "Deadlines met and missed";
+    let mut chart = BarChart::new(title, Axis::new("jobs with a deadline")).subtitle(about);
+    for c in all {
+        let counts = counts(c).map(|count| count.unwrap_or(0.0));
+        chart = chart.with(c.name.as_str(), fates.into_iter().zip(counts));
+    }
+    Some(Picture::new(DEADLINE_COUNTS, title, chart.stacked().svg()))
+}
+
+/// Draws the time from the deadline to the end of each job that completed.
+fn lateness(about: &str, all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
+    let axis = Axis::seconds("end - deadline").in_unit(unit);
+    let text = format!("{about}. Completed jobs with a deadline; above 0: missed");
+    distribution([LATENESS, "Lateness"], &text, axis, all, |c| {
+        c.run.measured().filter_map(JobRow::lateness_s).collect()
+    })
+}
+
+/// Draws the mean time for which a measured job waited, by reason.
+fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
+    // Reasons of more waiting first, in the same order for each scheduler.
+    let mut totals: Vec<(&str, f64)> = Vec::new();
+    for wait in all.iter().flat_map(|c| c.run.waits()) {
+        match totals.iter_mut().find(|(reason, _)| *reason == wait.reason) {
+            Some((_, total)) => *total += wait.total_s,
+            None => totals.push((wait.reason, wait.total_s)),
+        }
+    }
+    if totals.is_empty() {
+        return None;
+    }
+    totals.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let title = "Reasons of waiting";
+    let text = format!("{}. Means over all measured jobs", about(all));
+    let axis = Axis::seconds("time without GPUs, by reason").in_unit(unit);
+    let mut chart = BarChart::new(title, axis).subtitle(text);
+    for c in all {
+        let measured = c.run.figure("measured").unwrap_or(0.0).max(1.0);
+        let of = |reason: &str| c.run.waits().find(|wait| wait.reason == reason);
+        let mean = |reason: &str| of(reason).map_or(0.0, |wait| wait.total_s / measured);
+        let parts = totals.iter().map(|(reason, _)| (*reason, mean(reason)));
+        chart = chart.with(c.name.as_str(), parts);
+    }
+    Some(Picture::new(WAITS, title, chart.stacked().svg()))
 }
 
 /// Returns the most frequent values of the column by which jobs are grouped, in their order, and the
@@ -191,11 +290,12 @@ fn left_out(shown: usize, of: usize) -> String {
 }
 
 /// Draws the average of each group under each scheduler.
-fn group_averages(all: &[Contestant<'_>]) -> Option<Picture> {
+fn group_averages(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
     let (by, values, count) = shown_groups(all)?;
     let title = format!("Average job completion time by {by}");
     let subtitle = format!("{}{}", about(all), left_out(values.len(), count));
-    let mut chart = BarChart::new(title.as_str(), Axis::seconds("JCT")).subtitle(subtitle);
+    let mut chart =
+        BarChart::new(title.as_str(), Axis::seconds("JCT").in_unit(unit)).subtitle(subtitle);
     for value in values {
         let bars = all.iter().map(|c| {
             let figures = c.run.groups().find(|(own, _)| *own == value);
@@ -208,7 +308,7 @@ fn group_averages(all: &[Contestant<'_>]) -> Option<Picture> {
 }
 
 /// Draws the distribution of job completion times of each group under a scheduler.
-fn group_distribution(c: &Contestant<'_>) -> Option<Picture> {
+fn group_distribution(c: &Contestant<'_>, unit: TimeUnit) -> Option<Picture> {
     let (by, values, count) = shown_groups(std::slice::from_ref(c))?;
     let title = format!("{}: job completion time by {by}", c.name);
     let about = about(std::slice::from_ref(c));
@@ -218,8 +318,7 @@ fn group_distribution(c: &Contestant<'_>) -> Option<Picture> {
         let times = c.run.measured().filter(own).filter_map(|j| j.jct_s);
         Series::distribution(value, times.collect::<Vec<f64>>())
     });
-    let axis = Axis::seconds("JCT: submission until the end").log();
-    let chart = Chart::distribution(title.as_str(), axis).subtitle(subtitle);
+    let chart = Chart::distribution(title.as_str(), jct_axis(unit)).subtitle(subtitle);
     let name = format!("{GROUP_DISTRIBUTION}{}", c.run.folder);
     Some(Picture::new(name, title, chart.with_all(series).svg()))
 }
@@ -253,10 +352,10 @@ fn about(all: &[Contestant<'_>]) -> String {
     parts.join("; ")
 }
 
-fn averages(about: &str, all: &[Contestant<'_>]) -> Picture {
+fn averages(about: &str, all: &[Contestant<'_>], unit: TimeUnit) -> Picture {
     let title = "Average job completion time";
     let figure = |c: &Contestant<'_>, key: &str| c.run.summary[key].as_f64().unwrap_or(f64::NAN);
-    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(about);
+    let mut chart = BarChart::new(title, Axis::seconds("JCT").in_unit(unit)).subtitle(about);
     for c in all {
         let bars = [
             ("average", figure(c, "avg_jct_s")),
@@ -301,6 +400,7 @@ fn distributions(
 fn over_time(
     [name, title]: [&str; 2],
     axis: Axis,
+    unit: TimeUnit,
     all: &[Contestant<'_>],
     ratio: impl Fn(&blox_sim::results::TimelineRow) -> (f64, f64),
 ) -> Option<Picture> {
@@ -336,25 +436,17 @@ fn over_time(
         return None;
     }
     let panels = series.len() > IN_ONE_FRAME;
-    let mut subtitle = format!("All jobs, means over {}", span(longest));
+    let mut subtitle = format!("All jobs, means over {}", unit.text(longest));
     if panels {
         subtitle.push_str("; other schedulers in grey");
     }
-    let time = Axis::seconds("time").from(0.0);
+    let time = Axis::seconds("time").in_unit(unit).from(0.0);
     let chart = Chart::new(title, time, axis).subtitle(subtitle);
     let chart = chart.with_all(series).in_panels(panels);
     Some(Picture::new(name, title, chart.svg()))
 }
 
-fn span(s: f64) -> String {
-    match s {
-        _ if s >= 7200.0 => format!("{:.1} hours", s / 3600.0),
-        _ if s >= 120.0 => format!("{:.1} minutes", s / 60.0),
-        _ => format!("{s} s"),
-    }
-}
-
-fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
+fn gantt(c: &Contestant<'_>, unit: TimeUnit) -> Result<Picture, FolderError> {
     let mut bars = Vec::new();
     c.run.each_assignment(|a| {
         bars.push(Bar {
@@ -367,6 +459,8 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
     })?;
     let title = format!("{}: GPUs over time", c.name);
     let chart = Gantt::new(title.as_str(), c.folder.node_gpus())
+        .types(c.folder.node_types())
+        .in_unit(unit)
         .subtitle("One row per GPU; colours separate neighbouring jobs.")
         .with_all(bars);
     let name = format!("{GANTT}{}", c.run.folder);
@@ -400,13 +494,21 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_printed_in_a_fitting_unit() {
-        assert_eq!(span(3.0), "3 s");
-        assert_eq!(span(300.0), "5.0 minutes");
-        assert_eq!(span(27_000.0), "7.5 hours");
+    fn unit_of_time_fits_the_average() {
+        let dir = tempfile::tempdir().unwrap();
+        let unit = |average: f64| {
+            let write =
+                |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+            write(
+                "sweep.csv",
+                &format!("scheduler,load,avg_jct_s\nfifo,4,{average}\nfifo,8,1e9\nlas,4,1\n"),
+            );
+            time_unit(&[Folder::open(dir.path()).unwrap()]).name()
+        };
         assert_eq!(
-            (whole(999), whole(1_234_567)),
-            ("999".into(), "1,234,567".into())
+            [59.0, 60.0, 3600.0, 2e5, 3e5].map(unit),
+            ["s", "minutes", "hours", "hours", "days"]
         );
+        assert_eq!(time_unit(&[]).name(), "s");
     }
 }

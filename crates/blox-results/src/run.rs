@@ -41,6 +41,8 @@ pub struct JobRow {
     pub reason: Option<Box<str>>,
     /// True for a measured job.
     pub measured: bool,
+    /// The deadline in seconds, if the job has one.
+    pub deadline_s: Option<f64>,
     /// The value in the column by which the results are grouped.
     pub group: Option<Box<str>>,
     /// Finish-time fairness, if it was requested and is known.
@@ -51,6 +53,11 @@ impl JobRow {
     /// Returns the job completion time without the time with GPUs, in seconds.
     pub fn queueing_s(&self) -> Option<f64> {
         self.jct_s.map(|jct| (jct - self.attained_s).max(0.0))
+    }
+
+    /// Returns the time from the deadline to the end in seconds; negative if the job met its deadline.
+    pub fn lateness_s(&self) -> Option<f64> {
+        Some(self.finish_s? - self.deadline_s?)
     }
 }
 
@@ -67,6 +74,16 @@ pub struct AssignmentSpan {
     pub end_s: f64,
     /// The GPUs as ranges with both ends included.
     pub gpus: Vec<(u32, u32)>,
+}
+
+/// A reason for which measured jobs waited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Wait<'a> {
+    pub reason: &'a str,
+    /// Number of jobs that waited for this reason.
+    pub jobs: u64,
+    /// Waiting time of all these jobs in seconds.
+    pub total_s: f64,
 }
 
 /// The results of one scheduler.
@@ -132,6 +149,18 @@ impl RunResults {
         let by = self.by().unwrap_or_default();
         let groups = self.summary["groups"].as_array().into_iter().flatten();
         groups.map(move |group| (group[by].as_str().unwrap_or(NO_VALUE), group))
+    }
+
+    /// Returns the reasons of waiting, if they were recorded.
+    pub(super) fn waits(&self) -> impl Iterator<Item = Wait<'_>> {
+        let waits = self.summary["waits"].as_array().into_iter().flatten();
+        waits.filter_map(|wait| {
+            Some(Wait {
+                reason: wait["reason"].as_str()?,
+                jobs: wait["jobs"].as_u64()?,
+                total_s: wait["total"].as_f64()?,
+            })
+        })
     }
 
     /// Returns the end of the simulation in seconds.
@@ -207,6 +236,7 @@ fn read_jobs(path: &Path, by: Option<&str>) -> Result<Vec<JobRow>, FolderError> 
     let measured = table.column("measured")?;
     let group = by.and_then(|by| table.find(by));
     let rho = table.find("rho");
+    let deadline = table.find("deadline_s");
     let some = |text: &str| (!text.is_empty()).then(|| Box::from(text));
     let mut jobs = Vec::new();
     while table.advance()? {
@@ -227,6 +257,7 @@ fn read_jobs(path: &Path, by: Option<&str>) -> Result<Vec<JobRow>, FolderError> 
             measured: table.text(measured) == "1",
             group: group.and_then(|column| some(table.text(column))),
             rho: rho.map_or(Ok(None), |rho| table.maybe(rho))?,
+            deadline_s: deadline.map_or(Ok(None), |deadline| table.maybe(deadline))?,
         });
     }
     Ok(jobs)

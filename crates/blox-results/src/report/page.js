@@ -15,15 +15,21 @@ $("theme").onclick = () => setDark(!document.body.classList.contains("dark"));
 dark.onchange = () => setDark(dark.matches);
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const counted = (n, what) => `${whole.format(n)} ${what}${n === 1 ? "" : "s"}`;
-function duration(s) {
-  if (s === null || s === undefined) return "";
-  const a = Math.abs(s);
-  if (a >= 86400) return tenth.format(s / 86400) + " d";
-  if (a >= 3600) return tenth.format(s / 3600) + " h";
-  if (a >= 60) return tenth.format(s / 60) + " min";
-  return tenth.format(s) + " s";
+// Every time of the page has one unit.
+const UNIT = data.unit;
+const inUnit = (places) => {
+  const format = new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+  return { format: (s) => format.format(s / UNIT.seconds) };
+};
+const FINE = UNIT.seconds === 1 ? 1 : 3;
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: FINE });
+const duration = (s) => s === null || s === undefined ? "" : `${exact.format(s / UNIT.seconds)} ${UNIT.symbol}`;
+// Three digits of the smallest time, at most three places.
+function placesOf(times) {
+  let least = Infinity;
+  for (const s of times) if (s) least = Math.min(least, Math.abs(s) / UNIT.seconds);
+  return least === Infinity ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(least)), 0), FINE);
 }
 
 // Rows in the order of a column; what is empty comes last either way.
@@ -47,7 +53,7 @@ for (const table of document.querySelectorAll("table.sorts")) {
   [...header.cells].forEach((th, column) => th.firstElementChild.onclick = () => {
     const up = th.getAttribute("aria-sort") !== "ascending";
     const rows = [...body.rows];
-    const texts = rows.map((row) => row.cells[column].dataset.v);
+    const texts = rows.map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent);
     const numbers = texts.every((v) => v === "" || !Number.isNaN(Number(v)));
     const value = (i) => texts[i] === "" || !numbers ? texts[i] : Number(texts[i]);
     const sorted = order(rows.map((_, i) => i), value, up);
@@ -60,24 +66,26 @@ for (const table of document.querySelectorAll("table.sorts")) {
 }
 
 // The jobs of one scheduler, a page at a time.
+const TIME = "time";
+const jct = (r, i) => r.queueing[i] === null ? null : r.finish[i] - r.submit[i];
 const COLUMNS = [
   ["job_id", (r, i) => r.id ? r.id[i] : r.job[i], null],
   ["number", (r, i) => r.job[i], whole],
-  ["submitted s", (r, i) => r.submit[i], tenth],
-  ["first start s", (r, i) => r.start[i], tenth],
-  ["end s", (r, i) => r.finish[i], tenth],
-  ["JCT s", (r, i) => r.jct[i], tenth],
-  ["queueing s", (r, i) => r.queueing[i], tenth],
+  ["submitted", (r, i) => r.submit[i], TIME],
+  ["first start", (r, i) => r.start[i], TIME],
+  ["end", (r, i) => r.finish[i], TIME],
+  ["JCT", jct, TIME],
+  ["queueing time", (r, i) => r.queueing[i], TIME],
   ["GPUs", (r, i) => r.gpus[i], whole],
-  ["duration s", (r, i) => r.duration[i], tenth],
-  ["preempted", (r, i) => r.preemptions[i], whole],
+  ["duration", (r, i) => r.duration[i], TIME],
+  ["preemptions", (r, i) => r.preemptions[i], whole],
   ["launches", (r, i) => r.launches[i], whole],
   ["outcome", (r, i) => data.words[r.outcome[i]], null],
-  ["reason", (r, i) => r.reason[i] === null ? "" : data.words[r.reason[i]], null],
+  ["reason", (r, i) => data.words[r.reason[i]], null],
   ["measured", (r, i) => r.measured[i] ? "yes" : "no", null],
 ];
 const PAGE = 100;
-const jobs = { run: 0, rows: [], sort: 0, up: true, page: 0 };
+const jobs = { run: 0, rows: [], formats: [], sort: 0, up: true, page: 0 };
 const shown = (column) => column[0] !== "number" || data.runs[jobs.run].jobs.id;
 function fillJobs() {
   const r = data.runs[jobs.run].jobs, text = $("find").value.trim().toLowerCase();
@@ -85,8 +93,10 @@ function fillJobs() {
   if (text) jobs.rows = jobs.rows.filter((i) => String(r.job[i]) === text
     || (r.id && r.id[i].toLowerCase().includes(text))
     || data.words[r.outcome[i]].includes(text)
-    || (r.reason[i] !== null && data.words[r.reason[i]].toLowerCase().includes(text)));
+    || data.words[r.reason[i]].toLowerCase().includes(text));
   const value = COLUMNS[jobs.sort][1];
+  // Times of all columns, as precise as each column of this scheduler needs.
+  jobs.formats = COLUMNS.map((c) => c[2] === TIME ? inUnit(placesOf(r.job.map((_, i) => c[1](r, i)))) : c[2]);
   order(jobs.rows, (i) => value(r, i), jobs.up);
   jobs.page = 0;
   drawJobs();
@@ -95,7 +105,7 @@ function drawJobs() {
   const r = data.runs[jobs.run].jobs, header = element("tr"), body = element("tbody");
   COLUMNS.forEach((column, k) => {
     if (!shown(column)) return;
-    const th = element("th", undefined, column[2] ? "" : "text"), button = element("button", column[0]);
+    const th = element("th", undefined, column[2] ? "" : "text"), button = element("button", column[2] === TIME ? `${column[0]} (${UNIT.name})` : column[0]);
     button.onclick = () => { jobs.up = jobs.sort === k ? !jobs.up : true; jobs.sort = k; fillJobs(); };
     th.append(button);
     if (jobs.sort === k) th.setAttribute("aria-sort", jobs.up ? "ascending" : "descending");
@@ -104,10 +114,10 @@ function drawJobs() {
   const pages = Math.max(1, Math.ceil(jobs.rows.length / PAGE));
   for (const i of jobs.rows.slice(jobs.page * PAGE, (jobs.page + 1) * PAGE)) {
     const row = element("tr");
-    for (const column of COLUMNS) {
+    for (const [k, column] of COLUMNS.entries()) {
       if (!shown(column)) continue;
-      const v = column[1](r, i);
-      const text = column[2] ? (v === null ? "" : column[2].format(v)) : v;
+      const v = column[1](r, i), format = jobs.formats[k];
+      const text = format ? (v === null ? "" : format.format(v)) : v;
       const cell = element("td", text, column[2] ? "" : "text");
       if (!column[2]) cell.title = text;
       row.append(cell);
@@ -128,7 +138,16 @@ $("next").onclick = () => { jobs.page++; drawJobs(); };
 $("find").oninput = fillJobs;
 
 // GPUs over time. The window is in seconds and rows; the canvas shows it.
-const LEFT = 64, BOTTOM = 26;
+const BOTTOM = 26, FONT = "11px DejaVu Sans, Verdana, sans-serif";
+let LEFT = 64;
+// Bars come with differences of their starts; nodes come as numbers of equal nodes.
+for (const { spans } of data.runs) {
+  if (!spans) continue;
+  let at = 0;
+  spans.start = spans.start.map((d) => at += d);
+  spans.nodes = spans.nodes.flatMap(([count, gpus, type]) => Array(count).fill([gpus, data.words[type]]));
+}
+const nodeName = (node, type) => type ? `node ${node} (${type})` : `node ${node}`;
 const gantt = { run: -1, from: 0, to: 1, top: 0, rows: 1, hover: null, chosen: null };
 const canvas = $("canvas");
 const withSpans = data.runs.map((r, i) => r.spans ? i : -1).filter((i) => i >= 0);
@@ -136,6 +155,11 @@ const bounds = () => { const s = data.runs[gantt.run].spans; return { end: s.end
 function resetGantt() {
   const b = bounds();
   Object.assign(gantt, { from: 0, to: b.end, top: 0, rows: b.rows });
+  const g = canvas.getContext("2d"), { nodes } = data.runs[gantt.run].spans;
+  g.font = FONT;
+  LEFT = 12 + Math.max(30, ...new Set(nodes.map(([, type]) => g.measureText(nodeName(nodes.length - 1, type)).width)));
+  // Half of a narrow chart is for bars.
+  LEFT = Math.min(LEFT, canvas.clientWidth / 2);
   drawGantt();
 }
 function clampGantt() {
@@ -154,11 +178,10 @@ function place() {
     y: (row) => (row - gantt.top) / gantt.rows * h,
   };
 }
-const STEPS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+// A round number of units that is at least `least` seconds.
 function step(least) {
-  const s = STEPS.find((s) => s >= least);
-  if (s) return s;
-  for (let days = 86400; ; days *= 10) for (const m of [1, 2, 5]) if (days * m >= least) return days * m;
+  const power = 10 ** Math.floor(Math.log10(least / UNIT.seconds));
+  return [1, 2, 5, 10].map((m) => m * power * UNIT.seconds).find((s) => s >= least * (1 - 1e-9));
 }
 function drawGantt() {
   if (gantt.run < 0) return;
@@ -171,13 +194,14 @@ function drawGantt() {
   g.setTransform(scale, 0, 0, scale, 0, 0);
   g.fillStyle = colour("--card");
   g.fillRect(0, 0, canvas.clientWidth, canvas.clientHeight);
-  g.font = "11px DejaVu Sans, Verdana, sans-serif";
+  g.font = FONT;
   g.strokeStyle = colour("--grid");
   g.fillStyle = colour("--ink");
   g.lineWidth = 1;
   const unit = step((gantt.to - gantt.from) / Math.max(1, p.w / 90));
   g.textAlign = "center";
-  for (let t = Math.ceil(gantt.from / unit) * unit; t <= gantt.to; t += unit) {
+  for (let k = Math.ceil(gantt.from / unit - 1e-9) + 0; k * unit <= gantt.to; k++) {
+    const t = k * unit;
     const x = Math.round(p.x(t)) + 0.5;
     g.beginPath(); g.moveTo(x, 0); g.lineTo(x, p.h + 4); g.stroke();
     const name = moment(t, unit), half = g.measureText(name).width / 2;
@@ -212,7 +236,7 @@ function drawGantt() {
     if (s.first[i] > gantt.top + gantt.rows || s.first[i] + s.count[i] < gantt.top) continue;
     if (s.job[i] === mark) { late.push(i); continue; }
     g.globalAlpha = mark === null ? 1 : 0.3;
-    g.fillStyle = data.colours[s.job[i] % data.colours.length];
+    g.fillStyle = data.colours[s.colour.charCodeAt(i) - 97];
     bar(i);
   }
   g.globalAlpha = 1;
@@ -222,28 +246,24 @@ function drawGantt() {
   g.textAlign = "right";
   g.fillStyle = colour("--ink");
   let first = 0, free = 0;
-  s.nodes.forEach((gpus, node) => {
+  s.nodes.forEach(([gpus, type], node) => {
     const y = p.y(first), middle = p.y(first + gpus / 2);
     if (y >= 0 && y <= p.h && p.h / gantt.rows * gpus > 4) {
       g.strokeStyle = colour("--grid");
       g.beginPath(); g.moveTo(LEFT, y); g.lineTo(LEFT + p.w, y); g.stroke();
     }
-    if (middle >= free + 6 && middle <= p.h) { g.fillText("node " + node, LEFT - 6, middle + 4); free = middle + 6; }
+    if (middle >= free + 6 && middle <= p.h) { g.fillText(nodeName(node, type), LEFT - 6, middle + 4, LEFT - 8); free = middle + 6; }
     first += gpus;
   });
   g.strokeStyle = colour("--ink");
   g.beginPath(); g.moveTo(LEFT + 0.5, 0); g.lineTo(LEFT + 0.5, p.h + 0.5); g.lineTo(LEFT + p.w, p.h + 0.5); g.stroke();
   $("window").textContent = `${duration(gantt.from)} to ${duration(gantt.to)}`
-    + (gantt.chosen === null ? "" : `, job ${gantt.chosen} is marked`);
+    + (gantt.chosen === null ? "" : `, job ${nameOf(gantt.chosen)} is marked`);
 }
 // A moment, as exact as its neighbours are near.
 function moment(t, unit) {
-  if (unit >= 86400) return whole.format(t / 86400) + " d";
-  const d = Math.floor(t / 86400), h = Math.floor(t % 86400 / 3600), m = Math.floor(t % 3600 / 60);
-  const two = (n) => String(n).padStart(2, "0");
-  const day = d ? d + " d " : "";
-  if (unit >= 60) return `${day}${two(h)}:${two(m)}`;
-  return `${day}${two(h)}:${two(m)}:${two(Math.floor(t % 60))}`;
+  const places = Math.min(Math.max(-Math.floor(Math.log10(unit / UNIT.seconds) + 1e-9), 0), 6);
+  return `${inUnit(places).format(t)} ${UNIT.symbol}`;
 }
 function zoom(factor, x, rows, y) {
   const at = gantt.from + (gantt.to - gantt.from) * x;
@@ -266,6 +286,10 @@ function under(event) {
   }
   return -1;
 }
+function nameOf(job) {
+  const r = data.runs[gantt.run].jobs, at = r.job.indexOf(job);
+  return r.id && at >= 0 ? r.id[at] : job;
+}
 function story(i) {
   const run = data.runs[gantt.run], s = run.spans, r = run.jobs, job = s.job[i];
   const lines = [`job ${job}`];
@@ -273,11 +297,11 @@ function story(i) {
   if (at >= 0) {
     if (r.id) lines[0] = `job ${r.id[at]} (number ${job})`;
     lines.push(`${counted(r.gpus[at], "GPU")} for ${duration(r.duration[at])}, submitted at ${duration(r.submit[at])}`);
-    if (r.jct[at] !== null) lines.push(`JCT ${duration(r.jct[at])}, of that queueing ${duration(r.queueing[at])}`);
+    if (jct(r, at) !== null) lines.push(`JCT ${duration(jct(r, at))}, of that queueing ${duration(r.queueing[at])}`);
     else lines.push(data.words[r.outcome[at]]);
     lines.push(`preempted ${counted(r.preemptions[at], "time")}, launched ${counted(r.launches[at], "time")}`);
   }
-  lines.push(`here: ${tenth.format(s.start[i])} s to ${tenth.format(s.start[i] + s.length[i])} s (${duration(s.length[i])})`);
+  lines.push(`here: ${duration(s.start[i])} to ${duration(s.start[i] + s.length[i])} (${duration(s.length[i])})`);
   return lines.join("\n");
 }
 let grip = null;

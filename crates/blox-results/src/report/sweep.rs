@@ -3,10 +3,12 @@
 use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
-use super::{Field, assumptions, command_line, list, notice, table, told, version};
+use super::{
+    Field, assumptions, command_line, heading, list, notice, table, told, version,
+};
 use crate::of_measured;
-use blox_plot::Escaped;
-use blox_sim::results::COLUMNS;
+use blox_plot::{Escaped, TimeUnit};
+use blox_sim::results::{COLUMNS, Column};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -87,17 +89,17 @@ pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
 }
 
 /// Returns the table of medians over seeds, and below it the table of runs.
-pub(super) fn tables(sweep: &Sweep) -> Result<String, FolderError> {
+pub(super) fn tables(sweep: &Sweep, unit: TimeUnit) -> Result<String, FolderError> {
     let groups = sweep.groups();
-    let mut html = medians(sweep, &groups);
+    let mut html = medians(sweep, &groups, unit);
     if let Some(of_jobs) = sweep.groups_of_jobs()? {
         html.push_str("<h3>By group of jobs</h3>\n");
-        html.push_str(&medians(&of_jobs, &of_jobs.groups()));
+        html.push_str(&medians(&of_jobs, &of_jobs.groups(), unit));
     }
     if groups.len() < sweep.runs.len() {
         let count = sweep.runs.len();
         let _ = write!(html, "<details><summary>Each of the {count} runs</summary>");
-        html.push_str(&each(sweep));
+        html.push_str(&each(sweep, unit));
         html.push_str("</details>\n");
     }
     Ok(html)
@@ -117,7 +119,7 @@ fn settings<'a, T: 'a>(
     fields
 }
 
-fn medians(sweep: &Sweep, groups: &[Group<'_>]) -> String {
+fn medians(sweep: &Sweep, groups: &[Group<'_>], unit: TimeUnit) -> String {
     let mut fields = settings(
         sweep,
         |g: &Group<'_>| g.scheduler.to_owned(),
@@ -142,27 +144,23 @@ fn medians(sweep: &Sweep, groups: &[Group<'_>]) -> String {
     let counts = counts.chain(DEADLINES.iter().map(|c| c.name));
     for name in counts.filter(|name| some(name)).chain(MEDIANS) {
         for c in COLUMNS.iter().chain(&DEADLINES).filter(|c| c.name == name) {
-            interval(&mut fields, c.heading, c.formula, c.name);
+            interval(&mut fields, c);
         }
     }
-    for c in RHO {
+    for c in &RHO {
         if groups.iter().any(|g| g.estimate(c.name).is_some()) {
-            interval(&mut fields, c.heading, c.formula, c.name);
+            interval(&mut fields, c);
         }
     }
-    table("", &fields, groups, |g| g.partial().is_some())
+    table("", &fields, groups, |g| g.partial().is_some(), unit)
 }
 
 /// Adds the median of a figure over seeds, and the ends of its interval.
-fn interval<'a>(
-    fields: &mut Vec<Field<'a, Group<'a>>>,
-    heading: &'a str,
-    formula: &str,
-    column: &'a str,
-) {
+fn interval<'a>(fields: &mut Vec<Field<'a, Group<'a>>>, of: &'a Column) {
+    let column = of.name;
     let median = move |g: &Group<'_>| Some(g.estimate(column)?.median);
-    let text = format!("median over seeds: {formula}");
-    fields.push(Field::number(heading, text, (column, ""), median));
+    let text = format!("median over seeds: {}", of.formula);
+    fields.push(Field::number(heading(of), text, (column, ""), median));
     for (heading, end) in [("from", 0), ("to", 1)] {
         let value = move |g: &Group<'_>| Some(g.estimate(column)?.interval?[end]);
         let text = "end of the 95 % interval of the median over seeds";
@@ -170,7 +168,7 @@ fn interval<'a>(
     }
 }
 
-fn each(sweep: &Sweep) -> String {
+fn each(sweep: &Sweep, unit: TimeUnit) -> String {
     let mut fields = settings(
         sweep,
         |run: &Run| run.scheduler.clone(),
@@ -181,7 +179,8 @@ fn each(sweep: &Sweep) -> String {
     let (columns, note) = told(|name, what| sweep.runs.iter().all(|r| r.figure(name) == what));
     for c in &columns[1..] {
         let own = |run: &Run| run.figure(c.name);
-        fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));
+        fields.push(Field::number(heading(c), c.formula, (c.name, ""), own));
     }
-    table("", &fields, &sweep.runs, |run| run.partial().is_some()) + &note
+    let partial = |run: &Run| run.partial().is_some();
+    table("", &fields, &sweep.runs, partial, unit) + &note
 }

@@ -4,13 +4,13 @@ use super::super::error::FolderError;
 use super::super::pictures::Picture;
 use super::super::{PARTIAL, in_groups, in_paths, of_measured, whole};
 use super::{Group, Sweep};
-use blox_plot::{Axis, BarChart, Chart, Series};
+use blox_plot::{Axis, BarChart, Chart, Series, TimeUnit};
 use blox_sim::results::statistics::{Estimate, LEAST_SEEDS};
 
 /// A drawn figure: column, name in paths, title and axis.
 type Figure = (&'static str, &'static str, &'static str, fn() -> Axis);
 
-const FIGURES: [Figure; 5] = [
+const FIGURES: [Figure; 6] = [
     ("avg_jct_s", "jct", "average job completion time", || {
         Axis::seconds("average JCT")
     }),
@@ -35,6 +35,9 @@ const FIGURES: [Figure; 5] = [
         "finish-time fairness rho",
         || Axis::new("mean rho"),
     ),
+    ("deadlines_met", "deadlines-met", "deadlines met", || {
+        Axis::new("jobs that met their deadline")
+    }),
 ];
 
 /// The most settings for which distributions are drawn.
@@ -47,16 +50,16 @@ const MOST_SETTINGS: usize = 12;
 ///
 /// # Errors
 /// A file of a run cannot be read.
-pub(crate) fn pictures(sweep: &Sweep) -> Result<Vec<Picture>, FolderError> {
+pub(crate) fn pictures(sweep: &Sweep, unit: TimeUnit) -> Result<Vec<Picture>, FolderError> {
     let groups = sweep.groups();
     if groups.len() < 2 {
         return Ok(Vec::new());
     }
     let mut list = match over(sweep) {
-        Some(x) => lines(sweep, &groups, x),
-        None => vec![bars(sweep, &groups)],
+        Some(x) => lines(sweep, &groups, x, unit),
+        None => vec![bars(sweep, &groups, unit)],
     };
-    list.extend(distributions(sweep, &groups)?);
+    list.extend(distributions(sweep, &groups, unit)?);
     Ok(list)
 }
 
@@ -76,7 +79,7 @@ fn value(text: &str) -> Option<f64> {
 }
 
 /// Draws a picture for each figure, with a line for each scheduler and its other settings.
-fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
+fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize, unit: TimeUnit) -> Vec<Picture> {
     let (what, axis) = match sweep.varied[x].as_str() {
         "load" => ("Load", Axis::new("load (jobs per hour)")),
         "load_of_capacity" => ("Load", Axis::fraction("demand, of the cluster's GPUs")),
@@ -112,9 +115,13 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
             return None;
         }
         let title = format!("{what} against {figure}");
-        let chart = Chart::new(title.as_str(), axis.clone(), scale().from(0.0))
-            .subtitle(medians_of(groups))
-            .with_all(all.into_iter().map(|(name, points)| series(name, points)));
+        let chart = Chart::new(
+            title.as_str(),
+            axis.clone(),
+            scale().in_unit(unit).from(0.0),
+        )
+        .subtitle(medians_of(groups))
+        .with_all(all.into_iter().map(|(name, points)| series(name, points)));
         let what = if what == "Load" { "load" } else { what };
         let name = format!("{what}-{name}");
         Some(Picture::new(name, title, chart.svg()))
@@ -153,9 +160,10 @@ fn medians_of(groups: &[Group<'_>]) -> String {
     }
 }
 
-fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
+fn bars(sweep: &Sweep, groups: &[Group<'_>], unit: TimeUnit) -> Picture {
     let title = "Average job completion time";
-    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(medians_of(groups));
+    let axis = Axis::seconds("JCT").in_unit(unit);
+    let mut chart = BarChart::new(title, axis).subtitle(medians_of(groups));
     for group in groups {
         let told = sweep.told(group.settings);
         let name = marked(format!("{} {told}", group.scheduler).trim_end(), group);
@@ -169,7 +177,11 @@ fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
 }
 
 /// Draws the completion times at each setting, with a line for each scheduler.
-fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, FolderError> {
+fn distributions(
+    sweep: &Sweep,
+    groups: &[Group<'_>],
+    unit: TimeUnit,
+) -> Result<Vec<Picture>, FolderError> {
     let mut settings: Vec<&[String]> = Vec::new();
     for group in groups {
         if !settings.contains(&group.settings) {
@@ -201,7 +213,9 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
             true => "Job completion time (JCT)".to_owned(),
             false => format!("Job completion time (JCT), {told}"),
         };
-        let axis = Axis::seconds("JCT: submission until the end").log();
+        let axis = Axis::seconds("JCT: submission until the end")
+            .in_unit(unit)
+            .log();
         let subtitle = format!(
             "{} measured jobs of all seeds and schedulers together",
             whole(jobs as u64)
@@ -239,7 +253,7 @@ mod tests {
     use std::path::Path;
 
     fn drawn(dir: &Path) -> Result<Vec<Picture>, FolderError> {
-        pictures(&Sweep::open(dir)?)
+        pictures(&Sweep::open(dir)?, TimeUnit::Hours)
     }
 
     #[test]
