@@ -74,7 +74,7 @@ fn rounds_that_are_skipped_leave_no_trace_in_records() {
 fn one_command_gives_a_table_and_its_pictures() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    let line = format!("compare fifo las {WORKLOAD} --output-dir r --plots --fairness");
+    let line = format!("compare fifo las {WORKLOAD} --output-dir r --plots --fairness --why");
     let out = done(d, &line);
     assert!(out.starts_with("scheduler"));
     let names = [
@@ -84,6 +84,7 @@ fn one_command_gives_a_table_and_its_pictures() {
         "fairness-cdf",
         "utilisation",
         "queue-length",
+        "waits",
         "gantt-fifo",
         "gantt-las",
     ];
@@ -180,8 +181,8 @@ fn browser() -> Option<&'static str> {
         })
 }
 
-/// Returns the page after its script has run in the browser.
-fn dom(browser: &str, profile: &Path, page: &Path) -> String {
+/// Returns the page after its script has run in the browser, in a window of this width.
+fn dom(browser: &str, profile: &Path, page: &Path, width: u32) -> String {
     let output = Command::new(browser)
         .args([
             "--headless",
@@ -196,6 +197,7 @@ fn dom(browser: &str, profile: &Path, page: &Path) -> String {
             "--disable-sync",
         ])
         .args(["--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--window-size={width},900"))
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("file://{}", page.display()))
         .output()
@@ -222,9 +224,13 @@ fn page_of_many_jobs_is_small_and_names_omissions() {
     done(d, line);
     assert_eq!(done(d, "report r"), "r/report.html\n");
     let page = fs::read_to_string(d.join("r/report.html")).unwrap();
-    assert!(page.len() < 40 << 20, "{}", page.len());
-    assert!(page.contains("Of more than 50,000 jobs a scheduler, an even sample"));
-    assert!(page.contains("bars, the 75,000 with the most GPU time are here"));
+    assert!(page.len() <= 1_000_000, "{}", page.len());
+    assert!(
+        page.contains("jobs of a scheduler, an even sample by number and the 100 with the longest")
+    );
+    assert!(
+        page.contains("stays on GPUs, the ") && page.contains(" with the most GPU time are bars")
+    );
     // The page has no external resources, and names cannot inject markup.
     assert_eq!(
         page.matches("http").count(),
@@ -244,9 +250,9 @@ const header = document.querySelectorAll("#summary th button");
 click(header[0]); click(header[0]);
 seen.sorted = [...document.querySelectorAll("#summary tbody tr")].map((r) => r.cells[0].textContent);
 seen.jobs = $("where").textContent;
-const jct = [...document.querySelectorAll("#jobs th button")].find((b) => b.textContent === "JCT s");
-click(jct);
-click([...document.querySelectorAll("#jobs th button")].find((b) => b.textContent === "JCT s"));
+const byJct = () => [...document.querySelectorAll("#jobs th button")].find((b) => b.textContent.startsWith("JCT ("));
+click(byJct());
+click(byJct());
 seen.longest = cells(document.querySelector("#jobs tbody tr"));
 $("find").value = "17"; $("find").oninput();
 seen.found = $("where").textContent;
@@ -263,6 +269,17 @@ setDark(false); click($("theme"));
 seen.dark = document.body.classList.contains("dark");
 const pixel = canvas.getContext("2d").getImageData(canvas.width - 3, canvas.height - 3, 1, 1).data;
 seen.canvas = pixel[0] < 60;
+// The page has the width of the window; only cards scroll.
+const root = document.documentElement, wide = [...document.querySelectorAll(".wide")];
+seen.width = innerWidth;
+seen.cut = root.scrollWidth > root.clientWidth;
+seen.scrolling = wide.filter((card) => card.scrollWidth > card.clientWidth).length;
+seen.reachable = wide.every((card) => { card.scrollLeft = 1e6; return card.scrollLeft + card.clientWidth >= card.scrollWidth - 1; });
+seen.outside = [...document.querySelectorAll("svg, canvas, h1, p, dd, nav a")]
+  .filter((e) => e.getBoundingClientRect().right > root.clientWidth).length;
+seen.units = [...new Set([...document.querySelectorAll("th")].map((th) => /\((s|minutes|hours|days)\)/.exec(th.textContent)?.[1]).filter(Boolean))];
+seen.unit = UNIT.name;
+seen.left = LEFT;
 const out = document.createElement("pre");
 out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
 "##;
@@ -275,13 +292,22 @@ fn a_reader_can_use_the_page() {
     };
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    let line = format!("compare fifo las {WORKLOAD} --output-dir r --assignments");
+    let workload = WORKLOAD.replace("4x4", "2x4:v100,2x4:k80");
+    let line = format!("compare fifo las {workload} --output-dir r --assignments --why --fairness");
     done(d, &line);
     done(d, "report r --output page.html");
     let page = fs::read_to_string(d.join("page.html")).unwrap();
     let page = page.replace("</body>", &format!("<script>{READER}</script></body>"));
     fs::write(d.join("page.html"), page).unwrap();
-    let dom = dom(browser, &d.join("profile"), &d.join("page.html"));
+    for width in [1280, 500] {
+        let profile = d.join(format!("profile-{width}"));
+        let dom = dom(browser, &profile, &d.join("page.html"), width);
+        read_by(&dom, width, d);
+    }
+}
+
+/// Checks what a user saw in a window of this width.
+fn read_by(dom: &str, width: u32, d: &Path) {
     assert!(
         dom.contains("data-ready=\"yes\""),
         "the script of the page failed"
@@ -303,7 +329,20 @@ fn a_reader_can_use_the_page() {
     let text = |what: &str| seen[what].as_str().unwrap();
     assert!(text("marked").ends_with("job 17 is marked"));
     assert_eq!(text("tip").split(',').next(), Some("job 17"));
-    for what in ["zoomed", "dark", "canvas"] {
+    for what in ["zoomed", "dark", "canvas", "reachable"] {
         assert_eq!(seen[what], true, "{what}");
     }
+    assert_eq!(
+        (&seen["width"], &seen["cut"]),
+        (&width.into(), &false.into())
+    );
+    assert_eq!(seen["outside"], 0, "elements outside a window of {width}");
+    // In a narrow window, tables scroll in their cards.
+    assert!(
+        width > 500 || seen["scrolling"].as_u64() > Some(1),
+        "{seen}"
+    );
+    assert_eq!(seen["units"], serde_json::json!([seen["unit"]]));
+    // The longest name of a node, `node 3 (v100)`, has room.
+    assert!(seen["left"].as_f64() > Some(80.0), "{seen}");
 }
