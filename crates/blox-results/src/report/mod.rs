@@ -201,11 +201,14 @@ pub(super) struct Field<'a, T> {
     cell: Cell<'a, T>,
 }
 
+/// Returns the number of a row, if it has one.
+type NumberOf<'a, T> = Box<dyn Fn(&T) -> Option<f64> + 'a>;
+
 /// The cell of a row.
 enum Cell<'a, T> {
     Text(Box<dyn Fn(&T) -> String + 'a>),
     Number {
-        value: Box<dyn Fn(&T) -> Option<f64> + 'a>,
+        value: NumberOf<'a, T>,
         /// The name of the column, which selects the format.
         column: &'a str,
         /// The text without a value.
