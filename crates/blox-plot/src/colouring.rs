@@ -1,6 +1,6 @@
 //! Colours of bars on rows, so that bars that touch differ.
 
-use crate::gantt::Bar;
+use crate::bar::Bar;
 use crate::style::COLOURS;
 use std::collections::BTreeMap;
 

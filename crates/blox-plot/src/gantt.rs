@@ -1,27 +1,13 @@
 //! GPUs over time: the jobs on each GPU.
 
 use crate::axis::{Axis, Room, TimeUnit, grouped};
+use crate::bar::Bar;
 use crate::chart::RIGHT;
 use crate::colouring::colours_apart;
 use crate::frame::{Frame, Heading, Label};
 use crate::style::{self, SMALL, WIDTH};
 use crate::svg::{Anchor, Escaped, Num, Page, fitted_name, width_of};
 use std::collections::BTreeMap;
-
-/// A job on GPUs for an interval of time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bar {
-    /// The number of the job.
-    pub job: u32,
-    /// The identifier of the job, which a hint shows.
-    pub job_id: Box<str>,
-    /// The GPUs as ranges with both ends included, numbered through all nodes.
-    pub gpus: Vec<(u32, u32)>,
-    /// Start in seconds.
-    pub start_s: f64,
-    /// End in seconds.
-    pub end_s: f64,
-}
 
 /// GPUs over time: a row for each GPU, a bar for each job.
 ///

@@ -45,6 +45,7 @@
 #![warn(missing_docs)]
 
 mod axis;
+mod bar;
 mod bars;
 mod chart;
 mod colouring;
@@ -64,10 +65,11 @@ mod style;
 mod svg;
 
 pub use axis::{Axis, TimeUnit, grouped};
+pub use bar::Bar;
 pub use bars::BarChart;
 pub use chart::Chart;
 pub use colouring::colours_apart;
-pub use gantt::{Bar, Gantt};
+pub use gantt::Gantt;
 pub use outline::Outline;
 #[cfg(feature = "png")]
 pub use parsed::ConversionError;

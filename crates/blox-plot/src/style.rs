@@ -189,7 +189,7 @@ mod tests {
     const DARK: &str = "#0d1117";
 
     #[test]
-    fn contrast_is_that_of_the_guidelines() {
+    fn contrast_of_known_pairs_of_colours() {
         assert_eq!(contrast(WHITE, "#000000"), 21.0);
         assert_eq!((contrast("#767676", WHITE) * 100.0).round(), 454.0);
         // Black, white, and the palette of Okabe and Ito do not suit both grounds.
