@@ -3,9 +3,7 @@
 use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
-use super::{
-    Field, assumptions, command_line, heading, list, notice, table, told, version,
-};
+use super::{Field, assumptions, command_line, heading, list, notice, table, told, version};
 use crate::of_measured;
 use blox_plot::{Escaped, TimeUnit};
 use blox_sim::results::{COLUMNS, Column};
