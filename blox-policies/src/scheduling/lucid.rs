@@ -8,7 +8,7 @@ use blox_core::estimate::Estimator;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
     NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, SchedulingPolicy, Seconds,
-    Shape, SortedMap, Submission, Validity, View, sort,
+    Shape, Shortfall, SortedMap, Submission, Validity, View, Within, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -183,6 +183,11 @@ impl Lucid {
             memory.grown = !idle;
         }
         let mut nodes = self.reserved(memory, view, memory.grown);
+        // A text for all jobs of the queue.
+        let why = (!queue.is_empty()).then(|| {
+            let nodes = named(view, &nodes);
+            Reason::other(format!("waits for GPUs on the profiling {nodes}"))
+        });
         for job in queue {
             let gpus = job.gpus().get();
             let shape = Shape::gang(&job);
@@ -192,7 +197,7 @@ impl Lucid {
             };
             let fits = nodes.iter().filter(fits);
             let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
-                draft.explain(job.id(), Reason::NotChosen);
+                draft.explain(job.id(), why.clone().unwrap_or(Reason::NotChosen));
                 // Later jobs may run on nodes of other types.
                 nodes.retain(|n| !may_use(view, *n, &job));
                 continue;
@@ -240,6 +245,10 @@ impl Lucid {
         }
         // Long lists in each decision.
         order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let why = (!profilers.is_empty()).then(|| {
+            let nodes = named(view, &profilers);
+            Reason::other(format!("finds no GPUs outside the profiling {nodes}"))
+        });
         let mut placed = false;
         // Numbers of GPUs that found no free ones. What is free only becomes less.
         let mut without: Vec<GpuCount> = Vec::new();
@@ -259,11 +268,24 @@ impl Lucid {
                     draft.assign(id, assignment)?;
                     placed = true;
                 }
-                None => draft.explain(id, Reason::NotChosen),
+                None => draft.explain(id, why.clone().unwrap_or(Reason::NotChosen)),
             }
         }
         memory.order = order;
         Ok(placed)
+    }
+}
+
+/// Names nodes for a reason, such as `nodes node-6 and node-7`.
+fn named(view: View<'_>, nodes: &[NodeId]) -> String {
+    let name = |id: &NodeId| {
+        let name = view.node(*id).and_then(|n| n.spec().name.clone());
+        name.map_or_else(|| id.to_string(), |name| name.to_string())
+    };
+    let names: Vec<String> = nodes.iter().map(name).collect();
+    match names.as_slice() {
+        [one] => format!("node {one}"),
+        all => format!("nodes {}", all.join(" and ")),
     }
 }
 
@@ -381,6 +403,18 @@ impl PlacementPolicy for Lucid {
         shape: &Shape,
     ) -> Result<(), Reason> {
         let aside = self.profilers(room.view(), true);
-        could_find(&Outside(Vec::new()), &room.without(&aside), job, shape)
+        let found = |room: &Room<'_>| could_find(&Outside(Vec::new()), room, job, shape);
+        match found(&room.without(&aside)) {
+            Err(Reason::NeverFits(shortfall)) if found(room).is_ok() => {
+                let nodes = named(room.view(), &aside);
+                Err(Reason::NeverFits(Arc::new(Shortfall {
+                    within: Within::Limit(
+                        format!("the cluster without the profiling {nodes}").into(),
+                    ),
+                    ..(*shortfall).clone()
+                })))
+            }
+            found => found,
+        }
     }
 }

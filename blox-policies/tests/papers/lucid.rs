@@ -219,3 +219,20 @@ fn jobs_leave_the_profiler_without_an_event() {
     assert_eq!(case.round(180.0), "");
     assert_eq!(case.round(240.0), "stop 0; place 0 on 0");
 }
+
+#[test]
+fn reasons_name_the_profiling_nodes() {
+    let mut case = lucid(4, 1, -1.0);
+    case.submit_all(0.0, [job(8, 1000.0), job(8, 1000.0), job(32, 1000.0)]);
+    case.round(0.0);
+    // The second job waits for the node that the first one is profiled on.
+    assert_eq!(case.why(1), "waits for GPUs on the profiling node 3");
+    let why = "asks for 32 GPUs, the cluster without the profiling node 3 allows at most 24";
+    assert_eq!(case.phase(2), "rejected");
+    assert_eq!(case.job(2).reason().to_string(), why);
+    // Larger than a node: not profiled.
+    case.submit_all(10.0, [job(16, 1000.0), job(16, 1000.0)]);
+    case.round(60.0);
+    let why = "finds no GPUs outside the profiling node 3";
+    assert_eq!(case.why(4), why);
+}

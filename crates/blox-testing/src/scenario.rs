@@ -309,6 +309,11 @@ impl Scenario {
         self.core.state().job(JobId(job)).unwrap()
     }
 
+    /// Returns the reason why a job got no GPUs in the last decision.
+    pub fn why(&self, job: u32) -> String {
+        self.core.reason_for(JobId(job)).to_string()
+    }
+
     /// Returns the ledgers of a GPU, for instance `allocated to 1, bound to 0`.
     pub fn ledgers(&self, gpu: u32) -> String {
         let list = |ids: &mut dyn Iterator<Item = JobId>| {
