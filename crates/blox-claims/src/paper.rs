@@ -30,6 +30,18 @@ pub struct Paper {
     pub claims: Vec<Claim>,
 }
 
+impl Paper {
+    /// Returns a line about each world of the claims: its name in their text, cluster, load, jobs and
+    /// seeds.
+    pub fn worlds_text(&self) -> Vec<String> {
+        let line = |(name, world): (&String, &World)| match self.worlds.len() {
+            1 => format!("world: {world}"),
+            _ => format!("world *{}*: {world}", name.replace('-', " ")),
+        };
+        self.worlds.iter().map(line).collect()
+    }
+}
+
 /// Source of a paper's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -163,6 +175,21 @@ impl Claim {
     /// Returns the reason of the verdict, or what the result rests on.
     pub fn remark(&self) -> Option<&str> {
         self.reason.as_deref().or(self.note.as_deref())
+    }
+
+    /// Returns the worlds in which the claim is checked, in words.
+    pub fn worlds_text(&self, paper: &Paper) -> String {
+        let known = self.worlds.iter().filter_map(|name| paper.worlds.get(name));
+        let worlds: Vec<String> = match self.worlds.is_empty() {
+            true => paper
+                .worlds
+                .values()
+                .take(1)
+                .map(World::to_string)
+                .collect(),
+            false => known.map(World::to_string).collect(),
+        };
+        worlds.join("; ")
     }
 
     /// Returns the claim in words, such as ``average JCT against `fifo` ``.

@@ -111,6 +111,11 @@ impl Records {
             }
             let explained = paper.claims.iter().filter_map(|c| Some((c, c.remark()?)));
             let mut before = "\n";
+            for line in paper.worlds_text() {
+                let _ = writeln!(text, "{before}- {line}");
+                before = "";
+            }
+            before = "\n";
             for (claim, reason) in explained {
                 let _ = writeln!(text, "{before}- {}: {reason}", claim.text(paper));
                 before = "";

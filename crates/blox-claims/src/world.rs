@@ -14,6 +14,7 @@ use blox_traces::generate::{Draws, with_losses};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 static APPLICATIONS: LazyLock<Arc<Applications>> = LazyLock::new(|| Arc::new(built_in()));
@@ -195,6 +196,54 @@ impl World {
             simulation = simulation.completion(blox_sim::completion::Exact);
         }
         Ok(simulation)
+    }
+}
+
+impl fmt::Display for World {
+    /// Writes cluster, jobs and their arrivals, and seeds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster `{}`, {} jobs", self.cluster, self.jobs)?;
+        match &self.workload {
+            Some(workload) => write!(f, " of `{workload}`")?,
+            None => write!(f, " {}", self.arrivals)?,
+        }
+        if let Some((first, last)) = self.measured {
+            write!(f, ", measured from {first} to {last}")?;
+        }
+        if let Some(execution) = &self.execution {
+            write!(f, ", execution `{execution}`")?;
+        }
+        if let Some(overheads) = &self.overheads {
+            write!(f, ", overheads `{overheads}`")?;
+        }
+        if self.exact_ends {
+            f.write_str(", exact ends")?;
+        }
+        match self.seeds {
+            1 => f.write_str(", 1 seed"),
+            n => write!(f, ", {n} seeds"),
+        }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    /// Writes how jobs arrive, to follow their number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arrivals::Together => f.write_str("at time 0"),
+            Arrivals::Gap(gap) => write!(f, "at random, one in {gap} s"),
+            Arrivals::PerHour(rate) => write!(f, "at random, {rate} an hour"),
+            Arrivals::Within(seconds) => write!(f, "at random within {seconds} s"),
+            Arrivals::Load(load) => write!(f, "at load {load}"),
+            Arrivals::LoadOf(load, gpus) => write!(f, "at load {load} of {gpus} GPUs"),
+            Arrivals::Groups(load, size) => write!(f, "at load {load}, {size} together"),
+            Arrivals::Daily(load, ratio) => {
+                write!(
+                    f,
+                    "at load {load}, by day up to {ratio} times the least rate"
+                )
+            }
+        }
     }
 }
 

@@ -132,6 +132,9 @@ pub(super) fn recorded(name: &str, form: Form) -> Option<String> {
         paper.paper
     );
     text += &Grid::of(records().rows(paper), 2, &columns).text(form);
+    for line in paper.worlds_text() {
+        let _ = writeln!(text, "{}", line.replace('*', ""));
+    }
     for claim in &paper.claims {
         if let Some(remark) = claim.remark() {
             let _ = writeln!(text, "{}: {}: {remark}", claim.text(paper), claim.expect);
@@ -142,10 +145,11 @@ pub(super) fn recorded(name: &str, form: Form) -> Option<String> {
 }
 
 /// Columns of CSV and JSON.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "scheduler",
     "claim",
     "text",
+    "worlds",
     "paper",
     "section",
     "read",
@@ -168,6 +172,7 @@ fn fields(checked: &Checked) -> Map<String, Value> {
         json!(paper.name),
         json!(claim.name),
         json!(claim.text(paper)),
+        json!(claim.worlds_text(paper)),
         json!(paper.paper),
         json!(claim.section),
         json!(claim.read.unwrap_or(paper.read).as_str()),
@@ -207,6 +212,9 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
             }),
         ];
         text += &Grid::of(of_paper, 3, &columns).text(form);
+        for line in paper.worlds_text() {
+            let _ = writeln!(text, "{comment}{}", line.replace('*', ""));
+        }
         text.push('\n');
     }
     for claim in checked {
