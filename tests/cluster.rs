@@ -459,7 +459,7 @@ fn is_resumed_after_preemption(trap: &str, step: &str, options: &[&str]) {
     assert_eq!(read(&saved), "40\n");
     let exits = c.exits(long);
     let ends = [exits.first(), exits.last()].map(|exit| exit.map(String::as_str));
-    assert_eq!(ends, [Some("Yielded"), Some("Completed")], "{exits:?}");
+    assert_eq!(ends, [Some("Stopped"), Some("Completed")], "{exits:?}");
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn stopped_job_that_reports_all_work_is_completed() {
     c.until_phase(some, "waiting");
     assert_eq!(c.job(some)["iterations_done"], 7.0);
     for job in [all, some, silent] {
-        assert_eq!(c.exits(job), ["Yielded"]);
+        assert_eq!(c.exits(job), ["Stopped"]);
     }
 }
 
@@ -623,7 +623,7 @@ fn job_reports_reach_the_policy_and_clients() {
     let steep = submit("$((1000000 - 1500 * i))");
     c.until_phase(flat, "terminated");
     // The job had time to save its model.
-    assert_eq!(c.exits(flat), ["Yielded"]);
+    assert_eq!(c.exits(flat), ["Stopped"]);
     let last = c.job(flat)["metrics"]["loss"].as_f64();
     assert!(last.is_some_and(|l| 0.4 < l && l < 0.5), "{last:?}");
     let since = Instant::now();

@@ -34,7 +34,7 @@ pub enum ClientError {
         why: String,
     },
     /// The address is invalid.
-    #[error("`{0}` is no address of a scheduler, expected HOST:PORT")]
+    #[error("`{0}` is no address of a scheduler, expected HOST:PORT with a port from 1 to 65535")]
     NoAddress(String),
     /// The scheduler's disk is full. The request may still be executed once there is space.
     #[error("{0}")]

@@ -304,7 +304,7 @@ impl Rehearsal {
                     Some((left, from)) => {
                         let left = left - (self.now - from) as f64 / 1e3 * SPEED;
                         self.left.insert(order.id.job, left.max(0.0));
-                        part.status = ended(Exit::Yielded, self.now - from);
+                        part.status = ended(Exit::Stopped, self.now - from);
                     }
                     None => part.status = ended(Exit::NeverRan, 0),
                 },

@@ -100,7 +100,7 @@ pub struct Final {
     pub estimated: bool,
     /// Explanation for users; may be empty.
     pub why: String,
-    /// True if the exit is [`Exit::Yielded`] and every rank exited with 0. The exit codes then do
+    /// True if the exit is [`Exit::Stopped`] and every rank exited with 0. The exit codes then do
     /// not show whether the work is done.
     #[serde(default)]
     pub exited_zero: bool,
@@ -141,7 +141,8 @@ pub enum Exit {
     Completed,
     /// The launch was ordered to stop, or its lease was not renewed. Every rank then exited by
     /// itself with 75 or 143 (work saved) or with 0.
-    Yielded,
+    #[serde(alias = "Yielded")]
+    Stopped,
     /// A rank failed without an order to stop.
     Failed {
         /// The exit code of the first failed rank; 128 plus the signal number if a signal ended it.
@@ -161,7 +162,7 @@ impl Exit {
         match self {
             Exit::NeverRan => "never-ran",
             Exit::Completed => "completed",
-            Exit::Yielded => "yielded",
+            Exit::Stopped => "stopped",
             Exit::Failed { .. } => "failed",
             Exit::Cut => "cut",
             Exit::Lost => "lost",

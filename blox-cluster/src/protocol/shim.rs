@@ -221,7 +221,7 @@ impl Shim {
             None if self.bad_file => Exit::BadFile,
             None if zero && !self.told => Exit::Completed,
             // A rank may exit with 0 because it was ordered to stop.
-            None if zero || (self.told && !self.cut && all(&SAVED)) => Exit::Yielded,
+            None if zero || (self.told && !self.cut && all(&SAVED)) => Exit::Stopped,
             None => Exit::Cut,
         };
         if exit == Exit::Completed {
@@ -229,7 +229,7 @@ impl Shim {
         }
         out.push(ShimEffect::Finish(Final {
             exit,
-            exited_zero: zero && exit == Exit::Yielded,
+            exited_zero: zero && exit == Exit::Stopped,
             ran: now - self.began,
             estimated: false,
             why: std::mem::take(&mut self.why),
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(s.step(Millis(3_000), exit(0, 143)), [ShimEffect::KillAll]);
         assert_eq!(
             finish(&s.step(Millis(3_001), ShimInput::Empty)).0,
-            Exit::Yielded
+            Exit::Stopped
         );
         let mut s = shim(1);
         s.step(Millis(1_000), stop);
@@ -404,13 +404,13 @@ mod tests {
         s.step(Millis(1_000), yield_within(3_000));
         assert_eq!(s.step(Millis(2_000), exit(1, 0)), [ShimEffect::KillAll]);
         let end = s.step(Millis(2_001), ShimInput::Empty);
-        assert_eq!(ended(&end), (Exit::Yielded, true));
+        assert_eq!(ended(&end), (Exit::Stopped, true));
         // With another code, the job states that work remains.
         let mut s = shim(1);
         s.step(Millis(1_000), yield_within(3_000));
         s.step(Millis(2_000), exit(0, 75));
         let end = s.step(Millis(2_001), ShimInput::Empty);
-        assert_eq!(ended(&end), (Exit::Yielded, false));
+        assert_eq!(ended(&end), (Exit::Stopped, false));
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(s.step(Millis(10_000), ShimInput::Tick), [ShimEffect::Term]);
         s.step(Millis(11_000), exit(0, 0));
         let end = s.step(Millis(11_001), ShimInput::Empty);
-        assert_eq!(ended(&end), (Exit::Yielded, true));
+        assert_eq!(ended(&end), (Exit::Stopped, true));
     }
 
     #[test]
@@ -466,6 +466,6 @@ mod tests {
         assert_eq!(s.step(Millis(1_500), bad), []);
         s.step(Millis(2_000), exit(0, 143));
         let end = s.step(Millis(2_001), ShimInput::Empty);
-        assert_eq!(ended(&end), (Exit::Yielded, false));
+        assert_eq!(ended(&end), (Exit::Stopped, false));
     }
 }

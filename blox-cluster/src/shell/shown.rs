@@ -73,7 +73,7 @@ fn past(s: &Controller, job: &Past) -> pb::JobLine {
     for (part, end) in &job.accounts {
         let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
         *ran = ran.max(end.ran.as_secs());
-        *stopped &= matches!(end.exit, Exit::Yielded | Exit::Cut);
+        *stopped &= matches!(end.exit, Exit::Stopped | Exit::Cut);
         line.attempt = part.id.attempt;
         if matches!(end.exit, Exit::Failed { .. } | Exit::BadFile) && phase == "failed" {
             line.reason = end.why.clone();

@@ -429,7 +429,7 @@ impl Checks {
             // A launch may be called off between the start of its shim and of its first process.
             let worked = matches!(
                 end.exit,
-                Exit::Completed | Exit::Yielded | Exit::Failed { .. }
+                Exit::Completed | Exit::Stopped | Exit::Failed { .. }
             );
             if worked && !ran.contains_key(part) {
                 return Err(format!("I5: {part:?} never ran, accounted {end:?}"));

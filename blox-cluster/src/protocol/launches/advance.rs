@@ -306,7 +306,7 @@ impl Launches {
         }
         // A launch that was killed or failed loses all work since its last checkpoint.
         let kept = a.ends.values().all(|e| {
-            matches!(e.exit, Exit::Yielded | Exit::Completed)
+            matches!(e.exit, Exit::Stopped | Exit::Completed)
                 || (e.exit == Exit::NeverRan && !a.started)
         });
         let work = match saved {
@@ -467,7 +467,7 @@ fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bo
     if a.ends.values().all(by_itself) {
         return true;
     }
-    let with_zero = |e: &End| by_itself(e) || (e.exit == Exit::Yielded && e.exited_zero);
+    let with_zero = |e: &End| by_itself(e) || (e.exit == Exit::Stopped && e.exited_zero);
     let all = job.truth().work().iterations;
     let reported = progress.is_some_and(|p| all > 0.0 && p.done >= all * ALL_DONE);
     a.ends.values().all(with_zero) && (reported || on_exit(job, 0) == OnExit::Complete)

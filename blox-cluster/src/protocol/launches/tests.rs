@@ -416,10 +416,10 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
 #[test]
 fn scheduler_outage_is_not_counted_as_runtime() {
     for (beats, exits, saved) in [
-        (100, [Exit::Yielded; 2], 112.0),
+        (100, [Exit::Stopped; 2], 112.0),
         // The core has received no event since the start.
-        (1, [Exit::Yielded; 2], 112.0),
-        (100, [Exit::Yielded, Exit::Cut], 0.0),
+        (1, [Exit::Stopped; 2], 112.0),
+        (100, [Exit::Stopped, Exit::Cut], 0.0),
     ] {
         let mut g = Gang::running(9_000.0);
         g.beats(beats);
@@ -447,7 +447,7 @@ fn outage_is_not_counted_for_a_requeued_job() {
     g.outage(3_600);
     g.step(Heard::Request(Request::Requeue(JOB)));
     for node in 0..2 {
-        g.set(node, 1, done_after(Exit::Yielded, 112));
+        g.set(node, 1, done_after(Exit::Stopped, 112));
         g.silent[node] = true;
         g.report(node);
     }
@@ -460,11 +460,11 @@ fn runtime_since_the_last_core_event_counts() {
     let mut g = Gang::running(9_000.0);
     let start = g.now;
     g.now += 20_000;
-    g.set(0, 1, done_after(Exit::Yielded, 20));
+    g.set(0, 1, done_after(Exit::Stopped, 20));
     g.report(0);
     // The core's time advances only with events.
     g.now += 20_000;
-    g.set(1, 1, done_after(Exit::Yielded, 40));
+    g.set(1, 1, done_after(Exit::Stopped, 40));
     g.report(1);
     assert_eq!(
         (g.now - start, g.attained(), g.work()),
@@ -524,7 +524,7 @@ fn lost_node_lets_ranks_on_others_save_their_work() {
     g.has[0].clear();
     g.beats(6);
     assert_eq!(g.granted(), 1);
-    g.set(1, 1, done(Exit::Yielded));
+    g.set(1, 1, done(Exit::Stopped));
     g.beats(6);
     assert_eq!((g.outcome, g.granted()), (None, 2));
     assert_eq!(g.scheduler.launches().durable().failures.get(&JOB), None);
@@ -539,14 +539,14 @@ fn launch_lost_by_a_new_manager_is_not_restarted() {
     // It does not even receive an order to end it, since it would report that it never ran.
     assert_eq!(g.told[1], BTreeMap::new());
     assert!(matches!(g.told[0].get(&1), Some(Wish::Yield(_))));
-    g.set(0, 1, done(Exit::Yielded));
+    g.set(0, 1, done(Exit::Stopped));
     // Until the lease of a part that may still run is over: 20.3 s after the last report.
     g.beats(18);
     assert_eq!((g.accounts().len(), g.granted()), (1, 1));
     assert_eq!(g.told[1], BTreeMap::new());
     g.beats(6);
     let ends: Vec<Exit> = g.accounts().iter().map(|e| e.exit).collect();
-    assert_eq!(ends, [Exit::Yielded, Exit::Lost]);
+    assert_eq!(ends, [Exit::Stopped, Exit::Lost]);
     assert_eq!((g.outcome, g.granted()), (None, 2));
     // Orders that it had not received before are repeated.
     g.beats(10);
@@ -637,7 +637,7 @@ fn progress_reported_with_the_end_counts() {
     let mut g = Gang::running(9.0);
     g.step(Heard::Request(Request::Requeue(JOB)));
     g.said.progress = progress(5.0, 5.0);
-    g.ends(1, done(Exit::Yielded));
+    g.ends(1, done(Exit::Stopped));
     assert_eq!((g.phase(), g.work()), (Some(Phase::Waiting), 5.0));
 }
 
@@ -844,7 +844,7 @@ fn steps_of_a_training_job_become_a_goodput_model() {
     assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
     // The next launch starts with a more efficient batch size, and at the modelled speed.
     g.step(Heard::Request(Request::Requeue(JOB)));
-    g.ends(1, done(Exit::Yielded));
+    g.ends(1, done(Exit::Stopped));
     g.said = Said::default();
     g.runs(2, &[0, 1]);
     assert_eq!(batch(&g, 2), Some((64, 1)));
@@ -887,7 +887,7 @@ fn a_job_has_sixteen_names_and_no_more() {
 /// Every rank exited with 0 after an order to stop.
 fn stopped_with_zero() -> Status {
     Status::Done(Final {
-        exit: Exit::Yielded,
+        exit: Exit::Stopped,
         exited_zero: true,
         ran: Millis::secs(9),
         estimated: false,
@@ -942,7 +942,7 @@ fn launch_zero_after_all_iterations_is_completed() {
         assert_eq!(g.outcome, Some(Outcome::Completed));
     }
     // Exit code 75 states that work remains, whatever the iterations say.
-    let ends = [done(Exit::Yielded), stopped_with_zero()];
+    let ends = [done(Exit::Stopped), stopped_with_zero()];
     let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
     assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
 }
@@ -1071,7 +1071,7 @@ fn remove_of_a_node_with_an_open_launch_fails() {
     };
     let why = remove(&mut g).unwrap_err();
     assert!(why.contains("job 0 may still run on it"), "{why}");
-    g.set(0, 1, done(Exit::Yielded));
+    g.set(0, 1, done(Exit::Stopped));
     g.beats(16);
     assert!(remove(&mut g).is_ok());
 }

@@ -99,7 +99,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
     /// GPU slots [default: reported by NVIDIA's driver]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub gpus: Option<u32>,
     /// Number of jobs that may share a GPU, from 1 to 4
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
@@ -130,7 +130,7 @@ pub(crate) struct SubmitArgs {
     #[command(flatten)]
     pub at: At,
     /// Number of GPUs, all of which start together
-    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub gpus: u32,
     /// Name of the job
     #[arg(long, value_name = "NAME")]

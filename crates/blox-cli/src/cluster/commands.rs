@@ -178,6 +178,20 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         Some(key) => key,
         None => fresh().map_err(Failure::system)?,
     };
+    // The scheduler would refuse these, but may not answer for a while.
+    if !a.levels.is_sorted_by(|a, b| a < b) || a.levels.first() == Some(&0) {
+        let levels: Vec<String> = a.levels.iter().map(u32::to_string).collect();
+        return Err(Failure::new(format!(
+            "--levels is `{}`, expected ascending counts of at least 1",
+            levels.join(",")
+        )));
+    }
+    if !a.rates.is_empty() && a.rates.len() != a.levels.len() {
+        let (rates, levels) = (number_of(a.rates.len() as u64, "value"), a.levels.len());
+        return Err(Failure::new(format!(
+            "--rates has {rates}, expected {levels}: one for each of --levels"
+        )));
+    }
     let duration = a.duration.0;
     if a.iterations.is_some() && duration == 0.0 {
         return Err(Failure::new(
@@ -224,7 +238,10 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
 /// Reads the training description of a job from its file.
 fn training(path: &Path) -> Result<String, Failure> {
     let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => wrong("no such file, expected a JSON file".to_owned()),
+        _ => wrong(e.to_string()),
+    })?;
     let _: TrainingSpec = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     Ok(text)
 }
@@ -416,23 +433,70 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         }
     }
     for (name, value) in &j.metrics {
-        writeln!(out, "{:10} {value}", plain(name))?;
+        writeln!(out, "{:10} {}", plain(name), metric(*value))?;
     }
     for a in &j.accounts {
         let id = a.id.unwrap_or_default();
         let guess = if a.estimated { ", estimated" } else { "" };
+        // Nothing was reported between the start and the loss.
+        let ran = match a.exit == "Lost" && a.ran_ms == 0 {
+            true => "running time unknown,".to_owned(),
+            false => format!("{:.1} s", a.ran_ms as f64 / 1000.0),
+        };
         writeln!(
             out,
-            "launch {}   node {}: {}, {:.1} s on {}{guess} {}",
+            "launch {}   node {}: {}, {ran} on {}{guess} {}",
             id.attempt,
             plain(&a.node),
-            a.exit,
-            a.ran_ms as f64 / 1000.0,
+            in_words(&a.exit),
             number_of(a.gpus, "GPU"),
             plain(&a.why)
         )?;
     }
     Ok(())
+}
+
+/// Exits of launches, and their words.
+const EXITS: [(&str, &str); 7] = [
+    ("Completed", "completed"),
+    ("Stopped", "saved and stopped"),
+    ("Cut", "cut"),
+    ("Lost", "lost"),
+    ("Failed", "failed"),
+    ("BadFile", "ended for a bad file"),
+    ("NeverRan", "never ran"),
+];
+
+/// Returns the words for an exit, such as `failed with 3`.
+fn in_words(exit: &str) -> String {
+    let known = EXITS.iter();
+    let mut known = known.filter_map(|(name, words)| Some((words, exit.strip_prefix(name)?)));
+    let words = known.next().map(|(words, code)| format!("{words}{code}"));
+    words.unwrap_or_else(|| plain(exit))
+}
+
+/// Counts the launches by their exits, in words.
+pub(super) fn counted_exits<'a>(exits: impl Iterator<Item = &'a str> + Clone) -> String {
+    let counts = EXITS.map(|(name, words)| {
+        let count = exits.clone().filter(|exit| exit.starts_with(name)).count();
+        format!("{count} {words}")
+    });
+    counts.join(", ")
+}
+
+/// Formats a value that a job reports, with six digits.
+fn metric(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 || (1e-4..1e9).contains(&size) {
+        let places = (5.0 - size.max(1.0).log10().floor()).max(0.0) as usize;
+        let places = places + usize::from(size < 1.0) * 4;
+        let text = format!("{value:.places$}");
+        return match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        };
+    }
+    format!("{value:.5e}")
 }
 
 fn job_json(j: &pb::JobLine) -> Value {
@@ -465,6 +529,65 @@ fn node_json(n: &pb::NodeLine) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exits_are_words() {
+        assert_eq!(in_words("Stopped"), "saved and stopped");
+        assert_eq!(in_words("Failed with 3"), "failed with 3");
+        let exits = ["Lost", "Completed", "Failed with 3", "Completed"];
+        assert_eq!(
+            counted_exits(exits.into_iter()),
+            "2 completed, 0 saved and stopped, 0 cut, 1 lost, 1 failed, 0 ended for a bad file, 0 never ran"
+        );
+    }
+
+    #[test]
+    fn metrics_have_six_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (3.0, "3"),
+            (0.1 + 0.2, "0.3"),
+            (2.302_585_092_994, "2.30259"),
+            (0.012_345_678_9, "0.012345679"),
+            (1_234_567.8, "1234568"),
+            (-98.765_432_1, "-98.7654"),
+            (1.234_567_89e-30, "1.23457e-30"),
+            (6.02e23, "6.02000e23"),
+        ] {
+            assert_eq!(metric(value), text);
+        }
+        assert_eq!(metric(f64::NAN), "NaN");
+    }
+
+    #[test]
+    fn lost_launch_without_reports_has_no_length() {
+        let account = |exit: &str, ran_ms| pb::AccountLine {
+            exit: exit.to_owned(),
+            ran_ms,
+            gpus: 2,
+            ..pb::AccountLine::default()
+        };
+        let job = pb::JobLine {
+            accounts: vec![account("Lost", 0), account("Lost", 7000)],
+            ..pb::JobLine::default()
+        };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut terminal = Terminal {
+            input: &mut std::io::empty(),
+            prompts: false,
+            out: &mut out,
+            form: crate::grid::Form::Lines,
+            err: &mut err,
+            interactive: false,
+        };
+        show(&job, &mut terminal).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let unknown = "lost, running time unknown, on 2 GPUs";
+        assert!(
+            text.contains(unknown) && text.contains("lost, 7.0 s on 2 GPUs"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn moments_are_dates_and_words_are_quoted_for_a_shell() {

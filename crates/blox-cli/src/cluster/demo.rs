@@ -5,6 +5,7 @@
     reason = "it shows when things happen; no decision sees it"
 )]
 
+use super::commands::counted_exits;
 use super::daemons::told_to_stop;
 use super::local::{self, Nodes};
 use crate::grid::number_of;
@@ -121,24 +122,11 @@ fn report(jobs: &[pb::JobLine], took_s: f64, terminal: &mut Terminal<'_>) -> Res
         "jobs       {completed} of {} completed in {took_s:.1} s",
         jobs.len()
     )?;
-    let ways = [
-        ("Completed", "completed"),
-        ("Yielded", "saved and left"),
-        ("Cut", "cut"),
-        ("Lost", "lost"),
-        ("Failed", "failed"),
-        ("BadFile", "ended for a bad file"),
-        ("NeverRan", "never ran"),
-    ];
-    let counts = ways.map(|(exit, words)| {
-        let count = accounts().filter(|a| a.exit.starts_with(exit)).count();
-        format!("{count} {words}")
-    });
     writeln!(
         terminal.out,
         "launches   {}: {}",
         number_of(accounts().count() as u64, "part"),
-        counts.join(", ")
+        counted_exits(accounts().map(|a| a.exit.as_str()))
     )?;
     writeln!(terminal.out, "GPU time   {gpu_s:.1} GPU-s accounted")?;
     Ok(())
