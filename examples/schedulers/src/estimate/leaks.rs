@@ -10,8 +10,12 @@ const SAME: f64 = 0.999;
 /// Minimum number of different targets. Fewer are in the same order by chance.
 const TARGETS: usize = 12;
 
+/// Minimum number of different targets from which a constant factor is no chance.
+const SCALED_TARGETS: usize = 4;
+
 /// Returns the reason why a feature gives the target away, if it does.
 ///
+/// The feature does if it is the target times a constant factor.
 /// The feature does if it has the order of the target or the reverse order. It also does if its
 /// difference from another column or its ratio to another column has the order of the target. NaN is
 /// a missing value.
@@ -22,6 +26,9 @@ pub(super) fn of_target(
 ) -> Option<String> {
     let (name, feature) = feature;
     let (y_name, y) = target;
+    if let Some(factor) = factor(feature, y) {
+        return Some(format!("`{name}` is the target {y_name} times {factor}"));
+    }
     let step = y.len().div_ceil(ROWS).max(1);
     let same = |combine: &dyn Fn(usize) -> f64| {
         let rows = (0..y.len()).step_by(step);
@@ -46,6 +53,27 @@ pub(super) fn of_target(
         }
     }
     None
+}
+
+/// Returns the constant factor between a feature and the target, if it is one in all rows.
+fn factor(feature: &[f64], y: &[f64]) -> Option<f64> {
+    let known = || {
+        feature
+            .iter()
+            .zip(y)
+            .filter(|(a, b)| a.is_finite() && **b != 0.0)
+    };
+    let (a, b) = known().next()?;
+    let factor = a / b;
+    let is_same = |(a, b): (&f64, &f64)| (a - factor * b).abs() <= 1e-9 * a.abs();
+    let mut targets: Vec<f64> = known().map(|(_, b)| *b).collect();
+    targets.sort_by(f64::total_cmp);
+    targets.dedup();
+    let most = 2 * known().count() >= y.len();
+    let all = targets.len() >= SCALED_TARGETS && most && known().all(is_same);
+    // Six digits: a factor such as 1/3600 has no short form.
+    let shown = || format!("{factor:.5e}").parse().unwrap_or(factor);
+    all.then(shown)
 }
 
 /// Returns the rank correlation of pairs. It is 0 if most pairs lack a number, or if the second
@@ -120,7 +148,8 @@ mod tests {
         ];
         let found = |name, column: &[f64]| of_target((name, column), ("d", &duration), &others);
         let sentence = |text: &str| Some(format!("{text} has the order of the target d"));
-        assert_eq!(found("copy", &duration), sentence("`copy`"));
+        let copy = Some("`copy` is the target d times 1".to_owned());
+        assert_eq!(found("copy", &duration), copy);
         assert_eq!(found("speed", &speed), sentence("`speed`"));
         assert_eq!(found("end", &end), sentence("`end` minus `start`"));
         assert_eq!(
@@ -134,6 +163,24 @@ mod tests {
         assert_eq!(found("estimate", &estimate), None);
         assert_eq!(found("start", &start), None);
         assert_eq!(found("gpus", &gpus), None);
+    }
+
+    #[test]
+    fn a_constant_factor_needs_few_targets() {
+        let y: Vec<f64> = (0..20).map(|i| f64::from(1 + i % 5)).collect();
+        let scaled = |by: f64| y.iter().map(|y| by * y).collect::<Vec<f64>>();
+        let found = |x: &[f64]| of_target(("x", x), ("y", &y), &[]);
+        let sentence = |by: &str| Some(format!("`x` is the target y times {by}"));
+        assert_eq!(found(&scaled(3.0)), sentence("3"));
+        assert_eq!(found(&scaled(1.0 / 3600.0)), sentence("0.000277778"));
+        assert_eq!(found(&scaled(-0.5)), sentence("-0.5"));
+        // The same order, but no constant factor.
+        let squares: Vec<f64> = y.iter().map(|y| y * y).collect();
+        assert_eq!(found(&squares), None);
+        // A missing value is compared with nothing.
+        let mut gaps = scaled(3.0);
+        gaps[7] = f64::NAN;
+        assert_eq!(found(&gaps), sentence("3"));
     }
 
     #[test]

@@ -249,7 +249,10 @@ impl Saved {
             path: path.to_owned(),
             what,
         };
-        let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => bad("no such file, expected a model".to_owned()),
+            _ => bad(e.to_string()),
+        })?;
         let wrong = |e: serde_json::Error| bad(format!("expected a model, {e}"));
         let value: serde_json::Value = serde_json::from_str(&text).map_err(wrong)?;
         if value.get("model").is_some() && value.get("scale").is_none() {
