@@ -734,7 +734,7 @@ fn single_gpu_only<'a>() -> Suite<'a> {
 fn starvation_is_caught() {
     let failure = caught(single_gpu_only(), Property::Liveness);
     assert!(failure.found.contains("it is waiting"), "{failure}");
-    assert!(failure.found.ends_with(": not chosen"), "{failure}");
+    assert!(failure.found.ends_with(": given no GPUs"), "{failure}");
 }
 
 /// FIFO under a cluster manager.

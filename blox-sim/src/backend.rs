@@ -671,7 +671,7 @@ impl<'w> Simulator<'w> {
         } else if self.completed >= self.enough {
             Some(Ended::Horizon)
         } else {
-            self.stall.in_vain()
+            self.stall.crashes()
         }
     }
 

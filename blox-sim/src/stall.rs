@@ -24,7 +24,7 @@ const ENOUGH: f64 = 0.1;
 /// Number of consecutive crashes and failed launches without progress that count as a livelock. If
 /// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
 /// end.
-const IN_VAIN: u32 = 1_000_000;
+const MOST_CRASHES: u32 = 1_000_000;
 
 /// Checks the progress of jobs at intervals of time, and counts crashes and failed launches.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Stall {
     /// The most iterations that each job preserved at a crash or failed launch.
     most: SortedMap<JobId, f64>,
     /// Number of crashes and failed launches in a row that preserved no more work.
-    in_vain: u32,
+    crashes: u32,
 }
 
 impl Default for Stall {
@@ -57,7 +57,7 @@ impl Default for Stall {
             still: 0,
             starving: None,
             most: SortedMap::new(),
-            in_vain: 0,
+            crashes: 0,
         }
     }
 }
@@ -116,7 +116,7 @@ impl Stall {
             self.still = 0;
             return false;
         };
-        let progress = progress.wrapping_add(u64::from(self.in_vain) << 32);
+        let progress = progress.wrapping_add(u64::from(self.crashes) << 32);
         if progress != before {
             self.still = 0;
         } else if !arrivals || view.next_job_id().0 > submitted {
@@ -151,8 +151,8 @@ impl Stall {
 
     /// Returns how a simulation in a livelock ends.
     #[inline]
-    pub fn in_vain(&self) -> Option<Ended> {
-        (self.in_vain >= IN_VAIN).then_some(Ended::InVain)
+    pub fn crashes(&self) -> Option<Ended> {
+        (self.crashes >= MOST_CRASHES).then_some(Ended::NoProgress)
     }
 
     /// Records an event that the state accepted.
@@ -163,14 +163,14 @@ impl Stall {
                 let Some(job) = view.job(*job) else { return };
                 let most = self.most.entry(job.id()).or_insert(0.0);
                 if job.work_done() > *most {
-                    (*most, self.in_vain) = (job.work_done(), 0);
+                    (*most, self.crashes) = (job.work_done(), 0);
                 } else {
-                    self.in_vain += 1;
+                    self.crashes += 1;
                 }
             }
             Event::Ended { job, .. } => {
                 self.most.remove(job);
-                self.in_vain = 0;
+                self.crashes = 0;
             }
             _ => {}
         }

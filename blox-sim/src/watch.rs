@@ -40,7 +40,7 @@ pub enum Ended {
     Horizon,
     /// Livelock: jobs crashed or failed to launch a million times in a row. None of them preserved
     /// more work than before and none ended, so they never would.
-    InVain,
+    NoProgress,
     /// The simulation was stopped.
     Interrupted,
 }

@@ -119,7 +119,12 @@ fn reasons_at_the_end_are_running_or_not_chosen() {
     let reasons = report.jobs.iter().map(|j| j.reason.as_deref());
     assert_eq!(
         reasons.collect::<Vec<_>>(),
-        [None, Some("running"), Some("running"), Some("not chosen")]
+        [
+            None,
+            Some("running"),
+            Some("running"),
+            Some("given no GPUs")
+        ]
     );
 }
 
@@ -386,7 +391,7 @@ fn job_that_never_keeps_work_ends_the_simulation() {
         ..Faults::default()
     };
     let report = under(crashing);
-    assert_eq!(report.ended, Ended::InVain);
+    assert_eq!(report.ended, Ended::NoProgress);
     assert_eq!(report.jobs[1].crashes, 1_000_000);
     assert_eq!(
         (report.summary.completed, report.summary.unfinished),
@@ -401,7 +406,7 @@ fn job_that_never_keeps_work_ends_the_simulation() {
         launch_failure: 1.0,
         ..Faults::default()
     };
-    assert_eq!(under(unlaunched).ended, Ended::InVain);
+    assert_eq!(under(unlaunched).ended, Ended::NoProgress);
 }
 
 #[test]

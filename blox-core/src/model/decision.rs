@@ -73,7 +73,7 @@ pub enum AdmissionDecision {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
     },
-    /// The job is held back for now.
+    /// The job is deferred.
     Defer(Reason),
     /// The job is rejected permanently.
     Reject(Reason),

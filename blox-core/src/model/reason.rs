@@ -250,7 +250,7 @@ impl Reason {
             Reason::Fragmented { .. } => "fragmented",
             Reason::BehindHead(_) => "behind the head",
             Reason::WouldDelay(_) => "would delay a reservation",
-            Reason::NotChosen => "not chosen",
+            Reason::NotChosen => "given no GPUs",
             Reason::PreemptedFor(_) => "preempted",
             Reason::Unlisted => "no longer listed",
             Reason::WaitingForGpus => "GPUs still being left",

@@ -27,7 +27,7 @@ pub enum ReplayError {
         error: std::io::Error,
     },
     /// A line is not a valid input.
-    #[error("line {line}: not an input of a journal: {error}")]
+    #[error("line {line}: is no line of a journal, expected a file that --journal wrote: {error}")]
     Input {
         /// The line, from 1.
         line: usize,

@@ -80,7 +80,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
         *decision = Some(view.decision());
         found.clear();
         if next {
-            // A job that is held back is touched again at its release.
+            // A job that is deferred or held is touched again at its release.
             let active = |j: &JobRef<'_>| !matches!(j.phase(), Phase::Submitted | Phase::Deferred);
             let touched = view.touched().filter(active);
             found.extend(touched.filter(|j| self.is_done(j)).map(|j| j.id()));

@@ -400,7 +400,7 @@ impl Recorder {
                     Some(job) => admitted(&job, *class),
                     None => "admitted".to_owned(),
                 },
-                AdmissionDecision::Defer(why) => format!("held back by admission: {why}"),
+                AdmissionDecision::Defer(why) => format!("deferred by admission: {why}"),
                 AdmissionDecision::Reject(why) => format!("turned away by admission: {why}"),
             },
             Event::Started { attempt, .. } => {

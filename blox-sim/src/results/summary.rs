@@ -197,7 +197,7 @@ pub const COLUMNS: &[Column] = &[
     ),
     column(
         "avg_responsiveness_s",
-        "avg resp. s",
+        "avg first wait s",
         "mean of first start - submit",
     ),
     column(
@@ -212,7 +212,7 @@ pub const COLUMNS: &[Column] = &[
     ),
     column(
         "utilisation",
-        "GPU util.",
+        "GPUs busy",
         "GPU-seconds with a running job / GPU-seconds of all nodes, usable or not, over the makespan",
     ),
     column(

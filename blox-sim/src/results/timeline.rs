@@ -22,10 +22,10 @@ pub struct TimelineRow {
     pub usable_gpus: f64,
     /// Mean number of jobs with GPUs: starting, running or stopping.
     pub placed_jobs: f64,
-    /// Mean number of jobs in the system without GPUs: waiting, held back, or before their admission
+    /// Mean number of jobs in the system without GPUs: waiting, deferred or held, or before their admission
     /// decision. Rejected and ended jobs are excluded.
     pub queued_jobs: f64,
-    /// Mean number of the queued jobs that admission or a user held back.
+    /// Mean number of the queued jobs that admission deferred or a user holds.
     pub deferred_jobs: f64,
 }
 

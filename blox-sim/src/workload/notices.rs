@@ -121,6 +121,11 @@ pub enum NoticeKind {
     /// Jobs whose last deadline is before their submission.
     #[error("the deadline is before the submission: no scheduler can meet it")]
     PastDeadline,
+    /// The first submission is decades after 0: its time counts from 1970.
+    #[error(
+        "the first submission is at {0} s, decades after the start: seconds since 1970 are read by --map, as in submit=COLUMN:epoch"
+    )]
+    LateStart(u64),
     /// Rows whose GPU time differs from duration times GPUs; duration and GPUs count.
     #[error("GPU time differs from duration times GPUs: ignored")]
     GpuTimeDiffers,

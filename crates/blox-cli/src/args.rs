@@ -3,13 +3,14 @@
 use super::grid::Form;
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{
-    By, Duration, FileFormats, Group, Hours, Limit, Measured, Number, Period, Risk, Written, parser,
+    By, Duration, FileFormats, Group, Hours, Limit, Load, MeanTime, Measured, Number, Period, Risk,
+    RoundLength, Written, parser,
 };
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
 use blox_sim::faults::Faults;
 use blox_sim::registry::World as _;
-use blox_traces::generate::{DurationLaw, GeneratorSpec, Load};
+use blox_traces::generate::{self, DurationLaw, GeneratorSpec};
 use blox_traces::{ColumnMap, Format};
 use clap::builder::StyledStr;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -65,7 +66,7 @@ fn defaults() -> Defaults {
     let described = workloads.chain(costs).filter(|p| p.option().is_none());
     let described = described.map(|p| (p.name, p.default.to_string()));
     let risk = Faults::default().launch_failure;
-    let generated = GeneratorSpec::new(Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
+    let generated = GeneratorSpec::new(generate::Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
     let mix = generated
         .iter()
         .map(|(gpus, weight)| format!("{gpus}:{weight}"));
@@ -111,6 +112,8 @@ fn with_help(command: clap::Command, above: &str, defaults: &Defaults) -> clap::
     let path = format!("{above}{}", command.get_name());
     let own = (path == "blox estimate train").then(super::estimate::defaults);
     let defaults = own.as_ref().unwrap_or(defaults);
+    // A negative number is a value that an option refuses, not an unknown option.
+    let command = command.allow_negative_numbers(true);
     let command = command.mut_args(|arg| with_defaults(arg, defaults));
     let mut texts = HELP.split("== ").filter_map(|text| text.split_once('\n'));
     let text = texts.find(|(name, _)| *name == path);
@@ -502,7 +505,7 @@ pub(super) struct Options {
     pub workload: Option<Written<ComponentSpec>>,
     /// Jobs per hour; between bursts for bursty [default: {} for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
-    pub load: Option<Number>,
+    pub load: Option<Load>,
     /// Average GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
     pub load_of_capacity: Option<Number>,
@@ -566,7 +569,7 @@ pub(super) struct Options {
     pub cluster_manager: Option<Written<ComponentSpec>>,
     /// Decide in rounds of S seconds [default: the scheduler's own, mostly 300]
     #[arg(long, value_name = "S", help_heading = "Cluster and policies")]
-    pub round: Option<Period>,
+    pub round: Option<RoundLength>,
     /// Decide after each event, at least GAP_S seconds apart
     #[arg(long, value_name = "GAP_S", help_heading = "Cluster and policies")]
     pub on_event: Option<Duration>,
@@ -600,13 +603,13 @@ pub(super) struct Options {
     pub group_overheads_s: Option<Written<Group>>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    pub node_mtbf_h: Option<Hours>,
+    pub node_mtbf_h: Option<MeanTime>,
     /// Mean hours until a failed node returns [default: {}]
     #[arg(long, value_name = "H", help_heading = "World")]
     pub node_mttr_h: Option<Hours>,
     /// Mean running hours between crashes of a job [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    pub job_mtbf_h: Option<Hours>,
+    pub job_mtbf_h: Option<MeanTime>,
     /// Seconds between checkpoints of a running job [default: none, a crash loses all since its
     /// launch]
     ///

@@ -3,11 +3,11 @@
 use super::Failure;
 use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs, is_result_option};
 use super::failure::Coded;
-use super::plan::values::Axis;
+use super::plan::values::{Axis, LISTED};
 use super::reading;
 use blox_core::ClusterSpec;
-use blox_core::suggest::{for_serde, one_of};
-use blox_traces::cluster_file::{is_path, place_of};
+use blox_core::suggest::one_of;
+use blox_traces::cluster_file::{is_path, message_of, place_of};
 use clap::Args;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -31,7 +31,11 @@ pub(super) struct Given {
 impl Given {
     /// Returns a key as the user wrote it, for messages.
     pub fn name(&self, key: &str) -> String {
+        let given = |key: &str| self.on_command_line.contains(key);
+        let list = format!("{key}s");
         match &self.file {
+            // The key takes its value from a list, such as --loads.
+            _ if LISTED.contains(&key) && !given(key) && given(&list) => format!("--{list}"),
             Some(file) if !self.on_command_line.contains(key) => {
                 format!("{}: {key}", file.display())
             }
@@ -325,6 +329,10 @@ fn merge(cli: Options) -> Result<Given, Failure> {
 /// Returns the options of a configuration file by their long names.
 fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
     let shown = path.display();
+    if path.is_dir() {
+        let text = "is a directory, expected a TOML file";
+        return Err(Failure::new(format!("{shown}: {text}")));
+    }
     let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             Failure::new(format!("{shown}: no such file, expected an existing file"))
@@ -334,9 +342,8 @@ fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let options: Options = toml::from_str(text).map_err(|e| {
         let (line, found) = place_of(&e, text);
-        let what = e.message().replace('\n', ", ");
-        let meant = for_serde(&what);
-        Failure::new(format!("{shown}:{line}: `{found}`: {what}{meant}"))
+        let what = message_of(e.message());
+        Failure::new(format!("{shown}:{line}: `{found}`: {what}"))
     })?;
     let base = path.parent().unwrap_or(Path::new(""));
     let mut all = options.given();

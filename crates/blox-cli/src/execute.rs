@@ -85,7 +85,7 @@ pub(super) fn run_several<T: Send>(
                 recording.map_or(Ok(()), Recording::close)?;
                 Ok(run)
             }
-            Err(closed @ Failure::ClosedPipe) => return Err(closed),
+            Err(end @ (Failure::ClosedPipe | Failure::Interrupted(_))) => return Err(end),
             Err(failure) => Err(failure.to_string()),
         };
         finish(i, result).map(Some)
@@ -151,14 +151,24 @@ fn simulate(
         let report = simulation.run_journaled(scheduler, &mut workload, journal);
         (report, workload)
     });
-    let Some((report, workload)) = answered else {
-        let at = watch.simulated_s.load(Ordering::Relaxed);
-        let label = &experiment.contestants[i].label;
-        let policy = label.as_str().into();
-        let limit = Seconds::new(within);
-        let error = DecisionError::TimedOut { policy, limit };
-        let text = format!("at {at} s: {error}; --until {at} gives the results before");
-        return Err(Failure::of(Code::Simulation, text));
+    let at = watch.simulated_s.load(Ordering::Relaxed);
+    let scheduler = &experiment.contestants[i].label;
+    let before = format!("--until {at} gives the results before");
+    let (report, workload) = match answered {
+        Ok(answer) => answer,
+        Err(Unanswered::Late) => {
+            let policy = scheduler.as_str().into();
+            let limit = Seconds::new(within);
+            let error = DecisionError::TimedOut { policy, limit };
+            let text = format!("at {at} s: {error}; {before}");
+            return Err(Failure::of(Code::Simulation, text));
+        }
+        Err(Unanswered::Interrupted) => {
+            let s = AFTER_STOP.as_secs();
+            let text =
+                format!("at {at} s: {scheduler} did not end its decision in {s} s; {before}");
+            return Err(Failure::Interrupted(text));
+        }
     };
     let mut report = report.map_err(failed)?;
     if let Some(mut fair) = fair {
@@ -196,26 +206,39 @@ fn grouped(report: &Report, By(column): &By) -> Groups {
 /// Interval at which a decision in progress is checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs a simulation in a thread of its own. Returns `None` if its scheduler makes one decision for
-/// longer than `limit`. The thread then continues until the process ends: a policy cannot be
-/// stopped.
+/// Time that a decision has after an interruption.
+const AFTER_STOP: Duration = Duration::from_secs(3);
+
+/// Why a simulation has no result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unanswered {
+    /// A decision took longer than allowed.
+    Late,
+    /// A decision did not end after an interruption.
+    Interrupted,
+}
+
+/// Runs a simulation in a thread of its own. Fails if its scheduler makes one decision for longer
+/// than `limit`, or for longer than [`AFTER_STOP`] after an interruption. The thread then continues
+/// until the process ends: a policy cannot be stopped.
 fn answered<T: Send + 'static>(
     watch: &Arc<Watch>,
     limit: Duration,
     run: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+) -> Result<T, Unanswered> {
     let (sender, result) = channel();
     let thread = std::thread::spawn(move || {
         // The receiver is gone only if the time was over.
         let _ = sender.send(run());
     });
     let mut open: Option<(u64, Instant)> = None;
+    let mut stopped: Option<Instant> = None;
     loop {
         match result.recv_timeout(TICK.min(limit)) {
-            Ok(result) => return Some(result),
+            Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Disconnected) => match thread.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => return None,
+                Ok(()) => return Err(Unanswered::Late),
             },
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -224,10 +247,19 @@ fn answered<T: Send + 'static>(
         match open {
             Some((same, since)) if deciding && same == decision => {
                 if since.elapsed() >= limit {
-                    return None;
+                    return Err(Unanswered::Late);
+                }
+                if watch.stop.load(Ordering::Relaxed) {
+                    let stopped = *stopped.get_or_insert_with(now);
+                    if stopped.elapsed() >= AFTER_STOP {
+                        return Err(Unanswered::Interrupted);
+                    }
                 }
             }
-            _ => open = deciding.then(|| (decision, now())),
+            _ => {
+                open = deciding.then(|| (decision, now()));
+                stopped = None;
+            }
         }
     }
 }
@@ -305,7 +337,7 @@ mod tests {
     fn scheduler_without_an_answer_is_given_up() {
         let limit = Duration::from_millis(300);
         let watch = Arc::new(Watch::default());
-        assert_eq!(answered(&watch, limit, || 7), Some(7));
+        assert_eq!(answered(&watch, limit, || 7), Ok(7));
         // Many short decisions together may take longer.
         let busy = Arc::clone(&watch);
         let decide = move || {
@@ -316,13 +348,21 @@ mod tests {
             }
             8
         };
-        assert_eq!(answered(&watch, limit, decide), Some(8));
+        assert_eq!(answered(&watch, limit, decide), Ok(8));
         let hangs = || {
             loop {
                 std::thread::park();
             }
         };
-        assert_eq!(answered::<()>(&watch, limit, hangs), None);
+        let late = Err(Unanswered::Late);
+        assert_eq!(answered::<()>(&watch, limit, hangs), late);
+        // An interruption leaves a decision some seconds.
+        watch.stop.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        let long = Duration::from_secs(300);
+        let interrupted = Err(Unanswered::Interrupted);
+        assert_eq!(answered::<()>(&watch, long, hangs), interrupted);
+        assert!(start.elapsed() >= AFTER_STOP, "{:?}", start.elapsed());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::value::Expected;
 use blox_core::registry::RegistryError;
 use std::fmt;
 use std::io;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::path::Path;
 
 /// Reason why a command failed.
@@ -16,6 +17,8 @@ pub(super) enum Failure {
         /// The sentence.
         text: String,
     },
+    /// The user interrupted the command. One sentence about what did not end in time.
+    Interrupted(String),
     /// The reader of the output closed it, which is no error.
     ClosedPipe,
 }
@@ -55,7 +58,7 @@ impl Failure {
     )]
     pub fn into_text(self) -> String {
         match self {
-            Failure::Message { text, .. } => text,
+            Failure::Message { text, .. } | Failure::Interrupted(text) => text,
             Failure::ClosedPipe => "the output is closed".to_owned(),
         }
     }
@@ -66,6 +69,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Message { text, code } => write!(f, "{text} [{code}]"),
+            Failure::Interrupted(text) => f.write_str(text),
             Failure::ClosedPipe => f.write_str("the output is closed"),
         }
     }
@@ -204,8 +208,34 @@ pub(super) fn of_value(error: &(dyn std::error::Error + 'static)) -> Option<(Str
     let code = of::<Expected>(error)
         .or_else(|| of::<RegistryError>(error))
         .or_else(|| of::<blox_traces::FormatError>(error))
-        .or_else(|| of::<blox_traces::MapError>(error))?;
-    Some((error.to_string(), code))
+        .or_else(|| of::<blox_traces::MapError>(error));
+    match code {
+        Some(code) => Some((error.to_string(), code)),
+        None => Some((format!("expected {}", untyped(error)?), Code::Usage)),
+    }
+}
+
+/// Returns what an option expects, if the error is of a standard parser.
+fn untyped(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<ParseIntError>() {
+        let number = match error.kind() {
+            IntErrorKind::PosOverflow => "a smaller whole number",
+            IntErrorKind::NegOverflow => "a larger whole number",
+            _ => "a whole number, at least 0",
+        };
+        return Some(number.to_owned());
+    }
+    if error.is::<ParseFloatError>() {
+        return Some("a number".to_owned());
+    }
+    // The errors of clap's ranges and of plain texts have no type.
+    let text = error.to_string();
+    if let Some(expected) = text.strip_prefix("expected ") {
+        return Some(expected.to_owned());
+    }
+    let (_, range) = text.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..=")?;
+    Some(format!("a whole number from {least} to {most}"))
 }
 
 impl Coded for blox_sim::workload::WorkloadError {

@@ -195,6 +195,10 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
     match result {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => OK,
+        Err(Failure::Interrupted(text)) => {
+            let _ = writeln!(terminal.err, "interrupted: {text}");
+            INTERRUPTED
+        }
         Err(Failure::Message { code, text }) => {
             let more = match code {
                 Code::Name
@@ -287,13 +291,34 @@ fn with_code(e: &clap::Error) -> String {
     if let Some(text) = wrong_value(e) {
         return text;
     }
-    let text = e.render().to_string();
+    let mut text = e.render().to_string();
+    if let Some(extra) = extra_argument(e) {
+        // What clap prints first does not say why the argument is wrong.
+        let rest = text.split_once("\n\n").map(|(_, rest)| rest.to_owned());
+        text = format!("{extra}\n\n{}", rest.unwrap_or_default());
+    }
     if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return text;
     }
     let end = text.find("\n\n").unwrap_or(text.trim_end().len());
     let (sentence, rest) = text.split_at(end);
     format!("{sentence} [{}]{rest}", Code::Usage)
+}
+
+/// Formats the error about an argument that follows all arguments of its command.
+fn extra_argument(e: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(found)) = e.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if e.kind() != ErrorKind::UnknownArgument || found.starts_with('-') {
+        return None;
+    }
+    // The scheduler of `simulate` is one name.
+    let hint = match e.render().to_string().contains(" simulate ") {
+        true => "; `blox compare` takes several schedulers",
+        false => "",
+    };
+    Some(format!("error: `{found}` is one argument too many{hint}"))
 }
 
 /// Formats the error about a value, unless the parser of the value has no message of its own.

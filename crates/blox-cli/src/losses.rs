@@ -110,7 +110,7 @@ impl Early {
                 format!("ended {at}{of}: the measured jobs that are left starve (see --until)")
             }
             Ended::Horizon => format!("ended {at}{of}, the limit of --until"),
-            Ended::InVain => format!(
+            Ended::NoProgress => format!(
                 "ended {at}{of}, since jobs crashed or failed to be launched 1,000,000 times in a \
                  row and kept no more of their work (see --checkpoint-every-s)"
             ),
@@ -260,9 +260,12 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
     let (mut altered, mut values) = (Vec::new(), 0);
     for notice in notices.iter() {
         match &notice.kind {
-            NoticeKind::IgnoredColumn(name)
-            | NoticeKind::UnmappedColumn(name)
-            | NoticeKind::MisspeltColumn { column: name, .. } => columns.push(format!("`{name}`")),
+            NoticeKind::IgnoredColumn(name) | NoticeKind::UnmappedColumn(name) => {
+                columns.push(format!("`{name}`"));
+            }
+            NoticeKind::MisspeltColumn { column, known } => {
+                columns.push(format!("`{column}`, did you mean `{known}`?"));
+            }
             NoticeKind::Dropped(why) => dropped.push(format!("{why}: {}", whole(notice.count))),
             kind => {
                 let how = match kind {
@@ -279,7 +282,12 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
     let mut lines = Vec::new();
     if !columns.is_empty() {
         let count = number_of(columns.len() as u64, "column");
-        lines.push(format!("{count} ignored ({})", columns.join(", ")));
+        // Questions are no items of a list.
+        let comma = match columns.iter().any(|column| column.ends_with('?')) {
+            true => " ",
+            false => ", ",
+        };
+        lines.push(format!("{count} ignored ({})", columns.join(comma)));
     }
     if !dropped.is_empty() {
         let count = number_of(notices.dropped(), "row");

@@ -1,6 +1,7 @@
 //! `blox reproduce`: published figures compared with ours.
 
 use super::args::ReproduceArgs;
+use super::failure::Code;
 use super::files::write_whole;
 use super::grid::{Form, Grid, decimal, range};
 use super::output::{MANIFEST, command_line, prepare, pretty};
@@ -28,6 +29,19 @@ pub(super) fn run(
         return list(terminal);
     };
     let figure = figure(name)?;
+    if let Some(data) = args.data.as_deref().filter(|data| !data.is_dir()) {
+        let what = match data.exists() {
+            true => "is a file",
+            false => "no such folder",
+        };
+        return Err(Failure::of(
+            Code::Released,
+            format!(
+                "{}: {what}, expected the folder of the data",
+                data.display()
+            ),
+        ));
+    }
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let plan = figure.plan(args.data.as_deref())?;

@@ -34,7 +34,11 @@ impl Run {
         let s = &self.report.summary;
         let came = match s.jobs {
             0 => "there is no job".to_owned(),
-            n => format!("selects none of the {}", number_of(n, "job")),
+            n => format!(
+                "selects none of the {}, numbered from 0 to {}",
+                number_of(n, "job"),
+                n - 1
+            ),
         };
         match &experiment.options.measure {
             Some(wanted) if s.measured == 0 && self.report.ended != Ended::Interrupted => {

@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::plot::Drawing;
 use super::recording::Recording;
 use super::result::Run;
+use super::value::Limit;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
 use blox_core::registry::Registry;
@@ -145,7 +146,7 @@ pub(super) fn simulate(
             never_came(id, run)?;
         }
     }
-    nothing_ran(&done)?;
+    nothing_ran(&done, o.until.as_deref())?;
     if terminal.interactive {
         // The process ends: freeing the rows of all jobs one by one would delay it.
         std::mem::forget(runs);
@@ -154,14 +155,24 @@ pub(super) fn simulate(
 }
 
 /// Fails if no scheduler has run any job, because there is none or all were rejected.
-fn nothing_ran(done: &[&Run]) -> Result<(), Failure> {
+fn nothing_ran(done: &[&Run], until: Option<&Limit>) -> Result<(), Failure> {
     let all = |of: fn(&Summary) -> bool| done.iter().all(|run| of(&run.report.summary));
     let why = if done.is_empty() || !all(|s| s.jobs == s.rejected) {
         return Ok(());
     } else if all(|s| s.jobs == 0) {
-        "the workload has no jobs, expected at least one"
+        match until {
+            Some(_) => "no job was submitted before the end, expected a later --until".to_owned(),
+            None => "the workload has no jobs, expected at least one".to_owned(),
+        }
     } else {
-        "all jobs were rejected, expected one that the cluster could run; --why shows the reasons"
+        let mut rejected = done.iter().flat_map(|run| &run.report.jobs);
+        let first = rejected.find_map(|job| Some((job, job.reason.as_deref()?)));
+        let first = first.map(|(job, why)| {
+            let called = table::called(job.name.as_ref(), job.job);
+            format!("; job {called}: {why}")
+        });
+        let first = first.unwrap_or_default();
+        format!("all jobs were rejected, expected one that the cluster could run{first}")
     };
     Err(Failure::of(Code::Workload, format!("no job ran: {why}")))
 }
@@ -173,6 +184,7 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
     }
     let came = match jobs {
         0 => "no job was submitted".to_owned(),
+        1 => "only job 0 was submitted".to_owned(),
         n => format!("the jobs 0 to {} were submitted", n - 1),
     };
     Err(Failure::new(format!(

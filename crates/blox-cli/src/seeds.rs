@@ -324,10 +324,10 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
             }),
             ("faster", &|(.., r)| share(r.share(|p| p.faster))),
             ("slower", &|(.., r)| share(r.share(|p| p.slower))),
-            ("avg\nresp. s", &|(.., r)| {
+            ("avg first\nwait s", &|(.., r)| {
                 mark(r, decimal(figure(r, "avg_responsiveness_s"), 0))
             }),
-            ("GPU\nutil.", &|(.., r)| percent(figure(r, "utilisation"))),
+            ("GPUs\nbusy", &|(.., r)| percent(figure(r, "utilisation"))),
             (only(rated, "mean\nrho"), &|(.., r)| {
                 rho(r, decimal(figure(r, "fairness_mean"), 2))
             }),

@@ -164,12 +164,12 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
                 mark(r, decimal(r.summary.median_jct_s, 0))
             }),
             ("p99\nJCT s", &|r| mark(r, decimal(r.summary.p99_jct_s, 0))),
-            ("avg\nresp. s", &|r| {
+            ("avg first\nwait s", &|r| {
                 mark(r, decimal(r.summary.avg_responsiveness_s, 1))
             }),
             ("makespan\ns", &|r| decimal(r.summary.makespan_s, 0)),
-            ("GPU\nutil.", &|r| percent(r.summary.utilisation)),
-            ("pre-\nempted", &|r| whole(r.summary.preemptions)),
+            ("GPUs\nbusy", &|r| percent(r.summary.utilisation)),
+            ("preempted", &|r| whole(r.summary.preemptions)),
             (only(has_fairness, "mean\nrho"), &|r| {
                 rho(r, |f| decimal(f.mean, 2))
             }),
@@ -189,10 +189,10 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
 const COUNTS: [(&str, &str); 6] = [
     ("rejected", "rejected"),
     ("failed", "failed"),
-    ("un-\nfinished", "unfinished"),
-    ("deadl.\nmet", "deadlines_met"),
-    ("deadl.\nmissed", "deadlines_missed"),
-    ("deadl.\ndeclined", "deadlines_declined"),
+    ("unfinished", "unfinished"),
+    ("deadline\nmet", "deadlines_met"),
+    ("deadline\nmissed", "deadlines_missed"),
+    ("deadline\ndeclined", "deadlines_declined"),
 ];
 
 /// Inserts counts of jobs behind the first `at` columns of a table with a row for each item. The
@@ -480,6 +480,7 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         }
     };
     match which(&as_given(experiment)) {
+        None if first == 0 => "no job".to_owned(),
         None if first == 1 => format!("{jobs}, which is all"),
         None => format!("all {jobs}"),
         Some(which) => format!("{jobs}, {which}; {OF_ALL}"),
@@ -487,7 +488,7 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
 }
 
 /// Figures that `--measure` does not affect.
-const OF_ALL: &str = "makespan, GPU util., preempted: of all jobs";
+const OF_ALL: &str = "makespan, busy GPUs and preemptions: of all jobs";
 
 /// Describes the measured jobs of several runs. `given` is the value of `--measure`.
 pub(super) fn measured_in_each(given: Option<&Measured>) -> String {
@@ -678,7 +679,7 @@ fn story(id: JobId, run: &Run) -> String {
     let named = called(job.and_then(|job| job.name.as_ref()), id);
     let mut text = format!("\njob {named} under {}\n", report.summary.scheduler);
     if report.story.is_empty() {
-        text.push_str("  never came\n");
+        text.push_str("  was not submitted before the end\n");
     }
     let times = report.story.iter().map(|m| decimal(m.at.secs(), 1));
     let times: Vec<String> = times.collect();

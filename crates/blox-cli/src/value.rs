@@ -165,12 +165,18 @@ numbers! {
     Number: "a finite number", |_| true;
     NotNegative: "a finite number that is not negative", |v| v >= 0.0;
     AboveZero: "a finite number above 0", |v| v > 0.0;
+    /// Jobs per hour. The workload checks the range, which the text repeats.
+    Load: "a number of jobs an hour, from 1e-6 to 1e9", |_| true;
     /// Seconds that may be 0.
-    Duration: "a number of seconds, at least 0", |v| v >= 0.0;
+    Duration: "a number of seconds from 0 to 1e9", |v| (0.0..=1e9).contains(&v);
+    /// Seconds of a round. Shorter ones would decide for hours about a day of jobs.
+    RoundLength: "a number of seconds from 0.001 to 1e9", |v| (0.001..=1e9).contains(&v);
     /// Seconds above 0.
     Period: "a number of seconds above 0, at most 1e9", |v| v > 0.0 && v <= 1e9;
     /// Hours above 0.
-    Hours: "a number of hours above 0", |v| v > 0.0;
+    Hours: "a number of hours above 0, at most 1e9", |v| v > 0.0 && v <= 1e9;
+    /// Mean hours between failures. With shorter ones, no launch lasts.
+    MeanTime: "a number of hours from 0.0001 to 1e9", |v| (0.0001..=1e9).contains(&v);
     /// Probability below 1.
     Risk: "a probability, at least 0 and below 1", |v| (0.0..1.0).contains(&v);
     Probability: "a probability, from 0 to 1", |v| (0.0..=1.0).contains(&v);

@@ -24,6 +24,16 @@ pub enum FolderError {
         /// The cause.
         why: String,
     },
+    /// A file is not JSON.
+    #[error(
+        "{path}:{line}: is no complete JSON, expected a file as `blox simulate`, `blox compare` or `blox sweep` wrote it"
+    )]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// A field has a value of the wrong kind.
     #[error("{path}:{line}: {field} is `{found}`, expected {expected}")]
     Field {

@@ -104,7 +104,7 @@ pub fn ended(ended: Ended) -> &'static str {
         Ended::Standstill => "standstill",
         Ended::Starved => "starved",
         Ended::Horizon => "horizon",
-        Ended::InVain => "in vain",
+        Ended::NoProgress => "no progress",
         Ended::Interrupted => "interrupted",
     }
 }

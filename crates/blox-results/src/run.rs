@@ -104,7 +104,10 @@ pub struct RunResults {
 
 pub(super) fn json(path: &Path) -> Result<Value, FolderError> {
     let text = std::fs::read_to_string(path).map_err(|e| FolderError::unreadable(path, &e))?;
-    serde_json::from_str(&text).map_err(|e| FolderError::unreadable(path, &e))
+    serde_json::from_str(&text).map_err(|e| FolderError::NotJson {
+        path: path.to_owned(),
+        line: e.line(),
+    })
 }
 
 /// Reads a file, if it exists.

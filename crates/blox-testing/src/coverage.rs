@@ -15,7 +15,7 @@ use std::fmt;
 pub struct Coverage {
     /// Actions on nodes by the cluster manager.
     pub node_actions: u64,
-    /// Jobs that admission held back.
+    /// Jobs that admission deferred.
     pub deferrals: u64,
     /// Jobs that admission rejected.
     pub rejections: u64,

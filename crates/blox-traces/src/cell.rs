@@ -35,9 +35,34 @@ pub(crate) use values;
 
 values! {
     f64: "a number of at least 0", |t| number(t, |x| x >= 0.0);
-    Seconds: "a number of seconds, at least 0", |t| number(t, |x| x >= 0.0).map(Seconds::new);
     Date: "a date such as 2017-10-09 07:01:55", |t| parse_date(t).map(Date);
     Moment: "a number of seconds", |t| number(t, |_| true).map(Moment);
+}
+
+/// A length of time. Only `--map` reads times of a clock.
+impl Value for Seconds {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let is_digits = |part: &str| part.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let parts: Vec<&str> = text.trim().split(':').collect();
+        number(text, |x| x >= 0.0).map(Seconds::new).ok_or(match &parts[..] {
+            [hours @ .., minutes, seconds] if hours.len() < 2 && is_digits(minutes) && is_digits(seconds) => {
+                "a number of seconds, at least 0; --map reads a clock, as in duration=COLUMN:clock"
+            }
+            [text] if is_grouped(text) => {
+                "a number of seconds, at least 0, without a separator of thousands"
+            }
+            _ => "a number of seconds, at least 0",
+        })
+    }
+}
+
+/// Returns whether commas separate the thousands of a number.
+fn is_grouped(text: &str) -> bool {
+    let (whole, _) = text.split_once('.').unwrap_or((text, ""));
+    let mut groups = whole.split(',').skip(1).peekable();
+    groups.peek().is_some()
+        && groups.all(|group| group.len() == 3)
+        && number(&text.replace(',', ""), |x| x >= 0.0).is_some()
 }
 
 /// A time. Only `--map` reads dates.

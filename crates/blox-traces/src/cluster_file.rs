@@ -77,6 +77,11 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         }
         return Ok(crate::formats::tiresias::read_cluster(path)?);
     }
+    if path.is_dir() {
+        return Err(ClusterFileError::Directory {
+            path: path.to_owned(),
+        });
+    }
     let text = std::fs::read_to_string(path).map_err(|e| WorkloadError::file(path, e))?;
     if ends_with(arg, "ini") {
         return crate::formats::synergy::parse_cluster(&text, path);
@@ -90,6 +95,12 @@ pub fn place_of(error: &toml::de::Error, text: &str) -> (usize, String) {
     let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
     let found = text.lines().nth(line).unwrap_or_default().trim();
     (line + 1, found.chars().take(60).collect())
+}
+
+/// Returns the message of an error in TOML or JSON, in terms of the file: `found `3`, expected a
+/// string`. A misspelt key has a suggestion.
+pub fn message_of(message: &str) -> String {
+    explained(message)
 }
 
 /// Parses a cluster from the text of a TOML file; `path` is for messages.
@@ -199,6 +210,12 @@ pub enum ClusterFileError {
     /// A file cannot be read, or a table does not describe a valid cluster.
     #[error(transparent)]
     Table(#[from] WorkloadError),
+    /// The path is a directory.
+    #[error("{}: is a directory, expected a cluster file", path.display())]
+    Directory {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file is not TOML, or has an unknown field.
     #[error("{}:{line}: `{}`: {}", path.display(), shown(found), one_line(what))]
     Parse {

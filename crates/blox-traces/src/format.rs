@@ -281,6 +281,10 @@ fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
     let text = "a text file such as CSV; pandas writes one with `to_csv(FILE, index=False)`";
     let parquet = "a text file such as CSV, or a build with the feature `parquet`; pandas writes CSV with `to_csv(FILE, index=False)`";
     let unpacked = "plain text or gzip";
+    let share = |c: char| {
+        let all = line.chars().count().max(1);
+        line.chars().filter(|other| *other == c).count() as f64 / all as f64
+    };
     match line {
         _ if line.starts_with("PAR1") => Some(("a Parquet table", parquet)),
         _ if line.starts_with("PK\u{3}\u{4}") => Some(("a zip archive or a spreadsheet", text)),
@@ -292,8 +296,13 @@ fn other_encoding(line: &str) -> Option<(&'static str, &'static str)> {
             "a tar archive",
             "a file of the archive; `tar -xf FILE` unpacks it",
         )),
+        _ if line.trim_start().starts_with('<') => Some((
+            "a page in HTML or XML",
+            "a table or JSON; a failed download leaves such a page",
+        )),
         // Every other byte of Latin letters is 0.
-        _ if line.contains('\0') => Some(("text in UTF-16", utf8)),
+        _ if share('\0') >= 0.3 => Some(("text in UTF-16", utf8)),
+        _ if line.contains('\0') || share('\u{fffd}') >= 0.3 => Some(("binary data", text)),
         _ => None,
     }
 }

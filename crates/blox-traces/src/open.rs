@@ -71,6 +71,9 @@ mod tests {
             (b"BZh91AY", "compressed by bzip2"),
             (b"\xfd7zXZ\x00\x00", "compressed by xz"),
             (b"\x28\xb5\x2f\xfd\x24", "compressed by zstd"),
+            (b" <!DOCTYPE html>\n", "a page in HTML or XML"),
+            (b"\x7fELF\x02\x01\x01\x00 and much more text", "binary data"),
+            (b"\x9e\xc3\x17\xfe\x88ab\xf1", "binary data"),
         ] {
             let error = open_text("jobs.csv", bytes).unwrap_err();
             let start = format!("jobs.csv: the file is {found}, expected ");
@@ -93,6 +96,47 @@ mod tests {
             "jobs.csv:2: user is `J\\u{fffd}rgen`, expected text in UTF-8; `iconv -f LATIN1 -t UTF-8 \
              FILE` converts other text"
         );
+    }
+
+    #[test]
+    fn seconds_since_1970_are_noticed_once() {
+        let notices = |first: &str| {
+            let text = format!("submit_s,gpus,duration_s\n{first},1,60\n1700000100,1,60\n");
+            let options = ReadOptions::default();
+            let trace = Trace::of_bytes("t.csv", text.as_bytes(), &options).unwrap();
+            let mut jobs = trace.jobs().unwrap();
+            while jobs.next_job().unwrap().is_some() {}
+            Vec::from_iter(jobs.notices().iter().map(ToString::to_string))
+        };
+        let late = "the first submission is at 1700000000 s, decades after the start: seconds since \
+            1970 are read by --map, as in submit=COLUMN:epoch (once, on line 2)";
+        assert_eq!(notices("1700000000"), [late]);
+        assert_eq!(notices("0"), [""; 0]);
+    }
+
+    #[test]
+    fn written_durations_have_hints() {
+        let expected = |cell: &str| {
+            let text = format!("submit_s,gpus,duration_s\n0,1,\"{cell}\"\n");
+            let error = open_text("jobs.csv", text.as_bytes()).unwrap_err();
+            let (_, expected) = error.split_once("seconds, at least 0").unwrap();
+            expected.to_owned()
+        };
+        let clock = "; --map reads a clock, as in duration=COLUMN:clock";
+        let grouped = ", without a separator of thousands";
+        for (cell, hint) in [
+            ("01:30:00", clock),
+            ("1-02:30:00", clock),
+            ("90:00", clock),
+            ("1,200", grouped),
+            ("1,200,000.5", grouped),
+            ("1,20", ""),
+            ("a:b:c", ""),
+            ("-5", ""),
+            ("100 s", ""),
+        ] {
+            assert_eq!(expected(cell), hint, "{cell}");
+        }
     }
 
     #[test]

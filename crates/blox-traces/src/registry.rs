@@ -28,6 +28,7 @@ use std::sync::OnceLock;
 
 const DIURNAL: &str = "sine:0.5,15";
 const JOBS_AN_HOUR: &str = "a number of jobs an hour, from 1e-6 to 1e9";
+const FRACTION: &str = "a fraction above 0, at most 10: 0.8 for 80 %";
 const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, \
      trace:FILE or file:FILE";
 
@@ -215,9 +216,9 @@ impl Law {
                 file: PathBuf::from(path),
                 law: OnceLock::new(),
             }),
-            _ => durations(text)
-                .map(Law::Known)
-                .ok_or_else(|| p.wrong(name, LAWS)),
+            _ => durations(text).map(Law::Known).ok_or_else(|| {
+                p.wrong(name, format!("{LAWS}, with seconds above 0, at most 1e10"))
+            }),
         }
     }
 
@@ -239,11 +240,11 @@ impl Law {
 
 /// Returns the load. The cluster gives the number of GPUs later.
 fn load(p: &Params) -> Result<Load, RegistryError> {
-    let positive = |v: f64| v > 0.0;
+    let fits = |v: f64| v > 0.0 && v <= 10.0;
     match (p.has("load"), p.has("load_of_capacity")) {
         (true, true) => Err(p.wrong("load_of_capacity", "no load beside it")),
         (false, true) => {
-            let fraction = p.number("load_of_capacity", "a fraction above 0", positive)?;
+            let fraction = p.number("load_of_capacity", FRACTION, fits)?;
             Ok(Load::OfCapacity { fraction, gpus: 0 })
         }
         (true, false) => Ok(Load::PerHour(p.number("load", JOBS_AN_HOUR, is_load)?)),
@@ -253,7 +254,8 @@ fn load(p: &Params) -> Result<Load, RegistryError> {
 
 fn durations(text: &str) -> Option<DurationLaw> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let seconds = |v: f64| Seconds::try_new(v).filter(|s| *s > Seconds::ZERO);
+    // As for the jobs of a trace: three hundred years.
+    let seconds = |v: f64| Seconds::try_new(v).filter(|_| v > 0.0 && v <= 1e10);
     let law = match (name, &*numbers(rest)?) {
         ("blox", []) => DurationLaw::BloxLaw,
         ("exponential", [mean]) => DurationLaw::Exponential {
@@ -426,7 +428,11 @@ mod tests {
             ),
             (
                 "poisson{load_of_capacity=-1}",
-                "`load_of_capacity` is `-1`, expected a fraction above 0",
+                "`load_of_capacity` is `-1`, expected a fraction above 0, at most 10: 0.8 for 80 %",
+            ),
+            (
+                "poisson{load_of_capacity=80}",
+                "`load_of_capacity` is `80`, expected a fraction above 0, at most 10: 0.8 for 80 %",
             ),
             (
                 "poisson{load=1,models=a}",

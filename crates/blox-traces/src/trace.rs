@@ -292,6 +292,7 @@ fn scan(
     let mut names: BTreeMap<u64, u64> = BTreeMap::new();
     let mut last = Time::new(f64::MIN);
     let (mut first, mut earliest): (Option<Time>, Option<Time>) = (None, None);
+    let mut first_line = 0;
     loop {
         let job = match rows.next_row(notices) {
             Ok(Some(job)) => job,
@@ -338,16 +339,23 @@ fn scan(
             found.out_of_order = true;
         }
         last = job.submit;
-        earliest = Some(earliest.map_or(last, |e| e.min(last)));
+        if earliest.is_none_or(|e| last < e) {
+            (earliest, first_line) = (Some(last), line);
+        }
         found.jobs += 1;
         each(job, line);
     }
     found.clock = reader.clock();
     if found.clock != Clock::Kept {
         found.origin = earliest.unwrap_or(Time::ZERO).since(Time::ZERO);
+    } else if let Some(first) = earliest.filter(|first| first.secs() >= LATE_S) {
+        notices.add(NoticeKind::LateStart(first.secs() as u64), first_line);
     }
     Ok(found)
 }
+
+/// Smallest first submission that is a time since 1970, in 2001 or later.
+const LATE_S: f64 = 1e9;
 
 /// Maximum number of names that are compared, which limits the memory.
 const MOST_NAMES: usize = 1 << 21;

@@ -65,7 +65,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers
         .add(
             "elasticflow",
-            "deadlines guaranteed at admission, elastic GPU counts",
+            "deadlines guaranteed at admission (without overheads), elastic GPU counts",
             &PARAMETERS,
             |p, _| composed(p),
         )

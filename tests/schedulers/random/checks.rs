@@ -297,7 +297,7 @@ fn explained(
         // Crashes can cost all work of a job for ever; nothing else may. A job may wait behind one
         // that the nodes never hold for long enough.
         let head = ledgers.and_then(|ledgers| ledgers.head(job.job));
-        if report.ended != Ended::InVain && head.is_none_or(&mut runs) && runs(job.job) {
+        if report.ended != Ended::NoProgress && head.is_none_or(&mut runs) && runs(job.job) {
             let found = format!(
                 "job {} never ends ({reason}; {:?}), though another scheduler runs it",
                 job.job, report.ended

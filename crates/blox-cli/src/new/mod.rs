@@ -142,7 +142,7 @@ fn check(name: &str) -> Result<(), Failure> {
     if !first || !rest || name.ends_with('-') || taken.contains(&name) {
         return Err(Failure::new(format!(
             "the name is `{name}`, expected one for a crate: lower-case letters, digits and hyphens, \
-             a letter first, no word of Rust; --name says another one than the folder's"
+             a letter first, no word of Rust; --name NAME gives another one than the folder's"
         )));
     }
     Ok(())

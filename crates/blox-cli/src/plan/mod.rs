@@ -13,12 +13,13 @@ use super::resolve::{Contestant, Experiment, Known};
 use blox_core::registry::Registry;
 use blox_core::suggest::one_of;
 use blox_results::in_paths;
+use blox_traces::cluster_file::message_of;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use values::Axis;
+use values::{Axis, LISTED};
 
 /// Largest number of runs; a larger number is most likely an error.
 const MOST_RUNS: usize = 100_000;
@@ -32,9 +33,6 @@ const LISTS: [&str; 6] = [
     "vary",
     "baseline",
 ];
-
-/// Settings of a simulation that have their own list options.
-const LISTED: [&str; 2] = ["seed", "load"];
 
 /// One combination of values, the same for all schedulers.
 pub(crate) struct Cell<'r> {
@@ -311,7 +309,15 @@ fn options_with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Option
         all.insert(axis.key.clone(), value.clone());
         options = Options::of(all.clone()).map_err(|e| {
             let option = format!("{} {}", given.name("vary"), axis.key);
-            Failure::new(wrong_value(&option, &shown(value), &e.to_string()))
+            let why = message_of(&e.to_string());
+            // A value of another type than the option's.
+            let why = why.split_once(", expected ").map_or(&*why, |(found, _)| {
+                match found.starts_with("found ") {
+                    true => &why[found.len() + 2..],
+                    false => &why,
+                }
+            });
+            Failure::new(wrong_value(&option, &shown(value), why))
         })?;
     }
     Ok(options)

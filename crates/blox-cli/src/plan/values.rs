@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// Largest number of values; a larger number is most likely an error.
 const MOST: usize = 100_000;
 
+/// Settings of a simulation that have their own list options.
+pub(crate) const LISTED: [&str; 2] = ["seed", "load"];
+
 /// Parses numbers, separated by commas: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps.
 /// Returns `None` for invalid text and for repeated numbers.
 fn numbers(text: &str) -> Option<Vec<f64>> {
@@ -42,7 +45,7 @@ impl FromStr for Loads {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         numbers(text).map(Loads).ok_or(Expected(
-            "at most 100,000 different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
+            "different numbers such as 2,4,8, 1..9 (from the smaller to the larger) or 4..8:0.5 (in steps above 0), at most 100,000",
         ))
     }
 }
@@ -58,7 +61,7 @@ impl FromStr for Seeds {
         let whole = |v: f64| (v >= 0.0 && v.fract() == 0.0 && v < 9e15).then_some(v as u64);
         let seeds = numbers(text).and_then(|list| list.into_iter().map(whole).collect());
         seeds.map(Seeds).ok_or(Expected(
-            "at most 100,000 different whole numbers, such as 0..9 or 1,2,5",
+            "different whole numbers such as 1,2,5 or 0..9 (from the smaller to the larger), at most 100,000",
         ))
     }
 }

@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::args::{NODE_MTTR_H, Options};
 use super::super::config::Given;
-use super::super::value::{Duration, Hours, Written};
+use super::super::value::{Duration, Written};
 use super::contestant::Contestant;
 use blox_core::Seconds;
 use blox_core::registry::{
@@ -344,12 +344,12 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
             given.name("data")
         )));
     }
-    let hours = |hours: Option<Hours>| hours.map(|hours| Seconds::from_hours(hours.0));
+    let hours = |hours: Option<f64>| hours.map(Seconds::from_hours);
     let faults = Faults {
         seed,
-        node_mtbf: hours(o.node_mtbf_h),
-        node_mttr: hours(o.node_mttr_h).unwrap_or(Seconds::from_hours(NODE_MTTR_H)),
-        job_mtbf: hours(o.job_mtbf_h),
+        node_mtbf: hours(o.node_mtbf_h.map(|h| h.0)),
+        node_mttr: hours(o.node_mttr_h.map(|h| h.0)).unwrap_or(Seconds::from_hours(NODE_MTTR_H)),
+        job_mtbf: hours(o.job_mtbf_h.map(|h| h.0)),
         checkpoint_every: o.checkpoint_every_s.map(|period| Seconds::new(period.0)),
         launch_failure: o
             .launch_failure

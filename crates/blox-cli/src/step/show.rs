@@ -66,7 +66,7 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let c = view.cluster();
     let _ = writeln!(
         text,
-        "  now      {} with GPUs, {} waiting, {} held back; {} of {} GPUs free",
+        "  now      {} with GPUs, {} waiting, {} deferred or held; {} of {} GPUs free",
         number_of(view.placed_count() as u64, "job"),
         view.waiting_count(),
         view.deferred_count(),

@@ -278,11 +278,11 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
             ("p99\nJCT s", &|g| {
                 mark(g, decimal(middle(g, "p99_jct_s"), 0))
             }),
-            ("avg\nresp. s", &|g| {
+            ("avg first\nwait s", &|g| {
                 mark(g, decimal(middle(g, "avg_responsiveness_s"), 1))
             }),
-            ("GPU\nutil.", &|g| percent(middle(g, "utilisation"))),
-            ("pre-\nempted", &|g| decimal(middle(g, "preemptions"), 0)),
+            ("GPUs\nbusy", &|g| percent(middle(g, "utilisation"))),
+            ("preempted", &|g| decimal(middle(g, "preemptions"), 0)),
             (only(rated, "mean\nrho"), &|g| {
                 decimal(middle(g, "fairness_mean"), 2)
             }),

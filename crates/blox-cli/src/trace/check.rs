@@ -71,6 +71,11 @@ fn of_file(
     for notice in checked.notices.iter() {
         writeln!(terminal.out, "notice: {notice}")?;
     }
+    let empty = checked.jobs == 0 && count == 0;
+    if empty {
+        writeln!(terminal.out, "{path}: no job, expected at least one row")?;
+    }
+    let count = count + u64::from(empty);
     let problems = match count {
         0 => "no problem".to_owned(),
         n => number_of(n, "problem"),

@@ -1,6 +1,7 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
+use crate::failure::Code;
 use crate::files::write_whole;
 use crate::grid::number_of;
 use crate::resolve::Experiment;
@@ -108,6 +109,13 @@ impl OutArgs {
         terminal: &mut Terminal<'_>,
     ) -> Result<i32, Failure> {
         let mut jobs = make()?;
+        // An empty file would be an error for the command that reads it.
+        if make()?.next_job()?.is_none() {
+            return Err(Failure::of(
+                Code::Workload,
+                "no job is left, expected at least one: a wider --window, or a larger --fraction, --count or --first",
+            ));
+        }
         let columns = match to {
             To::Jsonl => None,
             To::Csv => {

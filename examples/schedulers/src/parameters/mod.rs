@@ -84,7 +84,7 @@ pub const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 pub const CHOICE: ParamDoc = param(
     "choice",
     "greedy",
-    "choice among jobs submitted together: greedy, optimal",
+    "choice among jobs submitted together: greedy, or optimal in builds with the feature microlp",
 );
 /// Limit of the search of [`lease_choice`].
 pub const SEARCH_NODES: ParamDoc = param(
