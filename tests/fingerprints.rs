@@ -204,7 +204,6 @@ const KNOWING: &[&str] = &[
     "ef",
     "elasticflow",
     "finish-time-fairness",
-    "gavel",
     "lucid",
     "lucid-sjf",
     "muri",

@@ -30,7 +30,7 @@ pub struct Entrant {
     pub weight: f64,
     /// Seconds since it was submitted.
     pub age: f64,
-    /// Remaining iterations.
+    /// Remaining iterations; NaN unless the policy [uses](Usage::work_left) them.
     pub left: f64,
     /// Seconds from now to its deadline, if it has one.
     pub due: Option<f64>,
@@ -230,6 +230,8 @@ pub struct Usage {
     /// True if the policy treats all GPUs as equal. The type that is filled first then rotates each
     /// round. Otherwise the types on which jobs are fastest are filled first.
     pub blind: bool,
+    /// True if the policy reads [`Entrant::left`]: it knows the true work of jobs.
+    pub work_left: bool,
 }
 
 impl Default for Usage {
@@ -239,6 +241,7 @@ impl Default for Usage {
             least_gain: 0.0,
             conserves_work: true,
             blind: false,
+            work_left: false,
         }
     }
 }

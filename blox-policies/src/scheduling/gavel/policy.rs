@@ -299,7 +299,8 @@ impl Gavel {
     fn instance(&self, memory: &mut Rounds, view: View<'_>) -> Instance {
         let jobs = memory.jobs.iter();
         let jobs: Vec<JobRef<'_>> = jobs.filter_map(|id| view.job(*id)).collect();
-        let pairs = match self.shares.any_usage().pairs {
+        let usage = self.shares.any_usage();
+        let pairs = match usage.pairs {
             true => self.beside(memory).pairs(&jobs),
             false => Vec::new(),
         };
@@ -311,7 +312,10 @@ impl Gavel {
                 gpus: job.gpus().get(),
                 weight: if weight > 0.0 { weight } else { 1.0 },
                 age: job.age().secs(),
-                left: job.truth().work_left(),
+                left: match usage.work_left {
+                    true => job.truth().work_left(),
+                    false => f64::NAN,
+                },
                 due: job.deadline().map(|at| (at - view.now()).secs()),
                 rates: m.rates(job),
             }

@@ -121,6 +121,7 @@ impl SharePolicy for FifoShares {
             least_gain: factor.unwrap_or(0.0),
             conserves_work: false,
             blind: self.queue == Queue::Plain,
+            ..Usage::default()
         }
     }
 }

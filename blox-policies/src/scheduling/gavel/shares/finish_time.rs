@@ -307,7 +307,10 @@ impl SharePolicy for FinishTimeShares {
     }
 
     fn usage(&self) -> Usage {
-        self.knows.usage()
+        Usage {
+            work_left: true,
+            ..self.knows.usage()
+        }
     }
 
     fn objective(

@@ -98,6 +98,7 @@ impl SharePolicy for MaxSumThroughput {
     fn usage(&self) -> Usage {
         Usage {
             blind: false,
+            work_left: self.deadlines,
             ..self.knows.usage()
         }
     }

@@ -60,7 +60,10 @@ impl SharePolicy for MinTotalDuration {
     }
 
     fn usage(&self) -> Usage {
-        self.knows.usage()
+        Usage {
+            work_left: true,
+            ..self.knows.usage()
+        }
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {

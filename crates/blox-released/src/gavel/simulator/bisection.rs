@@ -82,6 +82,7 @@ impl SharePolicy for BisectedDuration {
     fn usage(&self) -> Usage {
         Usage {
             pairs: self.knows == Knows::Pairs,
+            work_left: true,
             ..Usage::default()
         }
     }
