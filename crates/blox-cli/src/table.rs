@@ -349,20 +349,11 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
     about.assume(&Assumptions::of(experiment, lost(runs)));
     if let Some(base) = base(experiment, runs) {
         let name = |run: &Run| run.report.summary.scheduler.clone();
-        let others = runs.iter().filter(|run| name(run) != name(base));
         if experiment.compares && runs.len() > 1 {
-            let jct = |run: &Run| run.report.summary.avg_jct_s;
-            let relative = others
-                .clone()
-                .map(|run| format!("{} {}", name(run), ratio(jct(run), jct(base))));
-            let relative = relative.collect::<Vec<_>>().join(", ");
-            about.say(
-                "relative",
-                format!("avg JCT to that of {}: {relative}", name(base)),
-            );
+            about.say("relative", format!("avg JCT / avg JCT of {}", name(base)));
         }
         if experiment.options.baseline.is_some() {
-            for run in others {
+            for run in runs.iter().filter(|run| name(run) != name(base)) {
                 let p = Paired::of(&base.report.jobs, &run.report.jobs);
                 let share = |n: u64| percent(n as f64 / p.pairs.max(1) as f64);
                 let (name, jobs) = (name(run), number_of(p.pairs, "job"));
@@ -381,14 +372,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
         }
     }
     let summaries = || runs.iter().map(|run| &run.report.summary);
-    for s in summaries() {
-        if let Some(d) = s.deadlines {
-            let (met, missed, declined) = (whole(d.met), whole(d.missed), whole(d.declined));
-            let because = because(&d.causes);
-            let of = format!("{met} met, {missed} missed{because}, {declined} declined");
-            about.say("deadlines", format!("{}: {of}", s.scheduler));
-        }
-    }
+    let missed = summaries().filter_map(|s| Some((&*s.scheduler, causes(&s.deadlines?.causes))));
+    about_missed(&mut about, &missed.collect::<Vec<_>>());
     for s in summaries() {
         if let Some(t) = s.training {
             let of = format!(
@@ -451,8 +436,8 @@ fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
     }
 }
 
-/// Formats the causes of missed deadlines, in brackets.
-fn because(causes: &MissCauses) -> String {
+/// Returns the causes of missed deadlines, each with its number.
+fn causes(causes: &MissCauses) -> Vec<(u64, &'static str)> {
     let counts = [
         (causes.impossible, "could not be met"),
         (causes.crashes, "after crashes"),
@@ -462,9 +447,23 @@ fn because(causes: &MissCauses) -> String {
         (causes.failed, "failed"),
         (causes.unfinished, "not ended"),
     ];
-    let some = counts.iter().filter(|(n, _)| *n > 0);
-    let parts = some.map(|(n, why)| format!("{} {why}", whole(*n)));
-    in_brackets("", &parts.collect::<Vec<_>>())
+    counts.into_iter().filter(|(n, _)| *n > 0).collect()
+}
+
+/// States the causes of missed deadlines: in one line if all have the same cause, else a line for
+/// each scheduler.
+fn about_missed(about: &mut About, missed: &[(&str, Vec<(u64, &str)>)]) {
+    let mut all = missed.iter().flat_map(|(_, causes)| causes);
+    let Some((_, cause)) = all.next() else { return };
+    if all.all(|(_, other)| other == cause) {
+        about.say("deadlines", format!("all misses: {cause}"));
+        return;
+    }
+    for (scheduler, causes) in missed.iter().filter(|(_, causes)| !causes.is_empty()) {
+        let each = causes.iter().map(|(n, why)| format!("{} {why}", whole(*n)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        about.say("deadlines", format!("{scheduler}: misses: {each}"));
+    }
 }
 
 /// Describes the measured jobs and their number.
