@@ -259,6 +259,7 @@ struct Flat<'a> {
     extras: Cow<'a, Option<Box<Extras>>>,
 }
 
+#[expect(clippy::ptr_arg, reason = "serde passes the field")]
 fn is_none<T: Clone>(value: &Cow<'_, Option<T>>) -> bool {
     value.is_none()
 }
