@@ -102,9 +102,9 @@ fn ends(experiment: &Experiment<'_>) -> String {
         None if experiment.has_rounds => {
             "at ends of rounds; with --completion exact, when the work is done".to_owned()
         }
-        Some(rule) if rule == "round" => "at ends of rounds".to_owned(),
+        Some("round") => "at ends of rounds".to_owned(),
         None => "when the work is done".to_owned(),
-        Some(rule) if rule == "exact" => "when the work is done".to_owned(),
+        Some("exact") => "when the work is done".to_owned(),
         Some(rule) => format!("by the rule `{rule}`"),
     }
 }

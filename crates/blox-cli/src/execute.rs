@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(answered::<()>(&watch, limit, hangs), late);
         // An interruption leaves a decision some seconds.
         watch.stop.store(true, Ordering::Relaxed);
-        let start = Instant::now();
+        let start = now();
         let long = Duration::from_secs(300);
         let interrupted = Err(Unanswered::Interrupted);
         assert_eq!(answered::<()>(&watch, long, hangs), interrupted);

@@ -178,7 +178,7 @@ impl Gavel {
         // A job that ran longer was alone for part of the time.
         let together = (a.1 - b.1).abs() <= TOGETHER * a.1;
         for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
-            let alone = rate(pool, &job);
+            let alone = rate(pool, job);
             let models = job.spec().extras().model.as_ref();
             let models = models.zip(other.spec().extras().model.as_ref());
             if let Some((model, beside)) = models
