@@ -102,11 +102,11 @@ impl Chart {
         frame.draw(&mut page, true, true);
         x_label.draw_below(&mut page, frame.left + width / 2.0, frame.bottom());
         y_label.draw_beside(&mut page, frame.top + HEIGHT / 2.0);
-        // A line without dashes would hide a dashed line in the same place.
-        let all = || self.series.iter().enumerate();
-        let solid = all().filter(|(i, _)| style::is_solid(*i));
-        for (i, series) in solid.chain(all().filter(|(i, _)| !style::is_solid(*i))) {
-            series.draw(&mut page, &frame, i);
+        // A wide line would hide a narrow one in the same place.
+        let mut order: Vec<usize> = (0..self.series.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(style::width(*i)));
+        for i in order {
+            self.series[i].draw(&mut page, &frame, i);
         }
         legend.draw(&mut page, 8.0, below, series::sample);
         page.finish()
@@ -183,11 +183,17 @@ mod tests {
         let svg = Chart::new("t", Axis::new("x"), Axis::new("y"))
             .with_all((0..9).map(same))
             .svg();
-        // Lines without dashes are below the others, and wider.
+        // Lines without dashes are below the others, and wider; then lines with long dashes.
         let lines: Vec<&str> = svg.lines().filter(|l| l.contains("linejoin")).collect();
         let dashed: Vec<bool> = lines.iter().map(|l| l.contains("dasharray")).collect();
         assert!(dashed.is_sorted() && dashed.contains(&false), "{dashed:?}");
-        assert!(lines[0].contains("stroke-width=\"2.4\"") && lines[8].contains("\"1.5\""));
+        let width = |l: &&str| -> f64 {
+            let width = l.split("stroke-width=\"").nth(1).unwrap();
+            width.split('"').next().unwrap().parse().unwrap()
+        };
+        let widths: Vec<f64> = lines.iter().map(width).collect();
+        assert!(widths.is_sorted_by(|a, b| a >= b), "{widths:?}");
+        assert_eq!((widths[0], widths[8]), (2.8, 1.4));
     }
 
     #[test]

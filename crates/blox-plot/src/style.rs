@@ -43,15 +43,14 @@ pub(crate) fn dash(i: usize) -> String {
     }
 }
 
-/// Returns the width of the `i`th line. Lines without dashes are wider and, drawn first, stay visible
-/// beside a dashed line in the same place.
+/// Returns the width of the `i`th line. Lines with long dashes are wider and, drawn first, stay visible
+/// around a line with short dashes in the same place.
 pub(crate) fn width(i: usize) -> &'static str {
-    if is_solid(i) { "2.4" } else { "1.5" }
-}
-
-/// Returns whether the `i`th line has no dashes.
-pub(crate) fn is_solid(i: usize) -> bool {
-    DASHES[i % DASHES.len()].is_empty()
+    match DASHES[i % DASHES.len()] {
+        "" => "2.8",
+        "7 2.5" | "14 3" => "2.2",
+        _ => "1.4",
+    }
 }
 
 /// Draws the marker of the `i`th series. Markers repeat after eight series.
