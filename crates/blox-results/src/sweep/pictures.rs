@@ -272,6 +272,11 @@ mod tests {
         let names: Vec<&str> = list.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["load-jct", "load-utilisation"]);
         assert!(list[0].svg.contains(">fifo</text>") && !list[0].svg.contains(">las</text>"));
+        // Deadlines have a picture of their own.
+        write("scheduler,load,nodes,avg_jct_s,deadlines_met\nfifo,4,4,7200,9\nfifo,8,4,9000,6\n");
+        let list = drawn(d).unwrap();
+        assert_eq!(list[1].name, "load-deadlines-met");
+        assert!(list[0].svg.contains("average JCT (hours)"));
         // Something else varied beside the load tells series apart.
         write(
             "scheduler,cluster,load,nodes,avg_jct_s\n\
