@@ -127,6 +127,25 @@ fn skipped_rounds_of_sia_and_pollux_are_equal() {
     }
 }
 
+#[test]
+fn checkpoints_take_a_small_part_of_the_time() {
+    let checkpoint = Seconds::new(400.0);
+    let slow = FixedOverheads {
+        checkpoint,
+        ..FixedOverheads::default()
+    };
+    for name in ["gandiva", "gavel", "finish-time-fairness"] {
+        let jobs = jobs(1, (7200.0, 200_000.0), 4000.0, 0);
+        let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
+        let free = run(&simulation, scheduler(name), &jobs);
+        let simulation = simulation.overheads(slow);
+        let costly = run(&simulation, scheduler(name), &jobs);
+        let lasts = |ends: Vec<f64>| ends.into_iter().fold(0.0, f64::max);
+        let (free, costly) = (lasts(ends(&free)), lasts(ends(&costly)));
+        assert!(costly < 1.15 * free, "{name}: {free} and {costly}");
+    }
+}
+
 /// Returns the number of deadlines met.
 #[cfg(feature = "microlp")]
 fn met(name: &str, nodes: usize, jobs: &[JobSpec]) -> u64 {

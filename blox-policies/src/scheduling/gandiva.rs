@@ -1,6 +1,7 @@
 //! Time slices with packing, growing and shrinking.
 
 use super::homes::{Homes, Untaken};
+use super::settling::Settling;
 use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::{
     Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy, Request,
@@ -21,6 +22,11 @@ use std::collections::BTreeSet;
 /// one. A pair that does less work than one of its jobs alone is separated, and not paired again.
 /// This corrects wrong pairings from observations.
 ///
+/// Turns are longer than a slice if launches take time. A turn then lasts until the GPUs in use were
+/// in use for 50 times the GPU time of its launches: jobs that run keep their GPUs, and other jobs
+/// take only free ones. So launches and checkpoints cost at most about 2 % of the time. A launch
+/// takes the time from the decision until the job runs.
+///
 /// If all jobs fit and GPUs remain, running jobs with levels grow by one level in each slice, up to
 /// one node. When other jobs need the GPUs, they shrink to their request.
 ///
@@ -40,12 +46,13 @@ pub struct Gandiva {
 pub struct GandivaMemory {
     turns: Turns,
     homes: Homes,
+    settling: Settling,
     /// Pairs that did too little work together, the smaller number first.
     parted: BTreeSet<(JobId, JobId)>,
 }
 
-/// Number of slices by which a job may be behind another before it runs on other GPUs. Fewer slices
-/// spread the turns more evenly, but cost more migrations.
+/// Number of turns by which a job may be behind another before it runs on other GPUs. Fewer turns
+/// spread the time more evenly, but cost more migrations.
 const PATIENCE: u64 = 30;
 
 impl Gandiva {
@@ -142,6 +149,7 @@ impl Policy for Gandiva {
         GandivaMemory {
             parted: BTreeSet::new(),
             homes: Homes::default(),
+            settling: Settling::default(),
             turns: self.turns.initial(seed),
         }
     }
@@ -206,9 +214,24 @@ impl Gandiva {
         }
         let homes = &memory.homes;
         let mut gpus = Untaken::new(view, free);
-        let most = order.first().map_or(0, |(turns, _)| turns + PATIENCE);
-        // First, jobs run where they ran last, unless they are far ahead of another.
+        let settling = &memory.settling;
+        let patience = PATIENCE * self.turns.slices(settling.length()).max(1);
+        let most = order.first().map_or(0, |(turns, _)| turns + patience);
+        // First, jobs keep their GPUs while a turn lasts.
+        let (held, order): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|(_, job)| settling.holds(job));
         let mut later = Vec::new();
+        for (_, job) in held {
+            if homes.of(&job).is_some_and(|home| gpus.take(home)) {
+                chosen.take(job);
+            } else if chosen.shares(view, &job) {
+                // The job stays beside its partner.
+                chosen.rest.push(job);
+            } else {
+                later.push(job);
+            }
+        }
+        // Then, jobs run where they ran last, unless they are far ahead of another.
         for (turns, job) in order {
             let home = homes.of(&job).filter(|_| turns <= most);
             match home.is_some_and(|home| gpus.take(home)) {
@@ -216,7 +239,7 @@ impl Gandiva {
                 false => later.push(job),
             }
         }
-        // Then, the jobs that come first in turn take what is left, wherever it is.
+        // Last, the jobs that come first in turn take what is left, wherever it is.
         for job in later {
             if job.gpus().get() > gpus.free {
                 chosen.rest.push(job);
@@ -287,13 +310,15 @@ impl Gandiva {
 impl SchedulingPolicy for Gandiva {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.look_back(memory, view);
+        memory.settling.update(view);
         let mut chosen = self.choose(memory, view);
         let all = chosen.rest.is_empty() && !chosen.delayed;
         let guests = self.packs && !all && self.pack(memory, view, &mut chosen);
         let chosen = chosen.jobs;
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
         let spare = view.usable_gpus().get().saturating_sub(counts.iter().sum());
-        let growing = self.grows && all && grow(view, &chosen, &mut counts, spare);
+        let growing =
+            self.grows && all && grow(view, &memory.settling, &chosen, &mut counts, spare);
         for ((job, host), gpus) in chosen.iter().zip(counts) {
             out.push(match host {
                 Some(host) => Request::with_shape(
@@ -321,6 +346,7 @@ impl SchedulingPolicy for Gandiva {
 /// may grow once it runs.
 fn grow(
     view: View<'_>,
+    settling: &Settling,
     chosen: &[(JobRef<'_>, Option<JobId>)],
     counts: &mut [u32],
     mut spare: u32,
@@ -345,7 +371,7 @@ fn grow(
         }
         spare -= extra;
         counts[i] += extra;
-        if job.phase() != Phase::Running {
+        if settling.holds(job) {
             grown = true;
             continue;
         }

@@ -17,6 +17,7 @@ mod optimus;
 mod orders;
 mod pollux;
 mod quota_tree;
+mod settling;
 pub mod shockwave;
 pub mod sia;
 mod synthesizer;

@@ -38,6 +38,11 @@ impl TimeSlicing {
         (job.attained_time().secs() / self.slice).floor() as u64
     }
 
+    /// Returns the number of slices in a time, rounded up.
+    pub(super) fn slices(&self, time: Seconds) -> u64 {
+        (time.secs() / self.slice).ceil() as u64
+    }
+
     /// Returns all active jobs with their slice counts, the jobs with the fewest slices first.
     pub(super) fn in_turn<'v>(&self, memory: &mut Turns, view: View<'v>) -> Vec<(u64, JobRef<'v>)> {
         let (mut order, mut new) = (Vec::new(), Vec::new());

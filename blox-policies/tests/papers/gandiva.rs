@@ -76,6 +76,24 @@ fn jobs_of_an_overloaded_node_take_turns_of_a_minute() {
 }
 
 #[test]
+fn turn_lasts_fifty_times_as_long_as_its_launches_took() {
+    let mut case = gandiva(1, 2);
+    case.submit_all(0.0, [job(1, 1e6), job(1, 1e6), job(2, 1e6)]);
+    assert_eq!(case.round(0.0), "place 0 on 0; place 1 on 1");
+    assert_eq!(case.decide(60.0), "stop 0; stop 1; place 2 on 0 1");
+    // The job runs once both checkpoints are written.
+    case.stopped(70.0, 0, 1);
+    assert_eq!(case.decide(120.0), "");
+    case.stopped(160.0, 1, 1);
+    case.started(160.0, 2, 1);
+    // Both GPUs were idle for 100 s, so they are used for 5000 s since the decision.
+    for round in 3..85 {
+        assert_eq!(case.decide(60.0 * f64::from(round)), "", "{round}");
+    }
+    assert_eq!(case.decide(5100.0), "stop 2; place 0 on 0; place 1 on 1");
+}
+
+#[test]
 fn jobs_resume_on_their_gpus_and_take_equal_turns() {
     let mut case = gandiva(2, 4);
     case.submit_all(0.0, vec![job(2, 1e7); 7]);

@@ -140,6 +140,21 @@ fn job_that_does_not_fit_is_skipped_for_the_round() {
 }
 
 #[test]
+fn jobs_stay_for_fifty_times_as_long_as_launches_took() {
+    let mut case = gavel("1x1:v100", Given(&[&[0.5], &[0.5]]));
+    case.submit_all(0.0, vec![job(1, 1e6); 2]);
+    assert_eq!(case.round(0.0), "place 0 on 0");
+    assert_eq!(case.decide(360.0), "stop 0; place 1 on 0");
+    case.stopped(460.0, 0, 1);
+    case.started(460.0, 1, 1);
+    // Until 5000 s after the decision.
+    for round in 2..15 {
+        assert_eq!(case.decide(360.0 * f64::from(round)), "", "{round}");
+    }
+    assert_eq!(case.decide(5400.0), "stop 1; place 0 on 0");
+}
+
+#[test]
 fn jobs_trade_types_that_they_value_differently() {
     // One job is ten times faster on the V100, the other is not faster.
     let instance = narrow(
