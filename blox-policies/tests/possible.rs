@@ -310,18 +310,30 @@ fn allox_leaves_memory_to_a_frugal_placement() {
 }
 
 #[test]
-fn allox_waits_for_no_node_that_is_lost() {
-    let policy = composed(AlloX::new(1.0), Leases::new(Consolidated::default()));
-    let cluster = cluster("1x4:v100,2x4:a100", &[256.0, 512.0, 16.0]);
-    let mut run = Scenario::new(&cluster, policy);
-    run.event(0.0, Event::NodeLost { node: NodeId(1) });
-    let mut speeds = TypeSpeeds::default();
-    speeds.set("a100", 9.0);
-    speeds.set("v100", 1.0);
-    let spec = with(job(2, 128.0), |extras| {
-        extras.speeds = Some(Arc::new(speeds))
-    });
-    run.submit(0.0, spec);
-    run.round(0.0);
-    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+fn jobs_run_on_types_of_nodes_that_are_up() {
+    let leases = || Leases::new(Consolidated::default());
+    for (name, policy) in [
+        ("allox", composed(AlloX::new(1.0), leases())),
+        ("gavel", finish_time(leases())),
+        ("sia", sia(KeepNodes)),
+    ] {
+        let cluster = cluster("1x4:v100,2x4:a100", &[256.0, 512.0, 16.0]);
+        let mut run = Scenario::new(&cluster, policy);
+        run.event(0.0, Event::NodeLost { node: NodeId(1) });
+        let mut speeds = TypeSpeeds::default();
+        speeds.set("a100", 9.0);
+        speeds.set("v100", 1.0);
+        let spec = with(job(2, 128.0), |extras| {
+            extras.speeds = Some(Arc::new(speeds))
+        });
+        run.submit(0.0, spec);
+        run.round(0.0);
+        assert_eq!(run.gpus(0), Some(vec![0, 1]), "{name}");
+        // A type of a node that returns counts again.
+        run.ended(10.0, 0);
+        run.event(10.0, Event::NodeReturned { node: NodeId(1) });
+        run.submit(10.0, with(job(2, 300.0), |_| {}));
+        run.round(400.0);
+        assert_eq!(run.gpus(1), Some(vec![4, 5]), "{name}");
+    }
 }

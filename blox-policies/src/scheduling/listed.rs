@@ -2,8 +2,8 @@
 
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NodeKind, Reason, Request, Shape, Shapes,
-    SortedMap, Validity, View,
+    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Node, NodeId, NodeKind, NodeStatus, Reason,
+    Request, Room, Shape, Shapes, SortedMap, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,49 +91,90 @@ fn of_types(view: View<'_>, mut shape: impl FnMut(&str) -> Option<Shape>) -> Opt
     Some(shapes.collect()).filter(|shapes: &Shapes| !shapes.is_empty())
 }
 
-/// The nodes on which [`JobQueue::could_place`] depends.
+/// The nodes that are up, at which [`Up::could_place`] looks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Layout {
+pub(super) struct Up {
     kinds: Vec<NodeKind>,
     coming: usize,
+    /// The other nodes that have not left.
+    down: Vec<NodeId>,
 }
 
-impl Layout {
+impl Up {
     /// Takes over the nodes in view, and returns whether they changed.
-    pub fn renew(&mut self, view: View<'_>) -> bool {
+    fn renew(&mut self, view: View<'_>) -> bool {
         let (kinds, coming) = (view.cluster().kinds(), view.cluster().coming());
-        let changed = self.kinds != kinds || self.coming != coming;
-        if changed {
+        let down = |node: &&Node| node.status() != NodeStatus::Left && !node.is_usable();
+        let down = || view.nodes().filter(down).map(Node::id);
+        let same =
+            self.kinds == kinds && self.coming == coming && self.down.iter().copied().eq(down());
+        if !same {
             self.kinds = kinds.to_vec();
             self.coming = coming;
+            self.down = down().collect();
         }
-        changed
+        !same
+    }
+
+    /// Returns whether the placement could place a job in a shape if the nodes that are up, and those
+    /// that are requested, were empty.
+    pub fn could_place(
+        &self,
+        out: &JobQueue,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+    ) -> bool {
+        match self.down.is_empty() {
+            true => out.could_place(view, job, shape),
+            false => out.could_place_in(&Room::of(view).without(&self.down), job, shape),
+        }
     }
 }
 
-/// What is known about each job from [`JobQueue::could_place`], on the present nodes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// What is known about each job from [`Up::could_place`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Placeable<T> {
     #[serde(skip)]
-    layout: Layout,
+    up: Up,
     jobs: SortedMap<JobId, T>,
+}
+
+impl<T> Default for Placeable<T> {
+    fn default() -> Self {
+        Placeable {
+            up: Up::default(),
+            jobs: SortedMap::new(),
+        }
+    }
 }
 
 impl<T> Placeable<T> {
     /// Takes over the nodes in view. Returns the values of all jobs if they are no longer valid.
     pub fn renew(&mut self, view: View<'_>) -> Option<SortedMap<JobId, T>> {
-        let changed = self.layout.renew(view);
+        let changed = self.up.renew(view);
         changed.then(|| std::mem::take(&mut self.jobs))
     }
 
     /// Returns the value of a job, computed if it is not known.
-    pub fn of(&mut self, job: JobId, value: impl FnOnce() -> T) -> &T {
-        self.jobs.entry(job).or_insert_with(value)
+    pub fn of(&mut self, job: JobId, value: impl FnOnce(&Up) -> T) -> &mut T {
+        self.with_up(job, value).0
+    }
+
+    /// Like [`Placeable::of`], with the nodes that are up.
+    pub fn with_up(&mut self, job: JobId, value: impl FnOnce(&Up) -> T) -> (&mut T, &Up) {
+        let up = &self.up;
+        (self.jobs.entry(job).or_insert_with(|| value(up)), up)
     }
 
     /// Returns the values by job.
     pub fn by_job(&self) -> &SortedMap<JobId, T> {
         &self.jobs
+    }
+
+    /// Forgets all jobs.
+    pub fn clear(&mut self) {
+        self.jobs.clear();
     }
 
     /// Forgets a job.

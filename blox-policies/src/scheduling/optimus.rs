@@ -1,6 +1,6 @@
 //! Optimus: workers where they shorten training most.
 
-use super::listed::{Placeable, levels, on_each};
+use super::listed::{Placeable, Up, levels, on_each};
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
@@ -106,14 +106,14 @@ impl Optimus {
         &self,
         memory: &mut Seen,
         job: &JobRef<'_>,
-        could: impl Fn(u32) -> bool,
+        could: impl Fn(&Up, u32) -> bool,
     ) -> Candidate {
         let (levels, model): (SmallVec<[u32; 4]>, _) = match levels(job).next().is_none() {
             true => (smallvec![job.gpus().get()], memory.rigid_model(job)),
             false => {
-                let levels = memory.levels.of(job.id(), || {
+                let levels = memory.levels.of(job.id(), |up| {
                     let all = || levels(job);
-                    let possible: SmallVec<_> = all().filter(|gpus| could(*gpus)).collect();
+                    let possible: SmallVec<_> = all().filter(|gpus| could(up, *gpus)).collect();
                     // A job that could be placed on none waits for nodes.
                     match possible.is_empty() {
                         true => all().collect(),
@@ -261,7 +261,9 @@ impl SchedulingPolicy for Optimus {
         }
         memory.levels.renew(view);
         let candidate = |job: JobRef<'_>| {
-            let could = |gpus| out.could_place(view, &job, &Shape::sized(&job, GpuCount(gpus)));
+            let could = |up: &Up, gpus| {
+                up.could_place(out, view, &job, &Shape::sized(&job, GpuCount(gpus)))
+            };
             self.candidate(memory, &job, could)
         };
         let mut candidates: Vec<Candidate> = view.active().map(candidate).collect();

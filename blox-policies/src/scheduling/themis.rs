@@ -195,8 +195,10 @@ impl Themis {
         levels.renew(view);
         levels.retain(is_here);
         for job in jobs {
-            let could = |gpus: u32| out.could_place(view, job, &Shape::sized(job, GpuCount(gpus)));
-            levels.of(job.id(), || placeable(job, could));
+            levels.of(job.id(), |up| {
+                let shape = |gpus| Shape::sized(job, GpuCount(gpus));
+                placeable(job, |gpus| up.could_place(out, view, job, &shape(gpus)))
+            });
         }
         for job in jobs {
             let holder = memory.jobs.entry(job.id()).or_default();

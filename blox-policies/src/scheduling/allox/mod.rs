@@ -5,9 +5,8 @@ mod positions;
 use super::gavel::rate_on;
 use super::listed::{Placeable, on_known_types};
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, NodeId, NodeStatus, Phase,
-    Policy, Reason, Request, Room, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View,
-    sort,
+    Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Phase, Policy, Reason, Request,
+    SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -43,13 +42,13 @@ pub struct AlloX {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     done: SortedMap<Name, f64>,
-    /// Types on which each waiting job could ever be placed, in the order of the pools.
+    /// Types on which each waiting job could be placed, in the order of the pools.
     #[serde(skip)]
     able: Placeable<SmallVec<[bool; 4]>>,
 }
 
 impl Progress {
-    /// Returns on which types a job could ever be placed.
+    /// Returns on which types a job could be placed.
     fn able(
         &mut self,
         view: View<'_>,
@@ -57,8 +56,8 @@ impl Progress {
         job: &JobRef<'_>,
         out: &JobQueue,
     ) -> &[bool] {
-        self.able.of(job.id(), || {
-            let could = |pool: &Pool| out.could_place(view, job, &pool.shape(job));
+        self.able.of(job.id(), |up| {
+            let could = |pool: &Pool| up.could_place(out, view, job, &pool.shape(job));
             pools.iter().map(could).collect()
         })
     }
@@ -193,30 +192,17 @@ fn seconds(gpu_type: &Name, job: &JobRef<'_>, work: f64) -> f64 {
     }
 }
 
-/// Returns a job with its time on each type: infinite where `could` is false for its gang.
-fn candidate<'v>(
-    pools: &[Pool],
-    job: JobRef<'v>,
-    could: impl Fn(usize, &Shape) -> bool,
-) -> Candidate<'v> {
-    let on = |(at, pool): (usize, &Pool)| match pool.usable >= job.gpus().get()
-        && could(at, &pool.shape(&job))
-    {
+/// Returns a job with its time on each type: infinite where it is not `able` to run.
+fn candidate<'v>(pools: &[Pool], job: JobRef<'v>, able: &[bool]) -> Candidate<'v> {
+    let on = |(pool, able): (&Pool, &bool)| match *able && pool.usable >= job.gpus().get() {
         true => seconds(&pool.name, &job, job.truth().work_left()),
         false => f64::INFINITY,
     };
     let waiting = Waiting {
         gpus: f64::from(job.gpus().get()),
-        seconds: pools.iter().enumerate().map(on).collect(),
+        seconds: pools.iter().zip(able).map(on).collect(),
     };
     Candidate { job, waiting }
-}
-
-/// Returns the nodes on which nothing new is placed at present.
-fn down(view: View<'_>) -> Vec<NodeId> {
-    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-    let down = there.filter(|node| !node.is_usable());
-    down.map(Node::id).collect()
 }
 
 /// Lists the jobs that start on a type: the least GPU time first, promoted jobs before all others.
@@ -315,16 +301,9 @@ impl SchedulingPolicy for AlloX {
         }
         let mut pools = pools(view);
         memory.able.renew(view);
-        let down = down(view);
         let jobs = view.waiting().map(|job| {
             let able = memory.able(view, &pools, &job, out);
-            candidate(&pools, job, |at, shape| {
-                able[at]
-                    && (down.is_empty() || {
-                        let up = Room::of(view).without(&down);
-                        out.could_place_in(&up, &job, shape)
-                    })
-            })
+            candidate(&pools, job, able)
         });
         let mut jobs: Vec<Candidate<'_>> = jobs.collect();
         self.compete(memory, view, &mut jobs, view.free_gpus().get());

@@ -388,8 +388,9 @@ impl SchedulingPolicy for ElasticFlow {
             let mut asked = std::mem::take(&mut memory.asked);
             asked.renew(view);
             for job in view.active() {
-                asked.of(job.id(), || {
-                    Self::limit(memory, &job, |shape| out.could_place(view, &job, shape));
+                asked.of(job.id(), |up| {
+                    let could = |shape: &Shape| up.could_place(out, view, &job, shape);
+                    Self::limit(memory, &job, could);
                 });
             }
             memory.asked = asked;

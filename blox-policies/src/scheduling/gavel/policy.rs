@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// Speeds come from [`Extras::speeds`](blox_core::Extras::speeds): iterations per second by type,
 /// alone and beside other [models](blox_core::Extras::model). A job without speeds is equally fast
 /// on all types on which it may run, and does not share GPUs. The job itself states its remaining
-/// work. A job has no speed on a type on which the placement could never place it, and no share
-/// while there is no such type.
+/// work. A job has no speed on a type on which the placement could not place it on the nodes that are
+/// up, and no share while there is no such type.
 #[derive(Clone)]
 pub struct Gavel {
     shares: Arc<dyn AnyShares>,
@@ -224,13 +224,13 @@ impl Gavel {
         let mut jobs = Vec::new();
         for job in active {
             let id = job.id();
-            let able = memory.able.of(id, || {
+            let able = memory.able.of(id, |up| {
                 let on = |id: &GpuTypeId| Shape {
                     gpu_type: Some(*id),
                     ..Shape::gang(&job)
                 };
                 ids.iter()
-                    .map(|id| out.could_place(view, &job, &on(id)))
+                    .map(|id| up.could_place(out, view, &job, &on(id)))
                     .collect()
             });
             if before.get(&id).is_some_and(|before| before != able) {

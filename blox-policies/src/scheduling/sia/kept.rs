@@ -1,8 +1,8 @@
 //! Results that are kept between decisions. Decisions do not depend on them.
 
 use super::{Config, Kinds, Known};
-use crate::scheduling::listed::Layout;
-use blox_core::{JobId, JobRef, SortedMap, TrainingReport};
+use crate::scheduling::listed::Placeable;
+use blox_core::{JobRef, TrainingReport};
 use blox_perf::goodput::KnownBatches;
 use blox_solve::Choices;
 
@@ -10,8 +10,7 @@ use blox_solve::Choices;
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     pub kinds: Kinds,
-    pub layout: Layout,
-    pub rows: SortedMap<JobId, Row>,
+    pub rows: Placeable<Row>,
     pub batches: KnownBatches,
     /// The last program.
     pub now: Option<Solved>,

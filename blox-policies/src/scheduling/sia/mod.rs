@@ -159,7 +159,7 @@ impl Sia {
         known: &Known,
         out: &JobQueue,
     ) -> &'k Row {
-        let row = kept.rows.entry(job.id()).or_default();
+        let (row, up) = kept.rows.with_up(job.id(), |_| Row::default());
         let valid = row.suits(job, known);
         if valid && row.lasting {
             return row;
@@ -170,7 +170,7 @@ impl Sia {
             let mut configs = kept.kinds.of(&applicant);
             configs.retain(|config| {
                 let shape = shape(job, (config.gpu_type.0, config.gpus));
-                out.could_place(view, job, &shape)
+                up.could_place(out, view, job, &shape)
             });
             let batches = &mut kept.batches;
             let values = self.scores.values(view, &applicant, &configs, batches);
@@ -247,7 +247,7 @@ impl Policy for Sia {
     fn on_event(&self, memory: &mut SiaMemory, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
             memory.known.remove(job);
-            memory.kept.rows.remove(job);
+            memory.kept.rows.remove(*job);
         }
     }
 }
@@ -262,7 +262,8 @@ impl SchedulingPolicy for Sia {
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
         let kept = &mut memory.kept;
-        if kept.layout.renew(view) || kinds != kept.kinds {
+        kept.rows.renew(view);
+        if kinds != kept.kinds {
             kept.rows.clear();
             kept.kinds = kinds.clone();
         }
@@ -314,7 +315,7 @@ impl SchedulingPolicy for Sia {
         let mut stays = settled;
         for ((i, current), pick) in open.iter().zip(&best.picks) {
             stays &= pick == current;
-            let row = kept.rows.get(&jobs[*i].id());
+            let row = kept.rows.by_job().get(&jobs[*i].id());
             chosen[*i] = pick.zip(row).map(|(pick, row)| {
                 let config = &row.configs[pick];
                 (config.gpu_type.0, config.gpus)
