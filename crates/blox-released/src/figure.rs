@@ -599,6 +599,34 @@ mod tests {
     }
 
     #[test]
+    fn columns_are_compared_seed_by_seed() {
+        let figure: Figure = toml::from_str(
+            r#"
+            columns = [["old", "new"]]
+            rows = [{ what = "{c}", decimals = 0 }]
+            claims = [
+                { text = "less", tests = [{ less = [[1, 0]] }] },
+                { text = "half", tests = [{ most = [[1, 0]], by = 0.5 }] },
+            ]
+            "#,
+        )
+        .unwrap();
+        let figure: &'static Figure = Box::leak(Box::new(figure));
+        // The new one is less with four of five seeds, although its median is 5, and not 3.
+        let seeds = [
+            [1.0, 0.5],
+            [2.0, 1.5],
+            [3.0, 5.0],
+            [10.0, 9.0],
+            [11.0, 10.0],
+        ];
+        let numbers = seeds.map(|seed| Numbers::of([seed.to_vec()]));
+        let claims = figure.findings_over(numbers.into()).claims;
+        let holds: Vec<bool> = claims.iter().map(|claim| claim.holds).collect();
+        assert_eq!(holds, [true, false]);
+    }
+
+    #[test]
     fn reports_come_in_order_however_long_each_takes() {
         use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
         use blox_sim::workload::Jobs;

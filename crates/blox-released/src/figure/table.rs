@@ -405,19 +405,21 @@ impl<'a> Shown<'a> {
 
     /// Returns true if a condition holds in a group. It does not compare missing columns.
     ///
-    /// Columns are compared by their medians over seeds, and with known numbers by the first seed.
+    /// Columns are compared seed by seed, by the median of their differences, and with known numbers
+    /// by the first seed.
     fn holds(&self, test: &Test, group: usize) -> bool {
-        let (ours, medians) = (&self.ours[test.row][group], self.medians(test.row, group));
-        let pair = |(a, b): (usize, usize), holds: &dyn Fn(f64, f64) -> bool| {
-            let both = medians.get(a).zip(medians.get(b));
-            both.is_none_or(|(a, b)| holds(*a, *b))
+        let ours = &self.ours[test.row][group];
+        let pair = |(a, b): &(usize, usize), holds: fn(f64) -> bool| {
+            let of = |column: usize| self.with_seeds(test.row, group, column);
+            let apart: Vec<f64> = of(*a).zip(of(*b)).map(|(a, b)| a - test.by * b).collect();
+            Estimate::of(&apart).is_none_or(|e| holds(e.median))
         };
         let all = |within: Option<f64>, apart: fn(f64, f64) -> f64| {
             let mut both = ours.iter().zip(&self.theirs[test.row][group]);
             within.is_none_or(|w| both.all(|(a, b)| b.is_nan() || apart(*a, *b).abs() < w))
         };
-        test.less.iter().all(|p| pair(*p, &|a, b| a < test.by * b))
-            && test.most.iter().all(|p| pair(*p, &|a, b| a <= test.by * b))
+        test.less.iter().all(|p| pair(p, |apart| apart < 0.0))
+            && test.most.iter().all(|p| pair(p, |apart| apart <= 0.0))
             && all(test.same, |a, b| a - b)
             && all(test.like, |a, b| a / b - 1.0)
             && test.faster.is_none_or(|part| {
