@@ -290,6 +290,31 @@ fn training_jobs_get_one_type_of_every_placement() {
 }
 
 #[test]
+fn refusal_names_a_level_that_would_fit() {
+    let state = State::new(&"1x4".parse().unwrap()).unwrap();
+    let elastic = |rates: &[f64]| {
+        with(job(0.0, 8, 3000.0), |extras| {
+            extras.levels = [2, 4, 8].map(GpuCount).into();
+            extras.rates = rates.into();
+        })
+    };
+    let refused = |name: &str, spec: JobSpec| {
+        let checked = scheduler(name).feasibility().check(&state, &Arc::new(spec));
+        checked.err().map(|why| why.to_string())
+    };
+    let [gang, level] = [
+        "asks for 8 GPUs, at most 4 are possible",
+        "; the scheduler does not request its level of 4",
+    ];
+    for name in ["elasticflow", "edf", "fifo"] {
+        let why = refused(name, elastic(&[]));
+        assert_eq!(why, Some(format!("{gang}{level}")), "{name}");
+    }
+    assert_eq!(refused("fifo", job(0.0, 8, 3000.0)), Some(gang.to_owned()));
+    assert_eq!(refused("elasticflow", elastic(&[1.0, 2.0, 3.0])), None);
+}
+
+#[test]
 fn every_scheduler_runs_what_it_accepts() {
     let registry = blox::registry();
     let mut found = Vec::new();

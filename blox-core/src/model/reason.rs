@@ -84,6 +84,10 @@ pub struct Shortfall {
     /// GPU types that the job may use; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_types: Vec<Name>,
+    /// A level of the job ([`Extras::levels`](crate::Extras::levels)) that would fit, but that the
+    /// scheduler does not request. A scheduler may request levels only with their rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_level: Option<GpuCount>,
 }
 
 /// A resource of nodes.
@@ -201,6 +205,7 @@ impl Reason {
             possible: possible.into(),
             within: Within::Cluster,
             gpu_types: Vec::new(),
+            unused_level: None,
         }))
     }
 
@@ -219,6 +224,7 @@ impl Reason {
             possible: limit.into(),
             within: Within::Limit(name.into()),
             gpu_types: Vec::new(),
+            unused_level: None,
         }))
     }
 
@@ -296,6 +302,10 @@ impl fmt::Display for Shortfall {
                 write!(f, " of one type, at most {possible} are possible")
             }
             _ => write!(f, "{of_type}, at most {possible} are possible"),
+        }?;
+        match self.unused_level {
+            Some(level) => write!(f, "; the scheduler does not request its level of {level}"),
+            None => Ok(()),
         }
     }
 }

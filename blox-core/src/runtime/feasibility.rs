@@ -5,7 +5,9 @@ use crate::job::spec::JobSpec;
 use crate::policy::{AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 use crate::reason::Reason;
 use crate::room::Room;
+use crate::shape::Shape;
 use crate::state::State;
+use crate::units::GpuCount;
 use crate::view::View;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -64,7 +66,15 @@ pub(super) fn has_room(
     job: &JobRef<'_>,
 ) -> Result<(), Reason> {
     let shapes = scheduling.any_could_request(room.view(), job)?;
-    room.of_shapes(job, &shapes, |shape| {
-        placement.any_can_ever_place(room, job, shape)
-    })
+    let holds = |shape: &Shape| placement.any_can_ever_place(room, job, shape);
+    let unused = |level: &GpuCount| shapes.iter().all(|shape| shape.gpus != *level);
+    let fits = |level: &GpuCount| holds(&Shape::sized(job, *level)).is_ok();
+    match room.of_shapes(job, &shapes, holds) {
+        Err(Reason::NeverFits(mut shortfall)) => {
+            let mut levels = job.spec().extras().levels.iter().rev().copied();
+            Arc::make_mut(&mut shortfall).unused_level = levels.find(|l| unused(l) && fits(l));
+            Err(Reason::NeverFits(shortfall))
+        }
+        checked => checked,
+    }
 }

@@ -391,6 +391,7 @@ impl<'a> Room<'a> {
             possible,
             within,
             gpu_types,
+            unused_level: None,
         }))
     }
 
