@@ -3,13 +3,13 @@
 use super::cell::{self, Date, fields, is_needed, number, row};
 pub use super::cell::{Column, is_null};
 use super::map::{ATTRIBUTE, attribute};
-use super::rows::{Cursor, LineRows};
+use super::rows::{Cursor, LineRows, NoJob};
 use super::source::{Source, first_line};
-use blox_core::Name;
 use blox_core::suggest::nearest;
+use blox_core::{GpuCount, Name};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::text::shown;
-use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -342,6 +342,21 @@ impl Table {
         (!self.is_null(column))
             .then(|| self.get(column))
             .transpose()
+    }
+
+    /// Parses the value of a cell in a column that may be missing; `None` if it
+    /// [holds none](Table::is_null).
+    pub(crate) fn known<T: cell::Value>(
+        &self,
+        column: Option<Column<T>>,
+    ) -> Result<Option<T>, WorkloadError> {
+        column.map_or(Ok(None), |column| self.or_null(column))
+    }
+
+    /// Parses the number of GPUs in a cell. A row without GPUs is no job.
+    pub(crate) fn gpus(&self, column: Column<u32>) -> Result<GpuCount, NoJob> {
+        let gpus = self.or_null(column)?.filter(|gpus| *gpus > 0);
+        Ok(GpuCount(gpus.ok_or(Dropped::NoGpus)?))
     }
 
     /// Parses the value of a cell in a column that may be missing or empty.

@@ -23,7 +23,7 @@ use crate::cell::Date;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_core::{Extras, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;
 
@@ -61,25 +61,20 @@ pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
 }
 
 fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
-    let gpus = t.or_null(row.gpu_num)?.unwrap_or(0);
-    if gpus == 0 {
-        return Err(Dropped::NoGpus.into());
-    }
+    let gpus = t.gpus(row.gpu_num)?;
     let submit = t.get(row.submit_time)?.0;
     let start = t.or_null(row.start_time)?.ok_or(Dropped::NeverStarted)?.0;
     let end = t.or_null(row.end_time)?.ok_or(Dropped::StillRunning)?.0;
     if end < start {
         return Err(t.wrong(row.end_time, "a date not before the start").into());
     }
-    let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(end - start));
+    let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::new(end - start));
     job.name = t.own_name(row.job_id);
     job.user = names.at(t, row.user);
-    let known = |column: Option<Column<f64>>| column.map(|column| t.or_null(column)).transpose();
-    let nodes = row.node_num.map(|column| t.or_null(column)).transpose()?;
-    let nodes = nodes.flatten().unwrap_or(1).max(1);
-    let memory_gb = known(row.memory)?.flatten().unwrap_or(0.0);
+    let nodes = t.known(row.node_num)?.unwrap_or(1).max(1);
+    let memory_gb = t.known(row.memory)?.unwrap_or(0.0);
     let mut extras = Extras {
-        cpus: known(row.cpu_num)?.flatten().unwrap_or(0.0),
+        cpus: t.known(row.cpu_num)?.unwrap_or(0.0),
         memory_gib: memory_gb * f64::from(nodes) / 1.073_741_824,
         ..Extras::default()
     };

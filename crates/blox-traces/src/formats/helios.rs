@@ -23,7 +23,7 @@ use crate::cell::Date;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_core::{Extras, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;
 
@@ -63,23 +63,19 @@ pub fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
 }
 
 fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
-    let gpus = t.or_null(row.gpu_num)?.unwrap_or(0);
-    if gpus == 0 {
-        return Err(Dropped::NoGpus.into());
-    }
+    let gpus = t.gpus(row.gpu_num)?;
     let submit = t.get(row.submit_time)?.0;
     if row.start_time.is_some_and(|start| t.is_null(start)) {
         return Err(Dropped::NeverStarted.into());
     }
     let duration = t.or_null(row.duration)?.ok_or(Dropped::NeverStarted)?;
-    let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), duration);
+    let mut job = JobSpec::new(Time::new(submit), gpus, duration);
     job.name = t.own_name(row.job_id);
     job.user = names.at(t, row.user);
     job.virtual_cluster = names.at(t, row.vc);
-    let batch_size = row.batchsize.map(|n| t.or_null(n)).transpose()?;
     let mut extras = Extras {
         model: names.at(t, row.model),
-        batch_size: batch_size.flatten().filter(|n| *n > 0),
+        batch_size: t.known(row.batchsize)?.filter(|n| *n > 0),
         cpus: t.value(row.cpu_num)?.unwrap_or(0.0),
         ..Extras::default()
     };

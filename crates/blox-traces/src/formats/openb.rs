@@ -56,10 +56,7 @@ fn job(
     names: &mut SharedNames,
     notices: &mut Notices,
 ) -> Result<JobSpec, NoJob> {
-    let gpus = t.or_null(row.num_gpu)?.unwrap_or(0);
-    if gpus == 0 {
-        return Err(Dropped::NoGpus.into());
-    }
+    let gpus = t.gpus(row.num_gpu)?;
     let submit = Time::new(t.get(row.creation_time)?.0);
     let start = t
         .or_null(row.scheduled_time)?
@@ -70,7 +67,7 @@ fn job(
         return Err(t.wrong(row.deletion_time, expected).into());
     }
     let milli = t.get(row.gpu_milli)?;
-    if gpus == 1 && milli > 0.0 && milli < 1000.0 {
+    if gpus == GpuCount(1) && milli > 0.0 && milli < 1000.0 {
         notices.add(NoticeKind::PartOfGpu, t.line());
     }
     let mut extras = Extras {
@@ -83,7 +80,7 @@ fn job(
         extras.gpu_types = types.filter_map(|t| names.of_cell(t)).collect();
     }
     let duration = Seconds::new(end.0 - start.0);
-    let mut job = JobSpec::new(submit, GpuCount(gpus), duration).with_extras(extras);
+    let mut job = JobSpec::new(submit, gpus, duration).with_extras(extras);
     job.name = t.own_name(row.name);
     Ok(job)
 }

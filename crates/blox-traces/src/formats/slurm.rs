@@ -30,7 +30,7 @@
 //! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs that never started;
 //! jobs that had not ended.
 
-use super::supercloud::{gres, known};
+use super::supercloud::gres;
 use crate::cell::{Date, number, values};
 use crate::moment::parse_elapsed;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
@@ -108,7 +108,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     let mut gpus = used.gpus;
     for column in [row.allocated_gres, row.requested_gres] {
         if gpus == 0 {
-            gpus = known(t, column)?.map_or(0, |gres| gres.0);
+            gpus = t.known(column)?.map_or(0, |gres| gres.0);
         }
     }
     if gpus == 0 {
@@ -118,8 +118,8 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     // `CANCELLED by 1000` is a state too.
     let state = row.state.map(|state| t.text(state));
     let how = state.and_then(|state| state.split_whitespace().next());
-    let start = known(t, row.start)?;
-    let end = known(t, row.end)?;
+    let start = t.known(row.start)?;
+    let end = t.known(row.end)?;
     match how.unwrap_or_default() {
         "PENDING" | "CONFIGURING" | "REQUEUED" => return Err(Dropped::NeverStarted.into()),
         "RUNNING" | "SUSPENDED" | "COMPLETING" => return Err(Dropped::StillRunning.into()),

@@ -20,7 +20,7 @@
 //!
 //! Dropped, with a notice: jobs without GPUs; jobs that never started; jobs that had not ended.
 
-use crate::cell::{Value, values};
+use crate::cell::values;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
@@ -89,15 +89,15 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
         GpuCount(used.gpus),
         Seconds::new(end - start),
     );
-    let task = known(t, row.id_array_task)?.filter(|n| *n < NO_TASK);
-    let array = known(t, row.id_array_job)?.filter(happened);
+    let task = t.known(row.id_array_task)?.filter(|n| *n < NO_TASK);
+    let array = t.known(row.id_array_job)?.filter(happened);
     job.name = match array.zip(task) {
         Some((array, task)) => Some(format!("{array}_{task}").into()),
         None => t.own_name(row.id_job),
     };
     job.user = names.at(t, row.id_user);
     job.virtual_cluster = names.at(t, row.partition);
-    let limit = known(t, row.timelimit)?;
+    let limit = t.known(row.timelimit)?;
     let limit = limit.filter(|n| happened(n) && !NO_LIMIT.contains(n));
     let extras = Extras {
         cpus: used.cpus,
@@ -115,7 +115,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
 fn resources(t: &Table, row: &Row) -> Result<Numbered, WorkloadError> {
     let mut found = Numbered::default();
     for column in [row.tres_alloc, row.tres_req] {
-        let own = known(t, column)?.unwrap_or_default();
+        let own = t.known(column)?.unwrap_or_default();
         if own.gpus > 0 {
             return Ok(own);
         }
@@ -124,22 +124,13 @@ fn resources(t: &Table, row: &Row) -> Result<Numbered, WorkloadError> {
         }
     }
     for column in [row.gres_alloc, row.gres_used, row.gres_req] {
-        let Gres(gpus) = known(t, column)?.unwrap_or_default();
+        let Gres(gpus) = t.known(column)?.unwrap_or_default();
         if gpus > 0 {
             found.gpus = gpus;
             break;
         }
     }
     Ok(found)
-}
-
-/// Parses a cell in a column that may be missing, and may hold no value.
-pub(super) fn known<T: Value>(
-    t: &Table,
-    column: Option<Column<T>>,
-) -> Result<Option<T>, WorkloadError> {
-    let cell = column.map(|column| t.or_null(column)).transpose();
-    cell.map(Option::flatten)
 }
 
 /// Resources by number.

@@ -212,35 +212,62 @@ fn by_workload(
     })
 }
 
+/// The data of Pollux' released simulations.
+struct Osdi21 {
+    measured: Applications,
+    applications: Applications,
+    workloads: PathBuf,
+    cluster: ClusterSpec,
+}
+
+impl Osdi21 {
+    fn open(figure: &'static Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
+        let measured = read_dir(figure.file(data, "traces")?)?;
+        Ok(Osdi21 {
+            applications: pollux_applications(measured.clone()),
+            measured,
+            workloads: figure.file(data, "workloads")?,
+            cluster: "16x4:aws".parse()?,
+        })
+    }
+
+    /// Plans the eight workloads under a scheduler. `name` precedes the number of each workload.
+    fn runs(
+        &self,
+        name: &str,
+        adapts: Adapts,
+        scheduler: impl Fn() -> Pipeline,
+    ) -> Result<Vec<Run>, ReproduceError> {
+        let run = |number| -> Result<Run, ReproduceError> {
+            Ok(Run::of(
+                format!("{name}workload {number}"),
+                world(&self.cluster, pollux_training(self.measured.clone())),
+                scheduler(),
+                Jobs::new(workload(
+                    &self.workloads,
+                    number,
+                    &self.applications,
+                    adapts,
+                )?),
+            ))
+        };
+        (1..=8).map(run).collect()
+    }
+}
+
 /// Plans Pollux' released simulations: eight workloads under three schedulers.
 pub(crate) fn pollux_osdi21(
     figure: &'static Figure,
     data: Option<&Path>,
 ) -> Result<Plan, ReproduceError> {
-    let applications = read_dir(figure.file(data, "traces")?)?;
-    let there = pollux_applications(applications.clone());
-    let folder = figure.file(data, "workloads")?;
-    let cluster: ClusterSpec = "16x4:aws".parse()?;
+    let all = Osdi21::open(figure, data)?;
     let round = Seconds::new(released::ROUND_S);
-    let schedulers: [(_, _, &dyn Fn() -> Pipeline); 3] = [
-        ("Pollux", Adapts::All, &pollux),
-        ("Optimus", Adapts::Nothing, &|| {
-            released::optimus(round, there.clone())
-        }),
-        ("Tiresias", Adapts::Nothing, &|| released::tiresias(round)),
-    ];
-    let mut runs = Vec::new();
-    for (name, adapts, scheduler) in schedulers {
-        for number in 1..=8 {
-            let jobs = workload(&folder, number, &there, adapts)?;
-            runs.push(Run::of(
-                format!("{name}, workload {number}"),
-                world(&cluster, pollux_training(applications.clone())),
-                scheduler(),
-                Jobs::new(jobs),
-            ));
-        }
-    }
+    let there = || all.applications.clone();
+    let mut runs = all.runs("Pollux, ", Adapts::All, pollux)?;
+    runs.extend(all.runs("Optimus, ", Adapts::Nothing, || {
+        released::optimus(round, there())
+    })?);
+    runs.extend(all.runs("Tiresias, ", Adapts::Nothing, || released::tiresias(round))?);
     Ok(figure.measuring(runs, &[jct_s]))
 }
 
@@ -249,19 +276,7 @@ pub(crate) fn blox_fig3(
     figure: &'static Figure,
     data: Option<&Path>,
 ) -> Result<Plan, ReproduceError> {
-    let applications = read_dir(figure.file(data, "traces")?)?;
-    let there = pollux_applications(applications.clone());
-    let folder = figure.file(data, "workloads")?;
-    let cluster: ClusterSpec = "16x4:aws".parse()?;
-    let mut runs = Vec::new();
-    for number in 1..=8 {
-        runs.push(Run::of(
-            format!("workload {number}"),
-            world(&cluster, pollux_training(applications.clone())),
-            pollux(),
-            Jobs::new(workload(&folder, number, &there, Adapts::All)?),
-        ));
-    }
+    let runs = Osdi21::open(figure, data)?.runs("", Adapts::All, pollux)?;
     Ok(figure.measuring(runs, &[jct_s]))
 }
 
