@@ -15,7 +15,8 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// **Rule.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
 /// had the fewest turns, as long as they fit. A job resumes on the GPUs that it had last; a new job
 /// waits for GPUs of the node with the least load. A job takes GPUs elsewhere only if nothing else
-/// runs there, or if it is 30 turns behind another. After a slice alone, a job without a turn may share the
+/// runs there, or if it is 30 turns behind another. A turn is a slice, or 50 times as long as the
+/// launches of the turn took, with the checkpoints before them. After a slice alone, a job without a turn may share the
 /// GPUs of a job of the same size. Both must leave enough of their GPUs idle, and fit the memory.
 /// Jobs with the lowest use come first. The attribute `gpu_utilisation` of a job states its use; a job
 /// without it leaves nothing idle. The attribute `gmem` states its memory in MiB; a job without it

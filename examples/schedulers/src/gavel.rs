@@ -22,7 +22,9 @@ const PARAMETERS: [ParamDoc; 6] = [
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
 /// on all types in proportion to their numbers. In each round, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
-/// keeps its GPUs. The program is solved again when jobs, speeds or the cluster changed. See
+/// keeps its GPUs. If launches take long, jobs stay for several rounds: 50 times as long as the
+/// launches took, with the checkpoints before them. The program is solved again when jobs, speeds or
+/// the cluster changed. See
 /// [`Gavel`] for the rounds, and [`GavelPolicy`](blox::schedulers::GavelPolicy) for Gavel's other
 /// policies.
 ///
