@@ -243,7 +243,9 @@ fn scheduler(kind: &str, seed: u64, reached: &Arc<Reached>) -> Pipeline {
 fn jobs_that_share_gpus_move_together_or_not_at_all() {
     for kind in KINDS {
         let reached = Arc::new(Reached::default());
-        for seed in 0..150 {
+        // Launches that take long make moves rare in Gandiva.
+        let seeds = if kind == "gandiva" { 1000 } else { 150 };
+        for seed in 0..seeds {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let clusters = ["2x4", "3x2", "1x4,2x2", "3x3x3", "4x2", "2x6x4"];
             let cluster: ClusterSpec = clusters[rng.random_range(0..6)].parse().unwrap();
@@ -280,13 +282,14 @@ fn jobs_that_share_gpus_move_together_or_not_at_all() {
 
 #[test]
 fn grown_job_keeps_its_gpus_while_it_starts() {
-    // The job starts for longer than a round. The placement changes no running job in place.
+    // The job starts for longer than a round, and grows after 50 times as long. The placement
+    // changes no running job in place.
     let overheads = FixedOverheads {
         launch: Seconds::new(90.0),
         ..FixedOverheads::default()
     };
     let simulation = Simulation::new(ClusterSpec::uniform(1, 4)).overheads(overheads);
-    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(9000.0));
     let job = with(job, |extras| extras.levels = vec![GpuCount(1), GpuCount(2)]);
     let policy = composed(
         "gandiva",
