@@ -28,6 +28,7 @@ They are smaller than the paper's, so factors may be smaller, too.
 - *holds*: the factor reaches the tolerance of the claim, and the whole interval is above 1.
 - *weaker*: the median factor is above 1, but smaller or less certain; or it is 1, and the interval ends above 1.
 - *does not hold*: the direction is wrong, or a run failed. A list below the table gives the reasons.
+- *true durations*: the schedulers that read true durations of jobs, which no real cluster knows.
 - *estimated rho*: completion time divided by the time alone times the mean number of jobs in the system. `compare --fairness` simulates the job alone on its share instead.
 
 ";

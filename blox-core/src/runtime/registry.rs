@@ -1,6 +1,7 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
 
+use crate::cluster::spec::NodeSpec;
 use crate::job::spec::{SpecError, Submission};
 use crate::pipeline::Pipeline;
 use crate::policy::{
@@ -469,6 +470,10 @@ pub struct Registered<T> {
     pub world: WorldParts,
     /// Data of jobs that it is about.
     pub job_data: Vec<JobData>,
+    /// Data of jobs that it is about with a value of a parameter.
+    by_param: Vec<(&'static str, &'static str, JobData)>,
+    /// Data of nodes that it is about.
+    pub node_data: Vec<NodeData>,
     build: Build<T>,
 }
 
@@ -498,7 +503,25 @@ pub struct JobData {
     pub check: fn(&Submission) -> Result<(), SpecError>,
 }
 
+/// Data of nodes that a component is about, such as scores of GPUs. The command line prints a notice
+/// if no node has the data.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeData {
+    /// The data as users know it.
+    pub name: &'static str,
+    /// Returns whether a node has the data.
+    pub has: fn(&NodeSpec) -> bool,
+    /// Effect if no node has the data.
+    pub without: &'static str,
+}
+
 impl<T> Registered<T> {
+    /// Names data of nodes that this component is about. May be called several times.
+    pub fn with_node_data(&mut self, data: NodeData) -> &mut Self {
+        self.node_data.push(data);
+        self
+    }
+
     /// Names data of jobs that this scheduler is about. May be called several times.
     ///
     /// ```
@@ -521,6 +544,31 @@ impl<T> Registered<T> {
         self
     }
 
+    /// Names data of jobs that this scheduler is about if a parameter has a value, such as `speeds` =
+    /// `pairs`.
+    pub fn with_job_data_if(
+        &mut self,
+        (param, value): (&'static str, &'static str),
+        data: JobData,
+    ) -> &mut Self {
+        self.by_param.push((param, value, data));
+        self
+    }
+
+    /// Returns the data of jobs that this scheduler is about with these parameters.
+    pub fn job_data_with(&self, params: &Params) -> Vec<JobData> {
+        let by_param = self.by_param.iter();
+        let by_param = by_param.filter(|(param, value, _)| {
+            let doc = self.params.iter().find(|doc| doc.name == *param);
+            match (params.text(param), doc) {
+                ("", Some(doc)) => doc.default.to_string() == *value,
+                (given, _) => given == *value,
+            }
+        });
+        let of_value = by_param.map(|(.., data)| *data);
+        self.job_data.iter().copied().chain(of_value).collect()
+    }
+
     /// Names the execution model that this scheduler is designed for.
     pub fn with_execution(&mut self, name: impl Into<String>) -> &mut Self {
         self.world.execution = Some(ComponentSpec::plain(name));
@@ -541,6 +589,8 @@ impl<T> Clone for Registered<T> {
             params: self.params.clone(),
             world: self.world.clone(),
             job_data: self.job_data.clone(),
+            by_param: self.by_param.clone(),
+            node_data: self.node_data.clone(),
             build: Arc::clone(&self.build),
         }
     }
@@ -598,6 +648,8 @@ impl<T> ComponentRegistry<T> {
             params: params.to_vec(),
             world: WorldParts::default(),
             job_data: Vec::new(),
+            by_param: Vec::new(),
+            node_data: Vec::new(),
             build,
         };
         self.entries.remove(&name);

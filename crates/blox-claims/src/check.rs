@@ -47,7 +47,15 @@ struct Planned {
 }
 
 /// Result of a run.
-type Ran = Result<(Figures, f64), String>;
+type Ran = Result<Done, String>;
+
+/// A finished run.
+struct Done {
+    figures: Figures,
+    /// True if the scheduler read true durations of jobs.
+    knew_truth: bool,
+    seconds: f64,
+}
 
 /// A claim with its result.
 #[derive(Clone, Debug)]
@@ -60,6 +68,8 @@ pub struct Checked {
     pub here: Vec<Interval>,
     /// Mean metric of the scheduler, and of the best baseline if there is one, in the last world.
     pub means: (f64, Option<f64>),
+    /// The schedulers of the claim that read true durations of jobs, in order.
+    pub knowing: Vec<String>,
     /// Verdict; `None` if a run was interrupted or a scheduler is not in the registry.
     pub verdict: Option<Verdict>,
     /// Explanation of the verdict: a failed run, unfinished jobs, or a missing scheduler.
@@ -175,11 +185,16 @@ impl<'r> Plan<'r> {
                 return (i, None);
             }
             let start = Instant::now();
-            let figures = run.figures(self.registry, &watch);
+            let ran = run.figures(self.registry, &watch);
             ended.fetch_add(1, Ordering::Relaxed);
             let seconds = start.elapsed().as_secs_f64();
             let failed = |e: Failed| format!("{}: {e}", run.label);
-            let ran = figures.map(|f| f.map(|f| (f, seconds))).map_err(failed);
+            let done = |(figures, knew_truth)| Done {
+                figures,
+                knew_truth,
+                seconds,
+            };
+            let ran = ran.map(|ran| ran.map(done)).map_err(failed);
             (i, ran.transpose())
         };
         // The bridge starts the runs in order, so an interruption leaves whole claims.
@@ -203,7 +218,12 @@ enum Failed {
 
 impl Run {
     /// Runs the simulation. Returns `None` if the watch stopped it.
-    fn figures(&self, registry: &Registry, watch: &Arc<Watch>) -> Result<Option<Figures>, Failed> {
+    /// The second value is true if the scheduler read true durations of jobs.
+    fn figures(
+        &self,
+        registry: &Registry,
+        watch: &Arc<Watch>,
+    ) -> Result<Option<(Figures, bool)>, Failed> {
         let drawn = self.world.draw(self.seed, registry)?;
         let pipeline = self.contestant.pipeline(registry, self.seed)?;
         let cluster = drawn.cluster.clone();
@@ -215,7 +235,8 @@ impl Run {
             .watched_by(Arc::clone(watch))
             .run(pipeline, &mut Jobs::new(drawn.jobs.clone()))?;
         let finished = report.ended != Ended::Interrupted;
-        Ok(finished.then(|| Figures::of(&report, &drawn.cluster, &drawn.jobs)))
+        let figures = || Figures::of(&report, &drawn.cluster, &drawn.jobs);
+        Ok(finished.then(|| (figures(), report.knew_truth)))
     }
 }
 
@@ -226,6 +247,7 @@ impl Planned {
             claim: self.claim,
             here: Vec::new(),
             means: (f64::NAN, None),
+            knowing: Vec::new(),
             verdict: None,
             note: self.missing.clone(),
             seconds: 0.0,
@@ -241,11 +263,17 @@ impl Planned {
             let count = seeds.len() as f64;
             for (ours, others) in seeds {
                 let mut figures = Vec::new();
-                for run in std::iter::once(ours).chain(others) {
+                let own = self.claim.ours(self.paper);
+                let named = std::iter::once(&own).chain(&self.claim.against);
+                for (run, contestant) in std::iter::once(ours).chain(others).zip(named) {
                     match results.get(run) {
-                        Some(Some(Ok((found, seconds)))) => {
-                            checked.seconds += seconds;
-                            figures.push(found);
+                        Some(Some(Ok(done))) => {
+                            checked.seconds += done.seconds;
+                            figures.push(&done.figures);
+                            let name = contestant.to_string();
+                            if done.knew_truth && !checked.knowing.contains(&name) {
+                                checked.knowing.push(name);
+                            }
                         }
                         Some(Some(Err(text))) => {
                             checked.verdict = Some(Verdict::DoesNotHold);

@@ -15,6 +15,9 @@ pub struct Recorded {
     pub here: String,
     /// Verdict.
     pub verdict: Verdict,
+    /// The schedulers of the claim that read true durations of jobs.
+    #[serde(default)]
+    pub knowing: Vec<String>,
     /// Processor seconds of all runs of the claim, on the machine that recorded it.
     pub seconds: f64,
 }
@@ -73,10 +76,11 @@ impl Records {
             for (claim, record) in self.rows(paper) {
                 let _ = writeln!(
                     text,
-                    "{} = {{ here = \"{}\", verdict = \"{}\", seconds = {:.1} }}",
+                    "{} = {{ here = \"{}\", verdict = \"{}\", knowing = {:?}, seconds = {:.1} }}",
                     claim.name,
                     record.here,
                     record.verdict.as_str().replace(' ', "-"),
+                    record.knowing,
                     record.seconds.max(0.1)
                 );
             }
@@ -91,7 +95,8 @@ impl Records {
             let _ = write!(
                 text,
                 "## {}\n\n{}. Source of the numbers: {}.\n\n\
-                 | claim | section | paper | here | verdict |\n|---|---|---|---|---|\n",
+                 | claim | section | paper | here | verdict | true durations |\n\
+                 |---|---|---|---|---|---|\n",
                 paper.name,
                 paper.paper,
                 paper.read.as_str()
@@ -101,12 +106,13 @@ impl Records {
                 let source = source.map_or(String::new(), |read| format!(" ({})", read.as_str()));
                 let _ = writeln!(
                     text,
-                    "| {} | {}{source} | {} | {} | {} |",
+                    "| {} | {}{source} | {} | {} | {} | {} |",
                     claim.text(paper),
                     claim.section,
                     claim.paper_text(),
                     record.here,
-                    record.verdict
+                    record.verdict,
+                    record.known_to()
                 );
             }
             let explained = paper.claims.iter().filter_map(|c| Some((c, c.remark()?)));
@@ -161,12 +167,24 @@ impl Records {
     }
 }
 
+impl Recorded {
+    /// Formats the schedulers that read true durations; a dash if none does.
+    pub fn known_to(&self) -> String {
+        let names = self.knowing.iter().map(|name| format!("`{name}`"));
+        match self.knowing.is_empty() {
+            true => "-".to_owned(),
+            false => names.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
 impl Checked {
     /// Returns the result as a record; `None` without a verdict.
     pub fn record(&self) -> Option<Recorded> {
         Some(Recorded {
             here: self.here_text(),
             verdict: self.verdict?,
+            knowing: self.knowing.clone(),
             seconds: self.seconds,
         })
     }

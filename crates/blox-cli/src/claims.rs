@@ -201,7 +201,7 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
         if form == Form::Markdown {
             text.push('\n');
         }
-        let columns: [grid::Column<'_, &&Checked>; 6] = [
+        let columns: [grid::Column<'_, &&Checked>; 7] = [
             ("name", &|c| c.claim.name.clone()),
             ("claim", &|c| c.claim.text(c.paper)),
             ("section", &|c| c.claim.section.clone()),
@@ -210,6 +210,7 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
             ("verdict", &|c| {
                 c.verdict.map_or(String::new(), |v| v.to_string())
             }),
+            ("true durations", &|c| c.knowing.join(", ")),
         ];
         text += &Grid::of(of_paper, 3, &columns).text(form);
         for line in paper.worlds_text() {

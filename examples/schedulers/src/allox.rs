@@ -41,10 +41,12 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "allox",
-        "least average completion time over GPU types, by matching jobs to GPUs",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "allox",
+            "least average completion time over GPU types, by matching jobs to GPUs",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data(TYPE_SPEEDS);
 }

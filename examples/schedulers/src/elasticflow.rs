@@ -69,5 +69,6 @@ pub(crate) fn add(r: &mut Registry) {
             &PARAMETERS,
             |p, _| composed(p),
         )
-        .with_job_data(DEADLINES);
+        .with_job_data(DEADLINES)
+        .with_job_data(LEVELS);
 }

@@ -84,10 +84,14 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "gavel",
-        "optimized time shares over GPU types, realized in rounds",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "gavel",
+            "optimized time shares over GPU types, realized in rounds",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_job_data_if(("speeds", "types"), TYPE_SPEEDS)
+        .with_job_data_if(("speeds", "pairs"), TYPE_SPEEDS)
+        .with_job_data_if(("speeds", "pairs"), PAIR_SPEEDS);
 }

@@ -59,5 +59,6 @@ pub(crate) fn add(r: &mut Registry) {
         "GPUs to the jobs with the largest gain in training time, from fitted losses and speeds",
         &PARAMETERS,
         |p, _| composed(p),
-    ).with_job_data(LEVELS);
+    ).with_job_data(LEVELS)
+        .with_job_data(CURVES);
 }

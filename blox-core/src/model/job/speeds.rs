@@ -60,6 +60,11 @@ impl TypeSpeeds {
         self.beside.get(gpu_type)?.get(other).copied()
     }
 
+    /// Returns whether a rate beside another job is measured.
+    pub fn has_pairs(&self) -> bool {
+        !self.beside.is_empty()
+    }
+
     /// Returns the rates alone, in order of type name.
     pub fn types(&self) -> impl Iterator<Item = (&Name, f64)> {
         self.alone.iter().map(|(name, rate)| (name, *rate))

@@ -1,7 +1,9 @@
 //! Registry entries of placement policies.
 
 use crate::parameters::*;
+use blox_core::registry::NodeData;
 use blox_core::{AnyPlacement, estimate::Oracle};
+use blox_perf::SCORES;
 use blox_policies::placement::{
     Balanced, Bandwidth, Buddy, ByClass, Consolidated, Fgd, FirstFree, InOrder, NonSticky, Pal,
     Profiled, Random, Split, Synergy,
@@ -62,6 +64,13 @@ fn mix(p: &Params) -> Result<Fgd, RegistryError> {
         .ok_or_else(|| p.wrong(MIX.name, expected))
 }
 
+/// Scores of single GPUs.
+const GPU_SCORES: NodeData = NodeData {
+    name: "scores of GPUs (`pm_score.CLASS`)",
+    has: |node| node.labels.keys().any(|name| name.starts_with(SCORES)),
+    without: "each GPU of a type is as fast",
+};
+
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.placement;
     s.add(
@@ -120,13 +129,15 @@ pub(super) fn add(r: &mut Registry) {
             let locality = at_least(p, LOCALITY.name, 1.0)?;
             scored(Pal::with_locality(locality), p)
         },
-    );
+    )
+    .with_node_data(GPU_SCORES);
     s.add(
         "pm-first",
         "PM-First: the GPUs with the best scores for the job's class",
         &[STICKY],
         |p, _| scored(Pal::pm_first(), p),
-    );
+    )
+    .with_node_data(GPU_SCORES);
     s.add(
         "fgd",
         "fragmentation gradient descent on whole GPUs: the node that strands fewest GPUs",

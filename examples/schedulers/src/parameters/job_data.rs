@@ -32,6 +32,30 @@ pub const TRAINING: JobData = JobData {
     check: |_| Ok(()),
 };
 
+/// Speeds by type of GPU.
+pub const TYPE_SPEEDS: JobData = JobData {
+    name: "`speeds` by GPU type",
+    has: |job| job.extras().speeds.is_some() || job.extras().training.is_some(),
+    without: "each job is as fast on every GPU type",
+    check: |_| Ok(()),
+};
+
+/// Speeds of jobs beside others, by which pairs share GPUs.
+pub const PAIR_SPEEDS: JobData = JobData {
+    name: "`speeds` beside other jobs",
+    has: |job| job.extras().speeds.as_ref().is_some_and(|s| s.has_pairs()),
+    without: "no speed of a pair is known",
+    check: |_| Ok(()),
+};
+
+/// Losses, from which the work left is predicted.
+pub const CURVES: JobData = JobData {
+    name: "a `loss`",
+    has: |job| job.extras().loss.is_some(),
+    without: "the true work left stands for predictions",
+    check: |_| Ok(()),
+};
+
 /// Losses, by which jobs end.
 pub const LOSSES: JobData = JobData {
     name: "a `loss`",
