@@ -138,6 +138,27 @@ pub struct FixedOverheads {
     pub boot: Seconds,
 }
 
+impl FixedOverheads {
+    /// No costs.
+    pub const FREE: FixedOverheads = FixedOverheads {
+        launch: Seconds::ZERO,
+        checkpoint: Seconds::ZERO,
+        restart: Seconds::ZERO,
+        migration: Seconds::ZERO,
+        boot: Seconds::ZERO,
+    };
+
+    /// Typical costs of training jobs: 30 s for each launch, restart and change of GPUs, as in the
+    /// simulator of Pollux (OSDI 2021). Checkpoints at stops are part of the restart.
+    pub const TYPICAL: FixedOverheads = FixedOverheads {
+        launch: Seconds::new(30.0),
+        checkpoint: Seconds::ZERO,
+        restart: Seconds::new(30.0),
+        migration: Seconds::new(30.0),
+        boot: Seconds::ZERO,
+    };
+}
+
 impl Stateless for FixedOverheads {}
 
 impl Overheads for FixedOverheads {

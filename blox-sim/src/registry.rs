@@ -201,7 +201,7 @@ pub fn register(mut registry: Registry) -> Registry {
     let overheads = registry.overhead_models_mut();
     overheads.add(
         "checkpoint-restart",
-        "training jobs restart in the time of their specification, other jobs at fixed costs (the default)",
+        "training jobs restart in the time of their specification, other jobs at fixed costs",
         &COSTS,
         |p, _| Ok(Box::new(CheckpointRestart { others: fixed(p)? })),
     );
@@ -210,6 +210,21 @@ pub fn register(mut registry: Registry) -> Registry {
         "the same costs for every job and node",
         &COSTS,
         |p, _| Ok(Box::new(fixed(p)?)),
+    );
+    overheads.add(
+        "none",
+        "launches, stops and changes take no time (the default for the workload blox)",
+        &[],
+        |_, _| Ok(Box::new(FixedOverheads::default())),
+    );
+    overheads.add(
+        "typical",
+        "each launch, restart and change takes 30 s; training jobs restart in the time of their specification (the default for other workloads)",
+        &[],
+        |_, _| {
+            let others = FixedOverheads::TYPICAL;
+            Ok(Box::new(CheckpointRestart { others }))
+        },
     );
     overheads.add(
         "groups",

@@ -375,7 +375,28 @@ fn missing_data_of_jobs_is_a_notice() {
             "(`attributes.gpu_util`, `gmem_util`): no jobs share GPUs",
         ),
         ("sia", "training data (`training`): each job runs"),
+        ("pollux", "training data (`training`): each job runs"),
         ("elasticflow", "a deadline: no deadline orders"),
+        ("elasticflow", "`levels`: each job runs"),
+        ("ef", "`levels`: each job runs"),
+        ("edf", "a deadline: no deadline orders"),
+        ("chronus", "a deadline: no deadline orders"),
+        (
+            "optimus",
+            "a `loss`: the true work left stands for predictions",
+        ),
+        ("gavel", "`speeds` by GPU type: each job is as fast"),
+        ("allox", "`speeds` by GPU type: each job is as fast"),
+        (
+            "gavel{speeds=pairs}",
+            "`speeds` beside other jobs: no speed of a pair is known",
+        ),
+        ("loss-termination", "a `loss`: no job ends"),
+        ("shockwave", "`attributes.regimes`: no job changes"),
+        (
+            "gandiva",
+            "`attributes.gpu_utilisation` or `levels`: no jobs",
+        ),
     ];
     for quiet in ["", " --quiet"] {
         for (name, text) in about {
@@ -385,13 +406,94 @@ fn missing_data_of_jobs_is_a_notice() {
             assert_eq!(found.len(), 1, "{seen:?}");
             assert!(found[0].contains(&expected), "{found:?}");
         }
+        let unaware = run(&format!(
+            "simulate gavel{{speeds=nothing}} --jobs 20{quiet}"
+        ));
+        assert_eq!(lines_with(&unaware, "none of"), [""; 0]);
     }
+    let scores = "--placement pal: no node has scores of GPUs (`pm_score.CLASS`): each GPU of a type is as fast";
+    let seen = run("simulate las --jobs 20 --placement pal --quiet");
+    assert_eq!(lines_with(&seen, scores).len(), 1, "{seen:?}");
     let none = run("simulate las --jobs 20");
     assert_eq!(lines_with(&none, "none of"), [""; 0]);
     // One line for all seeds.
     let seeds = run("compare fifo muri --jobs 20 --seeds 0..2 --quiet");
     let expected = "muri: none of 60 measured jobs has `attributes.stages`";
     assert_eq!(lines_with(&seeds, expected).len(), 1, "{seeds:?}");
+}
+
+#[test]
+fn each_table_states_its_assumptions() {
+    let jobs = "--workload poisson --load 4 --jobs 30 --cluster 2x4";
+    let lines = [
+        "durations  the true ones are known to srtf, not to fifo",
+        "overheads  each launch, restart and move takes 30 s; with --overheads none, they are free",
+        "jobs end   at ends of rounds; with --completion exact, when the work is done",
+    ];
+    for command in [
+        "compare fifo srtf",
+        "sweep fifo srtf",
+        "compare fifo srtf --seeds 0..1",
+    ] {
+        let seen = run(&format!("{command} {jobs}"));
+        for line in lines {
+            assert_eq!(lines_with(&seen, line), [line], "{command}: {seen:?}");
+        }
+        assert_eq!(lines_with(&seen, "GPU types"), [""; 0]);
+    }
+    let line = |options: &str, what: &str| {
+        let cluster = match options.contains("--cluster") {
+            true => "",
+            false => "--cluster 2x4",
+        };
+        let seen = run(&format!(
+            "simulate las --workload poisson --load 4 --jobs 30 {cluster} {options}"
+        ));
+        lines_with(&seen, what).concat()
+    };
+    assert_eq!(
+        line("", "durations  "),
+        "durations  no scheduler reads the true ones"
+    );
+    let free = "overheads  free: launches, preemption and moves take no time";
+    assert_eq!(line("--overheads none", "overheads  "), free);
+    assert_eq!(
+        line("--restart-s 5", "overheads  "),
+        "overheads  a first launch takes 0 s, a checkpoint 0 s, a restart 5 s, a move 0 s"
+    );
+    assert_eq!(
+        line("--completion exact", "jobs end   "),
+        "jobs end   when the work is done"
+    );
+    assert_eq!(
+        line("--cluster 1x4:v100,1x4:k80", "GPU types  "),
+        "GPU types  equally fast: no measured job has speeds by type"
+    );
+    assert_eq!(
+        line("--table markdown", "- durations"),
+        "- durations: no scheduler reads the true ones"
+    );
+    assert_eq!(
+        line("--table latex", "% durations"),
+        "% durations: no scheduler reads the true ones"
+    );
+    // The workload of Blox is as published.
+    let blox = run("simulate las --jobs 20");
+    let line = "overheads  free: launches, preemption and moves take no time, as in Blox's own simulations; see --overheads typical";
+    assert_eq!(lines_with(&blox, "overheads  "), [line]);
+}
+
+#[test]
+fn a_run_may_forbid_true_durations() {
+    let seen = run("compare fifo srtf --jobs 20 --forbid-true-durations");
+    let line = "policy `srtf` reads true durations of jobs, which this run forbids";
+    assert_eq!(lines_with(&seen, line).len(), 1, "{seen:?}");
+    assert_eq!(
+        lines_with(&seen, "no scheduler reads the true ones").len(),
+        1
+    );
+    let user = run("simulate las --jobs 20 --forbid-true-durations");
+    assert_eq!(user.code, Some(0), "{user:?}");
 }
 
 /// A log of Lucid in the format of Helios: small jobs that leave their GPUs idle.
@@ -465,7 +567,7 @@ fn traced(rows: &str) -> tempfile::TempDir {
 #[test]
 fn jobs_after_an_early_end_are_counted() {
     let dir = traced("\n0,1,600\n100,1,600\n50000,1,600\n60000,1,600");
-    let line = "compare fifo las --trace t.csv --cluster 1x4 --until 10000 --output-dir out";
+    let line = "compare fifo las --trace t.csv --cluster 1x4 --overheads none --until 10000 --output-dir out";
     let seen = good(dir.path(), line);
     let row = lines_with(&seen, "fifo").remove(0);
     assert!(row.contains("2 of 4") && row.contains("700.0*"), "{row}");

@@ -582,19 +582,20 @@ pub(super) struct Options {
     /// as-specified]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     pub execution: Option<Written<ComponentSpec>>,
-    /// Overheads of launches, stops and changes [default: the next five options]
+    /// Overheads of launches, stops and changes: typical (30 s for each launch), none or another
+    /// NAME{..} [default: the next five options, or else none for the workload blox, otherwise typical]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     pub overheads: Option<Written<ComponentSpec>>,
-    /// Seconds of a first launch [default: {}]
+    /// Seconds of a first launch [default: {} beside another cost]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub launch_s: Option<Duration>,
-    /// Seconds of the checkpoint when a job is stopped [default: {}]
+    /// Seconds of the checkpoint when a job is stopped [default: {} beside another cost]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub checkpoint_s: Option<Duration>,
-    /// Seconds of a later launch on the same GPUs [default: {}]
+    /// Seconds of a later launch on the same GPUs [default: {} beside another cost]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub restart_s: Option<Duration>,
-    /// Seconds of a later launch on other GPUs [default: {}]
+    /// Seconds of a later launch on other GPUs [default: {} beside another cost]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub migration_s: Option<Duration>,
     /// Seconds of every launch and change of GPUs, a comma, and seconds for each doubling of a GPU

@@ -133,6 +133,19 @@ impl<'r> Experiment<'r> {
         for (contestant, parts) in contestants.iter().zip(&parts) {
             settings.extend(world::replaced(parts, o, registry, contestant));
         }
+        if let Some(placement) = &o.placement
+            && let Some(entry) = registry.placement.get(&placement.name)
+        {
+            for data in &entry.node_data {
+                if !cluster.nodes.iter().any(data.has) {
+                    let (name, without) = (data.name, data.without);
+                    settings.push(format!(
+                        "--placement {}: no node has {name}: {without}",
+                        placement.name
+                    ));
+                }
+            }
+        }
         let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
         let source = jobs::source(&given, registry, seed, reads_load)?;
         let measure = jobs::measure(&given, &source, &cluster)?;
@@ -237,11 +250,11 @@ impl<'r> Experiment<'r> {
         let first = own.first().cloned().flatten().map(|(_, model)| model);
         let alike = |one: &Option<(String, String)>| one.as_ref().map(|(_, m)| m) == first.as_ref();
         if let Some(model) = first.as_ref().filter(|_| own.iter().all(alike)) {
-            return format!("by the model `{model}`");
+            return world::overheads_of(model);
         }
         let mut line = self.world.overheads_line();
         for (label, model) in own.into_iter().flatten() {
-            line += &format!("; for {label} by the model `{model}`");
+            line += &format!("; for {label}: {}", world::overheads_of(&model));
         }
         line
     }
@@ -371,7 +384,7 @@ impl<'r> Experiment<'r> {
         }
         let named = &self.contestants[i].named;
         let data = self.registry.schedulers.get(&named.name);
-        let mut data = data.map_or_else(Vec::new, |entry| entry.job_data.clone());
+        let mut data = data.map_or_else(Vec::new, |entry| entry.job_data_with(&named.params));
         if named.params.text("estimator") == "brought" {
             data.push(ESTIMATES);
         }

@@ -1,7 +1,7 @@
 //! Simulated environment and decision triggers.
 
 use super::super::Failure;
-use super::super::args::{NODE_MTTR_H, Options};
+use super::super::args::{NODE_MTTR_H, Options, WORKLOAD};
 use super::super::config::Given;
 use super::super::value::{Duration, Written};
 use super::contestant::Contestant;
@@ -20,6 +20,8 @@ pub(super) struct World {
     overheads: FixedOverheads,
     /// Group overheads, which replace `overheads`.
     group: Option<GroupOverheads>,
+    /// Addition to the line about overheads that no option sets.
+    about_default: &'static str,
     pub faults: Faults,
     /// Completion rule; `None` for detection at the ends of rounds, if there are rounds.
     pub completion: Option<ComponentSpec>,
@@ -38,8 +40,7 @@ impl World {
 }
 
 impl World {
-    /// Returns the line about overheads that are not a model of a scheduler. `trains` is true if jobs
-    /// have restart times of their own.
+    /// Returns the line about overheads that are not a model of a scheduler.
     pub fn overheads_line(&self) -> String {
         if let Some(group) = self.group {
             let (switch, doubling) = group.seconds();
@@ -47,9 +48,11 @@ impl World {
                 "each launch and change takes {switch} s, and {doubling} s more for each doubling of a new group of GPUs"
             );
         }
-        let costs = self.overheads;
-        if costs == FixedOverheads::default() {
-            return "free: launches, preemption and moves take no time".to_owned();
+        let (costs, more) = (self.overheads, self.about_default);
+        for (name, those) in NAMED {
+            if costs == those {
+                return overheads_of(name) + more;
+            }
         }
         let FixedOverheads {
             launch,
@@ -61,6 +64,24 @@ impl World {
         format!(
             "a first launch takes {launch} s, a checkpoint {checkpoint} s, a restart {restart} s, a move {migration} s"
         )
+    }
+}
+
+/// Overheads with a name.
+const NAMED: [(&str, FixedOverheads); 2] = [
+    ("none", FixedOverheads::FREE),
+    ("typical", FixedOverheads::TYPICAL),
+];
+
+/// Describes a model of overheads.
+pub(super) fn overheads_of(model: &str) -> String {
+    match model {
+        "none" => "free: launches, preemption and moves take no time".to_owned(),
+        "typical" => {
+            let each = FixedOverheads::TYPICAL.launch;
+            format!("each launch, restart and move takes {each} s")
+        }
+        other => format!("by the model `{other}`"),
     }
 }
 
@@ -312,7 +333,7 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
     }
     let free = FixedOverheads::default();
     let seconds = |cost: Option<Duration>, free| cost.map_or(free, |cost| Seconds::new(cost.0));
-    let overheads = FixedOverheads {
+    let mut overheads = FixedOverheads {
         launch: seconds(o.launch_s, free.launch),
         checkpoint: seconds(o.checkpoint_s, free.checkpoint),
         restart: seconds(o.restart_s, free.restart),
@@ -344,6 +365,16 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
             given.name("data")
         )));
     }
+    let blox = o.workload.as_ref().is_some_and(|w| w.name == WORKLOAD);
+    let about_default = match given.first_of(&CHARGES) {
+        Some(_) => "",
+        // As published: the simulations of Blox have no overheads.
+        None if blox => ", as in Blox's own simulations; see --overheads typical",
+        None => {
+            overheads = FixedOverheads::TYPICAL;
+            "; with --overheads none, they are free"
+        }
+    };
     let hours = |hours: Option<f64>| hours.map(Seconds::from_hours);
     let faults = Faults {
         seed,
@@ -374,6 +405,7 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
     Ok(World {
         overheads,
         group: o.group_overheads_s.as_ref().map(|group| group.0),
+        about_default,
         faults,
         completion,
     })
