@@ -154,7 +154,11 @@ const JOBS: &str = "--workload poisson --load 4 --jobs 20 --durations fixed:6000
                     --on-event 0";
 
 fn average(line: &str) -> f64 {
-    let text = run(&format!("simulate {line} {JOBS} --json"));
+    let free = match line.contains("--overheads") {
+        true => "",
+        false => "--overheads none",
+    };
+    let text = run(&format!("simulate {line} {JOBS} {free} --json"));
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     value["median_jct_s"].as_f64().unwrap()
 }
@@ -171,7 +175,9 @@ fn a_scheduler_names_its_execution_model() {
     assert_eq!(average("fast-fifo"), 3000.0);
     // A command-line option has precedence over the scheduler's world.
     assert_eq!(average("fast-fifo --execution fixed-rate"), 6000.0);
-    let text = run(&format!("compare fifo fast-fifo {JOBS} --json"));
+    let text = run(&format!(
+        "compare fifo fast-fifo {JOBS} --overheads none --json"
+    ));
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
     let medians = [0, 1].map(|i| rows[i]["median_jct_s"].as_f64());
     assert_eq!(medians, [Some(6000.0), Some(3000.0)]);
