@@ -808,7 +808,12 @@ fn lay_out(dir: &Path, with_results: bool) {
     let mut tasks = String::from("queued_at\tqueued\tnum_gpu\trun_time\tminutes\towner\n");
     for i in 0..70 {
         let (gpus, length) = ([1, 2, 4][i % 3], 60 + 37 * i % 500);
-        jobs.push_str(&format!("{i},{},{gpus},{length}\n", i * 300));
+        // The last jobs lie in the windows of the examples, from 12 hours to 14 days.
+        let at = match i {
+            0..60 => i * 300,
+            _ => 43_200 + (i - 60) * 130_000,
+        };
+        jobs.push_str(&format!("{i},{at},{gpus},{length}\n"));
         let at = format!("2024-03-01 {:02}:{:02}:00", i / 60, i % 60);
         tasks.push_str(&format!("{at}\t{at}\t{gpus}\t{length}\t{length}\tada\n"));
     }

@@ -216,7 +216,7 @@ fn features_that_give_the_target_away_are_refused() {
     );
     assert_eq!(
         sentence("minutes"),
-        format!("error: jobs.csv: `minutes` {order}{end}")
+        format!("error: jobs.csv: `minutes` is the target duration_s times 0.0166667{end}")
     );
     assert_eq!(
         sentence("end_s"),

@@ -429,7 +429,7 @@ fn wrong_workloads_are_one_sentence() {
         ),
         (
             "--workload steady --load nan",
-            "--load is `nan`, expected a finite number",
+            "--load is `nan`, expected a number of jobs an hour, from 1e-6 to 1e9",
         ),
         (
             "--workload steady",

@@ -324,7 +324,7 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
             }),
             ("faster", &|(.., r)| share(r.share(|p| p.faster))),
             ("slower", &|(.., r)| share(r.share(|p| p.slower))),
-            ("avg first\nwait s", &|(.., r)| {
+            ("first\nwait s", &|(.., r)| {
                 mark(r, decimal(figure(r, "avg_responsiveness_s"), 0))
             }),
             ("GPUs\nbusy", &|(.., r)| percent(figure(r, "utilisation"))),

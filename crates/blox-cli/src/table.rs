@@ -164,7 +164,7 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
                 mark(r, decimal(r.summary.median_jct_s, 0))
             }),
             ("p99\nJCT s", &|r| mark(r, decimal(r.summary.p99_jct_s, 0))),
-            ("avg first\nwait s", &|r| {
+            ("first\nwait s", &|r| {
                 mark(r, decimal(r.summary.avg_responsiveness_s, 1))
             }),
             ("makespan\ns", &|r| decimal(r.summary.makespan_s, 0)),

@@ -278,7 +278,7 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
             ("p99\nJCT s", &|g| {
                 mark(g, decimal(middle(g, "p99_jct_s"), 0))
             }),
-            ("avg first\nwait s", &|g| {
+            ("first\nwait s", &|g| {
                 mark(g, decimal(middle(g, "avg_responsiveness_s"), 1))
             }),
             ("GPUs\nbusy", &|g| percent(middle(g, "utilisation"))),
