@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 /// This corrects wrong pairings from observations.
 ///
 /// Turns are longer than a slice if launches take time. A turn then lasts until the GPUs in use were
-/// in use for 50 times the GPU time of its launches: jobs that run keep their GPUs, and other jobs
-/// take only free ones. So launches and checkpoints cost at most about 2 % of the time. A launch
+/// in use for 50 times the GPU time of its launches. Until then, jobs that run keep their GPUs, and
+/// other jobs take only free ones. So launches and checkpoints cost at most about 2 % of the time. A launch
 /// takes the time from the decision until the job runs.
 ///
 /// If all jobs fit and GPUs remain, running jobs with levels grow by one level in each slice, up to

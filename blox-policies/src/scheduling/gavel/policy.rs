@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// Speeds come from [`Extras::speeds`](blox_core::Extras::speeds): iterations per second by type,
 /// alone and beside other [models](blox_core::Extras::model). A job without speeds is equally fast
 /// on all types on which it may run, and does not share GPUs. The job itself states its remaining
-/// work. A job has no speed on a type on which the placement could not place it on the nodes that are
-/// up, and no share while there is no such type.
+/// work. A job has no speed on a type of which no nodes that are up could hold it. While there are no
+/// other types, it has no share.
 #[derive(Clone)]
 pub struct Gavel {
     shares: Arc<dyn AnyShares>,
