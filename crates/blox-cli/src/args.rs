@@ -164,9 +164,10 @@ pub(super) enum Command {
     /// --placement or --round, must be given again. The exit status is 1 if a decision differs.
     #[command(mut_args(hide_all_but_policies))]
     Replay(ReplayArgs),
-    /// Create a crate with a policy, collector or execution model of your own
+    /// Create a crate with policies, a collector or an execution model of your own
     ///
-    /// The crate builds and passes its tests. Its program has every subcommand of this one.
+    /// The crate builds and passes its tests. Its program has every subcommand of this one. One crate
+    /// may have any set of parts; a scheduler combines its policies.
     New(NewArgs),
     /// Print shell completions
     Completions {
@@ -328,29 +329,27 @@ pub(super) struct VerifyArgs {
 pub(super) struct NewArgs {
     /// Folder to create
     pub path: PathBuf,
-    /// Name of the crate and of the component [default: the folder's name]
+    /// Name of the crate and of its parts [default: the folder's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Kind of component in the crate
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Scheduling)]
-    pub kind: Kind,
-}
-
-/// A kind of component that `blox new` creates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
-    /// Selects the jobs to run and their order
-    Scheduling,
-    /// Selects the GPUs of each job
-    Placement,
-    /// Decides which jobs enter the queue
-    Admission,
-    /// Decides which nodes are used
-    ClusterManager,
-    /// Collects figures of a run
-    Collector,
-    /// Defines the speed of jobs
-    Execution,
+    /// Write a scheduling policy: the jobs to run and their order [default, if no part is named]
+    #[arg(long)]
+    pub policy: bool,
+    /// Write a placement: the GPUs of each job
+    #[arg(long)]
+    pub placement: bool,
+    /// Write an admission policy: the jobs that enter the queue
+    #[arg(long)]
+    pub admission: bool,
+    /// Write a cluster manager: the nodes that are used
+    #[arg(long)]
+    pub cluster_manager: bool,
+    /// Write a collector: figures of a run
+    #[arg(long)]
+    pub collector: bool,
+    /// Write an execution model: the speed of jobs
+    #[arg(long)]
+    pub execution: bool,
 }
 
 #[derive(Args)]

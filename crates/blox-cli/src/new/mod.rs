@@ -1,12 +1,12 @@
 //! `blox new`: creates a crate with a custom component.
 
-use super::args::{Kind, NewArgs};
+use super::args::NewArgs;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
 use std::path::Path;
 
-/// Files of every kind of crate: path and template.
+/// Files of every crate: path and template.
 const FILES: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     (
@@ -16,52 +16,189 @@ const FILES: [(&str, &str); 6] = [
     ("README.md", include_str!("template/README.md.txt")),
     (".gitignore", include_str!("template/gitignore.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
-    ("tests/compare.rs", include_str!("template/compare.rs.txt")),
+    ("src/lib.rs", include_str!("template/lib.rs.txt")),
 ];
 
-/// Templates of one kind of component.
-struct Template {
+/// The file with the composition of all policies, if the crate has any.
+const SCHEDULER: &str = include_str!("template/scheduler.rs.txt");
+
+/// Its tests. A policy alone is tested in its own file.
+const SCHEDULER_TESTS: &str = include_str!("template/scheduler_test.rs.txt");
+
+/// A part that a crate may have.
+struct Part {
     what: &'static str,
-    /// Option of a comparison with the component, with a blank behind it.
-    option: &'static str,
-    library: &'static str,
-    tests: &'static str,
+    module: &'static str,
+    file: &'static str,
+    used: Use,
+    /// Names of the parts that ship.
+    shipped: fn(&Registry) -> Vec<String>,
 }
 
-fn template(kind: Kind) -> Template {
-    macro_rules! of {
-        ($what:literal, $option:literal, $file:literal) => {
-            Template {
+/// Use of a part in a run.
+enum Use {
+    /// A policy of the crate's scheduler: the method of a composition, and the policy.
+    Role(&'static str, &'static str),
+    /// An option of the command line.
+    Option(&'static str),
+}
+
+fn names<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
+    shelf.iter().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Returns the parts of a crate, in the order of a composition.
+fn parts(args: &NewArgs) -> Vec<Part> {
+    macro_rules! part {
+        ($chosen:expr, $what:literal, $module:literal, $used:expr, $shipped:expr) => {
+            $chosen.then_some(Part {
                 what: $what,
-                option: $option,
-                library: include_str!(concat!("template/", $file, ".rs.txt")),
-                tests: include_str!(concat!("template/", $file, "_test.rs.txt")),
-            }
+                module: $module,
+                file: include_str!(concat!("template/", $module, ".rs.txt")),
+                used: $used,
+                shipped: $shipped,
+            })
         };
     }
-    match kind {
-        Kind::Scheduling => of!("A scheduling policy", "", "scheduling"),
-        Kind::Placement => of!("A placement", "--placement ", "placement"),
-        Kind::Admission => of!("An admission policy", "--admission ", "admission"),
-        Kind::ClusterManager => of!("A cluster manager", "--cluster-manager ", "cluster_manager"),
-        Kind::Collector => of!("A collector of metrics", "--collect ", "collector"),
-        Kind::Execution => of!("An execution model", "--execution ", "execution"),
-    }
+    let any = args.placement
+        || args.admission
+        || args.cluster_manager
+        || args.collector
+        || args.execution;
+    [
+        part!(
+            args.cluster_manager,
+            "a cluster manager",
+            "cluster_manager",
+            Use::Role("cluster", "cluster_manager::SpareNodes::new(params)?"),
+            |r| names(&r.cluster)
+        ),
+        part!(
+            args.admission,
+            "an admission policy",
+            "admission",
+            Use::Role("admission", "admission::AtMost::new(params)?"),
+            |r| names(&r.admission)
+        ),
+        part!(
+            (args.policy || !any),
+            "a scheduling policy",
+            "policy",
+            Use::Role("scheduling", "policy::ShortFirst::new(params)?"),
+            |r| names(&r.scheduling)
+        ),
+        part!(
+            args.placement,
+            "a placement",
+            "placement",
+            Use::Role(
+                "placement",
+                "InOrder::new(placement::OneNode::new(params)?)"
+            ),
+            |r| names(&r.placement)
+        ),
+        part!(
+            args.collector,
+            "a collector of metrics",
+            "collector",
+            Use::Option("--collect"),
+            |r| names(&r.collectors)
+        ),
+        part!(
+            args.execution,
+            "an execution model",
+            "execution",
+            Use::Option("--execution"),
+            |r| names(&r.execution_models())
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-/// Returns the names of the built-in components of a kind.
-fn shipped(registry: &Registry, kind: Kind) -> Vec<String> {
-    fn of<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
-        shelf.iter().map(|(name, _)| name.to_owned()).collect()
+/// Returns the files of a crate: path and text.
+fn files(parts: &[Part], name: &str, dependency: &str) -> Vec<(String, String)> {
+    let whats: Vec<&str> = parts.iter().map(|part| part.what).collect();
+    let what = match whats.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, first)) => format!("{} and {last}", first.join(", ")),
+        None => String::new(),
+    };
+    let what = what[..1].to_uppercase() + &what[1..];
+    let mut modules: Vec<&str> = parts.iter().map(|part| part.module).collect();
+    // The policy is added with the scheduler, whose name it has.
+    let mut added: Vec<&str> = modules.clone();
+    added.retain(|module| *module != "policy");
+    let mut roles = Vec::new();
+    let mut parameters = String::new();
+    for part in parts {
+        if let Use::Role(role, policy) = part.used {
+            roles.push((role, policy));
+            parameters += &format!("    all.extend({}::PARAMETERS);\n", part.module);
+        }
     }
-    match kind {
-        Kind::Scheduling => [of(&registry.schedulers), of(&registry.scheduling)].concat(),
-        Kind::Placement => of(&registry.placement),
-        Kind::Admission => of(&registry.admission),
-        Kind::ClusterManager => of(&registry.cluster),
-        Kind::Collector => of(&registry.collectors),
-        Kind::Execution => of(&registry.execution_models()),
+    let policies = roles.len();
+    if policies > 0 {
+        modules.push("scheduler");
+        added.push("scheduler");
+        let defaults = [
+            ("scheduling", "Fifo::default()"),
+            ("placement", "InOrder::new(Consolidated::default())"),
+        ];
+        for (role, policy) in defaults {
+            if roles.iter().all(|(taken, _)| *taken != role) {
+                roles.push((role, policy));
+            }
+        }
     }
+    modules.sort_unstable();
+    let lines = |line: &dyn Fn(&str) -> String, of: &[&str]| of.iter().map(|m| line(m)).collect();
+    let modules: String = lines(&|module| format!("pub mod {module};\n"), &modules);
+    let added: String = lines(
+        &|module| format!("    {module}::add(&mut registry);\n"),
+        &added,
+    );
+    let roles: Vec<String> = roles
+        .iter()
+        .map(|(role, policy)| format!("        .{role}({policy})"))
+        .collect();
+    let compare = compare(parts, "{NAME}");
+    let filled = |text: &str| {
+        text.replace("{{what}}", &what)
+            .replace("{{modules}}", &modules)
+            .replace("{{added}}", &added)
+            .replace("{{parameters}}", &parameters)
+            .replace("{{roles}}", &roles.join("\n"))
+            .replace("{{compare}}", &compare)
+            .replace("{{compare_name}}", &compare.replace("{NAME}", name))
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+            .replace("{{dependency}}", dependency)
+    };
+    let scheduler = (policies > 0).then(|| {
+        let tests = if policies > 1 { SCHEDULER_TESTS } else { "" };
+        let text = filled(SCHEDULER) + tests;
+        ("src/scheduler.rs".to_owned(), text)
+    });
+    let common = FILES.map(|(path, text)| (path.to_owned(), filled(text)));
+    let own = parts
+        .iter()
+        .map(|part| (format!("src/{}.rs", part.module), part.file.to_owned()));
+    common.into_iter().chain(scheduler).chain(own).collect()
+}
+
+/// Returns the arguments of a comparison with all parts of a crate.
+fn compare(parts: &[Part], name: &str) -> String {
+    let mut schedulers = String::new();
+    let mut options = String::new();
+    for part in parts {
+        match part.used {
+            Use::Role(..) => schedulers = format!(" {name}"),
+            Use::Option(option) => options += &format!(" {option} {name}"),
+        }
+    }
+    format!("compare fifo las{schedulers}{options}")
 }
 
 pub(super) fn run(
@@ -76,13 +213,17 @@ pub(super) fn run(
         (None, None) => String::new(),
     };
     check(&name)?;
-    if shipped(registry, args.kind).contains(&name) {
-        let what = match args.kind {
-            Kind::Scheduling => "scheduler",
-            _ => "part",
-        };
+    let parts = parts(args);
+    let is_scheduler = parts.iter().any(|part| matches!(part.used, Use::Role(..)));
+    let what = if is_scheduler && names(&registry.schedulers).contains(&name) {
+        Some("a scheduler")
+    } else {
+        let taken = |part: &&Part| (part.shipped)(registry).contains(&name);
+        parts.iter().find(taken).map(|part| part.what)
+    };
+    if let Some(what) = what {
         return Err(Failure::new(format!(
-            "`{name}` is the name of a {what} that ships, expected another one; --name says another \
+            "`{name}` is the name of {what} that ships, expected another one; --name says another \
              than the folder's"
         )));
     }
@@ -90,21 +231,11 @@ pub(super) fn run(
         let text = "is there already, expected a new or an empty folder";
         return Err(Failure::at(dir, text));
     }
-    let dependency = dependency();
-    let template = template(args.kind);
-    let compare = format!("compare fifo las {}{name}", template.option);
-    let own = [
-        ("src/lib.rs", template.library),
-        ("tests/part.rs", template.tests),
-    ];
-    for (file, text) in FILES.into_iter().chain(own) {
+    for (file, text) in files(&parts, &name, &dependency()) {
         let path = dir.join(file);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|e| Failure::unwritable(parent, e))?;
         }
-        let text = text.replace("{{compare}}", &compare);
-        let text = text.replace("{{what}}", template.what);
-        let text = filled(&text, &name, &dependency);
         std::fs::write(&path, text).map_err(|e| Failure::unwritable(&path, e))?;
         writeln!(terminal.out, "{}", path.display())?;
     }
@@ -118,10 +249,10 @@ pub(super) fn run(
     }
     writeln!(
         terminal.out,
-        "next: cd '{}' && cargo test && cargo run --release -- {} --load 8\n\
-         The first build of each of the two commands compiles blox: minutes, not seconds.",
+        "next: cd '{}' && cargo test && cargo run -- {} --load 8\n\
+         The first of these commands compiles blox for both: minutes, not seconds.",
         dir.display(),
-        compare
+        compare(&parts, &name)
     )?;
     Ok(OK)
 }
@@ -148,22 +279,6 @@ fn check(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn filled(template: &str, name: &str, dependency: &str) -> String {
-    let type_name: String = name
-        .split('-')
-        .map(|word| {
-            let mut chars = word.chars();
-            let first = chars.next().map(|c| c.to_ascii_uppercase());
-            first.into_iter().chain(chars).collect::<String>()
-        })
-        .collect();
-    template
-        .replace("{{name}}", name)
-        .replace("{{crate}}", &name.replace('-', "_"))
-        .replace("{{type}}", &type_name)
-        .replace("{{dependency}}", dependency)
-}
-
 /// Returns the dependency on the checkout from which this program was built, if it still exists;
 /// otherwise the version.
 fn dependency() -> String {
@@ -188,78 +303,87 @@ fn checkout() -> Option<&'static Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
+    use std::path::PathBuf;
+
+    /// Returns each set of parts, as chosen with options.
+    fn sets() -> Vec<NewArgs> {
+        let set = |bits| NewArgs {
+            path: PathBuf::new(),
+            name: None,
+            policy: bits & 1 != 0,
+            placement: bits & 2 != 0,
+            admission: bits & 4 != 0,
+            cluster_manager: bits & 8 != 0,
+            collector: bits & 16 != 0,
+            execution: bits & 32 != 0,
+        };
+        (0..64).map(set).collect()
+    }
 
     #[test]
-    fn what_is_left_out_of_the_manifest_could_stand_there() {
-        let manifest = filled(FILES[0].1, "a", "path = 'b'");
-        let lines = manifest.lines().filter_map(|l| l.strip_prefix("# "));
-        let left_out: Vec<&str> = lines.filter(|l| l.contains(" = ")).collect();
-        assert_eq!(left_out.len(), 2);
-        for text in left_out.iter().copied().chain([manifest.as_str()]) {
+    fn manifest_is_short_and_valid() {
+        let files = files(&parts(&sets()[63]), "a", "path = 'b'");
+        let (_, manifest) = files.iter().find(|(p, _)| p == "Cargo.toml").unwrap();
+        assert!(manifest.lines().count() < 25, "{manifest}");
+        let table: toml::Table = manifest.parse().unwrap();
+        assert_eq!(table["dependencies"]["blox"]["path"].as_str(), Some("b"));
+        // `cargo run` would build again what has other features in tests.
+        assert!(!table.contains_key("dev-dependencies"));
+        assert!(!table["profile"].as_table().unwrap().contains_key("test"));
+        let left_out = manifest.lines().filter_map(|l| l.strip_prefix("# "));
+        let left_out = left_out.filter(|l| l.contains(" = "));
+        for text in left_out {
             assert!(text.parse::<toml::Table>().is_ok(), "{text}");
         }
-        assert!(left_out[0].ends_with("features = [\"cluster\"] }"));
     }
 
     #[test]
-    fn new_crate_has_profiles_and_flags_of_the_checkout() {
+    fn new_crate_has_the_flags_of_the_checkout() {
         let source = checkout().unwrap();
-        let read = |file| std::fs::read_to_string(source.join(file)).unwrap();
-        assert_eq!(FILES[1].1, read(".cargo/config.toml"));
-        let mut own: toml::Table = filled(FILES[0].1, "a", "path = 'b'").parse().unwrap();
-        let mut theirs: toml::Table = read("Cargo.toml").parse().unwrap();
-        let profiles = theirs["profile"].as_table_mut().unwrap();
-        profiles.remove("bench");
-        let tested = profiles["test"]["package"].as_table_mut().unwrap();
-        // A new crate depends on none of these.
-        for absent in [
-            "blox-cluster",
-            "blox-core-tests",
-            "blox-policies-tests",
-            "blox-released",
-            "blox-sim-tests",
-            "microlp",
-        ] {
-            tested.remove(absent).unwrap();
-        }
-        // The level for packages of others is not meant for the toolkit.
-        let own_tested = own["profile"]["test"]["package"].as_table_mut().unwrap();
-        for part in [
-            "blox-learn",
-            "blox-perf",
-            "blox-policies",
-            "blox-scheduler-core",
-            "blox-schedulers",
-            "blox-solve",
-        ] {
-            let level = own_tested.remove(part).unwrap();
-            assert_eq!(level["opt-level"], theirs["profile"]["test"]["opt-level"]);
-        }
-        // A new crate keeps its own debug assertions.
-        let own_others = own["profile"]["test"]["package"]["*"]
-            .as_table_mut()
-            .unwrap();
-        let theirs_test = theirs["profile"]["test"].as_table_mut().unwrap();
-        for check in ["debug-assertions", "overflow-checks"] {
-            assert_eq!(own_others.remove(check), theirs_test.remove(check));
-        }
-        assert_eq!(own["profile"], theirs["profile"]);
+        let flags = std::fs::read_to_string(source.join(".cargo/config.toml")).unwrap();
+        assert_eq!(FILES[1].1, flags);
     }
 
     #[test]
-    fn names_become_valid_rust_names() {
-        let text = "{{name}} {{crate}} {{type}} {{dependency}}";
-        assert_eq!(
-            filled(text, "my-policy2", "\"1\""),
-            "my-policy2 my_policy2 MyPolicy2 \"1\""
-        );
-        for kind in Kind::value_variants() {
-            let Template { library, tests, .. } = template(*kind);
-            for text in [library, tests] {
-                assert!(!filled(text, "a", "b").contains("{{"));
+    fn every_set_of_parts_makes_whole_files() {
+        for args in sets() {
+            let parts = parts(&args);
+            let files = files(&parts, "my-policy2", "path = 'b'");
+            let text = |path| files.iter().find(|(p, _)| p == path).map(|(_, t)| t);
+            for (path, text) in &files {
+                assert!(!text.contains("{{"), "{path}: {text}");
+            }
+            let library = text("src/lib.rs").unwrap();
+            for part in &parts {
+                assert!(library.contains(&format!("pub mod {};", part.module)));
+                let own = format!("src/{}.rs", part.module);
+                assert!(files.iter().any(|(path, _)| *path == own));
+            }
+            let scheduler = text("src/scheduler.rs");
+            let of_scheduler = |part: &&Part| matches!(part.used, Use::Role(..));
+            assert_eq!(scheduler.is_some(), parts.iter().any(|p| of_scheduler(&p)));
+            for part in parts.iter().filter(of_scheduler) {
+                let own = format!("{}::PARAMETERS", part.module);
+                assert!(scheduler.unwrap().contains(&own), "{scheduler:?}");
             }
         }
+    }
+
+    #[test]
+    fn comparison_names_every_part() {
+        for (set, line) in [
+            (0, "compare fifo las mine"),
+            (2, "compare fifo las mine"),
+            (16, "compare fifo las --collect mine"),
+            (17, "compare fifo las mine --collect mine"),
+            (63, "compare fifo las mine --collect mine --execution mine"),
+        ] {
+            assert_eq!(compare(&parts(&sets()[set]), "mine"), line, "{set}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_crates() {
         for bad in ["", "My", "2x", "a b", "fn", "blox", "a_b", "a-", "-a"] {
             assert!(check(bad).is_err(), "{bad}");
         }
