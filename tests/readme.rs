@@ -57,6 +57,14 @@ fn lay_out_site(dir: &Path) {
     }
 }
 
+/// Copies the files that commands of the README read.
+fn lay_out_examples(dir: &Path) {
+    fs::create_dir(dir.join("examples")).unwrap();
+    for file in ["examples/jobs.csv", "examples/study.toml"] {
+        fs::copy(file, dir.join(file)).unwrap();
+    }
+}
+
 /// Runs the commands of a transcript (`$ COMMAND`, then its standard output) and returns the
 /// transcript with the output that they print. A line `...` stands for any lines.
 fn transcript(dir: &Path, block: &str, ran: &mut usize) -> String {
@@ -186,10 +194,7 @@ fn readme_has_at_most_700_words() {
 fn commands_of_readme_print_and_draw_what_it_shows() {
     const COMMAND: &str = "\n    cargo run --release -- ";
     let dir = tempfile::tempdir().unwrap();
-    fs::create_dir(dir.path().join("examples")).unwrap();
-    for file in ["examples/jobs.csv", "examples/study.toml"] {
-        fs::copy(file, dir.path().join(file)).unwrap();
-    }
+    lay_out_examples(dir.path());
     let mut parts = README.split(COMMAND);
     let mut found = parts.next().unwrap().to_owned();
     let mut ran = 0;
@@ -202,7 +207,9 @@ fn commands_of_readme_print_and_draw_what_it_shows() {
         if shown.ends_with("...\n") {
             out = format!("{}\n...\n", out.split_once("\n\n").unwrap().0);
         }
-        found.push_str(&format!("{COMMAND}{line}\n{before}```text\n{out}```{after}"));
+        found.push_str(&format!(
+            "{COMMAND}{line}\n{before}```text\n{out}```{after}"
+        ));
         ran += 1;
     }
     assert_eq!(ran, 2);
@@ -211,6 +218,21 @@ fn commands_of_readme_print_and_draw_what_it_shows() {
     let drawn = fs::read_to_string(dir.path().join("jct.svg")).unwrap();
     let path = Path::new("docs/src/images/jct-cdf.svg");
     agree(path, &fs::read_to_string(path).unwrap(), &drawn);
+}
+
+/// The sentence at the top states what the table of the study shows.
+#[test]
+fn first_sentence_of_readme_is_measured() {
+    let row = README
+        .lines()
+        .rfind(|line| line.starts_with("las "))
+        .unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let shorter = |ratio: &str| (100.0 * (1.0 - ratio.parse::<f64>().unwrap())).round();
+    let (low, high) = cells[4].split_once("..").unwrap();
+    let (median, least, most) = (shorter(cells[3]), shorter(high), shorter(low));
+    let sentence = format!("of `fifo` by {median} %, in five seeds by {least} to {most} %");
+    assert!(README.contains(&sentence), "{sentence}");
 }
 
 /// Returns the help of a command with all its subcommands as sections of a page.
@@ -840,6 +862,7 @@ fn lay_out(dir: &Path, with_results: bool) {
         "[[node]]\ncount = 4\ngpus = 8\ncpus = 48\nmemory_gib = 384\n",
     );
     write("experiment.toml", "scheduler = \"las\"\njobs = 60\n");
+    lay_out_examples(dir);
     write("sweep.toml", "schedulers = [\"fifo\"]\nloads = [4, 8]\n");
     for folder in [
         ".local/share/bash-completion/completions",
