@@ -405,6 +405,7 @@ impl Composition {
             awaits_growth: false,
             askers: Vec::new(),
             placed: Vec::new(),
+            submitted: None,
         })
     }
 }
@@ -511,6 +512,8 @@ pub struct Pipeline {
     askers: Vec<JobId>,
     /// Buffer of the check of a plan.
     placed: Vec<fitting::Open>,
+    /// Buffer of submissions without the true work.
+    submitted: Option<Arc<JobSpec>>,
     /// Set by admission, and returned by the plan of the same decision.
     missing: Option<Box<DecisionError>>,
 }
@@ -864,14 +867,9 @@ impl Scheduler for Pipeline {
     }
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
-        let mut listening = self.slots.iter_mut().filter(|slot| slot.listens).peekable();
-        let masked = match listening.peek() {
-            Some(_) => masked(event),
-            None => return,
-        };
-        let event = masked.as_ref().unwrap_or(event);
-        for slot in listening {
-            slot.policy.any_event(&mut slot.memory, view, event);
+        match event {
+            Event::Submitted { job, spec } => self.on_submission(view, *job, spec),
+            _ => self.tell(view, event),
         }
     }
 
@@ -930,15 +928,38 @@ impl Scheduler for Pipeline {
     }
 }
 
-/// Returns a submission without the true work, for policies.
-fn masked(event: &Event) -> Option<Event> {
-    let Event::Submitted { job, spec } = event else {
-        return None;
-    };
-    let submission = spec.submission.clone();
-    let work = Work::lasting(Seconds::ZERO);
-    let spec = Arc::new(JobSpec { submission, work });
-    Some(Event::Submitted { job: *job, spec })
+impl Pipeline {
+    #[inline]
+    fn tell(&mut self, view: View<'_>, event: &Event) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+            slot.policy.any_event(&mut slot.memory, view, event);
+        }
+    }
+
+    /// Passes a submission to the policies that listen, without the true work.
+    fn on_submission(&mut self, view: View<'_>, job: JobId, spec: &JobSpec) {
+        if !self.slots.iter().any(|slot| slot.listens) {
+            return;
+        }
+        let masked = JobSpec {
+            submission: spec.submission.clone(),
+            work: Work::lasting(Seconds::ZERO),
+        };
+        // The buffer is free unless a policy kept the last submission.
+        let free = self.submitted.take();
+        let spec = match free.filter(|spec| Arc::strong_count(spec) == 1) {
+            Some(mut buffer) => {
+                *Arc::make_mut(&mut buffer) = masked;
+                buffer
+            }
+            None => Arc::new(masked),
+        };
+        let event = Event::Submitted { job, spec };
+        self.tell(view, &event);
+        if let Event::Submitted { spec, .. } = event {
+            self.submitted = Some(spec);
+        }
+    }
 }
 
 /// Adds the next step of each node that is idle when its drain begins. The validity names the next
