@@ -218,7 +218,7 @@ const KNOWING: &[&str] = &[
 ];
 
 #[test]
-fn schedulers_that_know_durations_are_listed() {
+fn schedulers_with_known_durations_are_listed() {
     let (_, knowing) = table();
     assert_eq!(knowing, KNOWING);
 }

@@ -76,7 +76,7 @@ fn jobs_of_an_overloaded_node_take_turns_of_a_minute() {
 }
 
 #[test]
-fn turn_lasts_fifty_times_as_long_as_its_launches_took() {
+fn turn_lasts_fifty_times_its_launches() {
     let mut case = gandiva(1, 2);
     case.submit_all(0.0, [job(1, 1e6), job(1, 1e6), job(2, 1e6)]);
     assert_eq!(case.round(0.0), "place 0 on 0; place 1 on 1");

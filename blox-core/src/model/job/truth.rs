@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reading_when_asked_is_noted() {
+    fn reading_outside_a_call_is_not_noted() {
         let state = state();
         assert_eq!(read(&state), 600.0);
         assert!(!state.witness.seen());

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_crates() {
+    fn names_of_crates_are_checked() {
         for bad in ["", "My", "2x", "a b", "fn", "blox", "a_b", "a-", "-a"] {
             assert!(check(bad).is_err(), "{bad}");
         }
