@@ -425,7 +425,9 @@ impl State {
 
     fn ended(&mut self, s: usize, outcome: Outcome) {
         let rec = &mut self.records[s];
+        let worked_until = rec.worked_until(self.now);
         rec.settle(self.now);
+        rec.since = worked_until;
         if outcome == Outcome::Completed {
             // Work computed from the rate may miss the total by a rounding error.
             rec.work = rec.iterations.max(rec.work);

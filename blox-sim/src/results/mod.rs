@@ -97,6 +97,10 @@ pub struct JobResult {
     /// For a job with a deadline: smallest possible running time in seconds, on the best of its GPU
     /// counts. Zero if the time depends on more than their number, and for other jobs.
     pub least: Seconds,
+    /// For a job with a deadline that completed: time at which its work was done. With rounds, often
+    /// before [`JobResult::finish`]. `None` for other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worked_until: Option<Time>,
     /// For a training job: its allocated resources; `None` for other jobs. Boxed, since there can be
     /// a million rows without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,18 +141,18 @@ pub enum MissCause {
     Failed,
     /// The job had not ended when the simulation did.
     Unfinished,
+    /// All work was done in time, but the end was seen only at the end of a round.
+    Round,
     /// Even an immediate start would have missed it.
     Impossible,
     /// The job crashed, or lost a node, at least once.
     Crashes,
-    /// Without its own overheads ([`JobResult::overhead`]), the job would have ended in time.
+    /// Without its own overheads ([`JobResult::overhead`]), the work would have been done in time.
     Overheads,
-    /// Without waiting, the job would have ended in time, or it had fewer or slower GPUs than it
-    /// could have used. Other jobs had them, with their own overheads and crashes, or nothing had
-    /// been guaranteed.
+    /// Without waiting, the work would have been done in time, or the job had fewer or slower GPUs
+    /// than it could have used. Other jobs had them, with their own overheads and crashes, or nothing
+    /// had been guaranteed.
     Waiting,
-    /// The job had its GPUs in time, but its end was seen only at the end of a round.
-    Round,
 }
 
 impl MissCause {
@@ -172,6 +176,13 @@ impl JobResult {
         job_id(self.name.as_ref(), self.job)
     }
 
+    /// Returns the first deadline of the job, in whichever class it was submitted.
+    pub fn first_deadline(&self) -> Option<Time> {
+        let extras = || self.spec.as_ref()?.extras.as_ref();
+        self.deadline
+            .or_else(|| extras()?.deadlines.first().map(|d| d.at))
+    }
+
     /// Returns the cause of a missed deadline; `None` if the deadline was not missed.
     pub fn miss_cause(&self) -> Option<MissCause> {
         if self.deadline_fate() != Some(DeadlineFate::Missed) {
@@ -183,20 +194,12 @@ impl JobResult {
         if self.jct().is_none() {
             return Some(MissCause::Failed);
         }
-        let late = end - due;
-        let in_time = |runs: Seconds| self.submit + runs <= due;
-        let idle = self.queueing().unwrap_or_default();
-        // Tolerates rounding errors of a sum.
-        let asked = self.attained * f64::from(self.gpus) * (1.0 - 1e-9);
-        let had_its_gpus = self.attained_gpu >= asked;
+        let worked_until = self.worked_until.unwrap_or(end);
         Some(match () {
-            () if !in_time(self.least) => MissCause::Impossible,
+            () if worked_until <= due => MissCause::Round,
+            () if self.submit + self.least > due => MissCause::Impossible,
             () if self.crashes > 0 => MissCause::Crashes,
-            () if self.overhead >= late => MissCause::Overheads,
-            () if idle >= late => MissCause::Waiting,
-            () if self.least > Seconds::ZERO && had_its_gpus && in_time(self.duration) => {
-                MissCause::Round
-            }
+            () if worked_until - self.overhead <= due => MissCause::Overheads,
             () => MissCause::Waiting,
         })
     }
@@ -240,33 +243,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_blamed_only_for_what_it_cost() {
-        // Due at 1000 s: on one GPU for 600 s, and the end is seen at the end of a round of 300 s.
-        let job = |least: f64, attained: f64, finish: f64| JobResult {
+    fn a_miss_is_judged_by_the_end_of_the_work() {
+        // Due at 1000 s: on one GPU for 600 s, with 30 s to launch; the end is seen in a round.
+        let job = |least: f64, worked_until: f64, finish: f64| JobResult {
             outcome: Some(Outcome::Completed),
             gpus: 1,
             duration: Seconds::new(600.0),
             least: Seconds::new(least),
-            attained: Seconds::new(attained),
-            attained_gpu: Seconds::new(attained),
+            overhead: Seconds::new(30.0),
+            worked_until: Some(Time::new(worked_until)),
             finish: Some(Time::new(finish)),
             deadline: Some(Time::new(1000.0)),
             ..JobResult::default()
         };
         let cause = |j: JobResult| j.miss_cause();
-        assert_eq!(cause(job(600.0, 600.0, 900.0)), None);
-        assert_eq!(cause(job(600.0, 600.0, 1200.0)), Some(MissCause::Waiting));
-        assert_eq!(cause(job(600.0, 1150.0, 1200.0)), Some(MissCause::Round));
+        assert_eq!(cause(job(600.0, 630.0, 900.0)), None);
+        // Due only after the work was done: neither the launch nor a wait is the cause.
+        assert_eq!(cause(job(600.0, 990.0, 1020.0)), Some(MissCause::Round));
+        assert_eq!(cause(job(600.0, 1000.0, 1200.0)), Some(MissCause::Round));
         assert_eq!(
-            cause(job(1001.0, 1200.0, 1200.0)),
+            cause(job(600.0, 1030.0, 1200.0)),
+            Some(MissCause::Overheads)
+        );
+        assert_eq!(cause(job(600.0, 1031.0, 1200.0)), Some(MissCause::Waiting));
+        assert_eq!(cause(job(0.0, 1200.0, 1200.0)), Some(MissCause::Waiting));
+        assert_eq!(
+            cause(job(1001.0, 1031.0, 1200.0)),
             Some(MissCause::Impossible)
         );
-        // More GPUs, or faster ones, would have helped.
-        let slow = JobResult {
-            duration: Seconds::new(1100.0),
-            ..job(600.0, 1200.0, 1200.0)
+        let crashed = JobResult {
+            crashes: 1,
+            ..job(600.0, 1030.0, 1200.0)
         };
-        assert_eq!(cause(slow), Some(MissCause::Waiting));
-        assert_eq!(cause(job(0.0, 1200.0, 1200.0)), Some(MissCause::Waiting));
+        assert_eq!(cause(crashed), Some(MissCause::Crashes));
     }
 }

@@ -154,6 +154,9 @@ impl Recorder {
                 .remove(&job.id())
                 .map_or(Seconds::ZERO, |o| o.1),
             least: deadline_of(job).map_or(Seconds::ZERO, |_| least(job)),
+            worked_until: deadline_of(job)
+                .filter(|_| outcome == Some(blox_core::Outcome::Completed))
+                .and_then(|_| job.worked_until()),
             given: match self.given.remove(&job.id()) {
                 Some(account) => Some(Box::new(account.close(at))),
                 None => trains(job).then(Box::default),

@@ -108,11 +108,11 @@ pub struct MissCauses {
     pub impossible: u64,
     /// The job crashed, or lost a node.
     pub crashes: u64,
-    /// Without the job's own overheads, it would have ended in time.
+    /// Without the job's own overheads, its work would have been done in time.
     pub overheads: u64,
-    /// Without waiting, or with more GPUs, it would have ended in time.
+    /// Without waiting, or with more GPUs, its work would have been done in time.
     pub waiting: u64,
-    /// The end was seen only at the end of a round.
+    /// All work was done in time, but the end was seen only at the end of a round.
     pub round: u64,
 }
 

@@ -124,7 +124,7 @@ pub fn write_jobs(
 ) -> Result<(), WriteError> {
     let has = |what: fn(&JobResult) -> bool| jobs.iter().any(what);
     let (due, trained) = (
-        has(|j| first_deadline(j).is_some()),
+        has(|j| j.first_deadline().is_some()),
         has(|j| j.given.is_some()),
     );
     let fair = has(|j| j.rho.is_some());
@@ -152,7 +152,7 @@ pub fn write_jobs(
         ("reason", &|row, j| row.text(j.reason.as_deref())),
         ("measured", &|row, j| row.whole(j.measured.into())),
         (only(due, "deadline_s"), &|row, j| {
-            time(row, first_deadline(j))
+            time(row, j.first_deadline())
         }),
         (only(due, "deadline"), &|row, j| {
             row.text(j.deadline_fate().map(DeadlineFate::as_str))
@@ -188,13 +188,6 @@ pub fn write_jobs(
         sink.end_row()?;
     }
     sink.finish()
-}
-
-/// Returns the first deadline of a job, whether it counts or not.
-fn first_deadline(job: &JobResult) -> Option<Time> {
-    let extras = || job.spec.as_ref()?.extras.as_ref();
-    job.deadline
-        .or_else(|| extras()?.deadlines.first().map(|d| d.at))
 }
 
 /// Writes a row for each visited decision, with the columns

@@ -281,6 +281,16 @@ impl Record {
         self.since = now;
     }
 
+    /// Returns when a job that ends at `now` ran out of work; `now` if it did not.
+    pub fn worked_until(&self, now: Time) -> Time {
+        let left = (self.iterations - self.work).max(0.0);
+        if self.phase != Phase::Running || (self.rate <= 0.0 && left > 0.0) {
+            return now;
+        }
+        let secs = if left > 0.0 { left / self.rate } else { 0.0 };
+        Time::new(now.secs().min(self.since.secs() + secs))
+    }
+
     /// Records the start of a launch.
     #[inline]
     pub fn began(&mut self) {
@@ -454,6 +464,11 @@ impl<'a> JobRef<'a> {
             Phase::Running => self.rec.work_at(at.secs() - self.rec.since.secs()),
             _ => self.rec.work,
         }
+    }
+    /// Returns when an ended job stopped working: before its end if that was seen later than its
+    /// last iteration. `None` for a live job.
+    pub fn worked_until(&self) -> Option<Time> {
+        (self.rec.phase == Phase::Ended).then_some(self.rec.since)
     }
     /// Returns the current iterations a second; 0 unless the job runs.
     pub fn rate(&self) -> f64 {
