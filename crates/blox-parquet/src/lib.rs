@@ -73,6 +73,62 @@ mod tests {
     }
 
     #[test]
+    fn durations_are_read_in_seconds() {
+        use parquet::data_type::{Int32Type, Int64Type};
+        use parquet::file::metadata::KeyValue;
+        use parquet::file::properties::WriterProperties;
+        use parquet::file::writer::SerializedFileWriter;
+        use parquet::schema::parser::parse_message_type;
+        use std::sync::Arc;
+
+        // As pandas writes a column of `timedelta64[us]`, beside plain integers and times of day.
+        let schema = "message schema { optional int64 runtime; required int64 memory;
+            required int32 at (TIME_MILLIS); required int64 nanos (TIME(NANOS,true));
+            required int64 submit (TIMESTAMP(NANOS,false)); }";
+        let pandas = r#"{"columns": [
+            {"name": "runtime", "field_name": "runtime", "numpy_type": "timedelta64[us]"},
+            {"name": "memory", "field_name": "memory", "numpy_type": "int64"}]}"#;
+        let pandas = KeyValue::new("pandas".to_owned(), pandas.to_owned());
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![pandas]));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let out = file.reopen().unwrap();
+        let mut writer =
+            SerializedFileWriter::new(out, schema, Arc::new(properties.build())).unwrap();
+        let mut rows = writer.next_row_group().unwrap();
+        let longs: [(&[i64], Option<&[i16]>); 5] = [
+            (&[400_500_000], Some(&[1, 0])),
+            (&[7, 8], None),
+            (&[], None),
+            (&[1_500_000_000, 0], None),
+            (&[1_600_000_000_000_000_000, 0], None),
+        ];
+        for (values, levels) in longs {
+            let mut column = rows.next_column().unwrap().unwrap();
+            match values {
+                [] => column
+                    .typed::<Int32Type>()
+                    .write_batch(&[1500, 60_000], None, None),
+                longs => column.typed::<Int64Type>().write_batch(longs, levels, None),
+            }
+            .unwrap();
+            column.close().unwrap();
+        }
+        rows.close().unwrap();
+        writer.close().unwrap();
+        let mut text = Vec::new();
+        read(
+            File::open(file.path()).unwrap(),
+            &mut CsvTable::new(&mut text),
+        )
+        .unwrap();
+        let expected = "runtime,memory,at,nanos,submit\n\
+            400.5,7,1.5,1.5,2020-09-13 12:26:40.000000\n\
+            ,8,60,0,1970-01-01 00:00:00.000000\n";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
     fn other_bytes_are_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"PAR1 and no more").unwrap();
