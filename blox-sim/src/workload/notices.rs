@@ -115,6 +115,9 @@ pub enum NoticeKind {
         /// The known column, which the file does not have.
         known: Name,
     },
+    /// The number, from 1, of a column without a name, ignored. Pandas writes its index so.
+    #[error("column {0} has no name: ignored")]
+    UnnamedColumn(u32),
     /// A column that `--map` does not name.
     #[error("column `{0}`: not mapped, ignored; attributes.NAME=COLUMN keeps it")]
     UnmappedColumn(Name),

@@ -696,9 +696,9 @@ pub(super) struct Options {
     /// Every measured job is also simulated alone, which takes additional time.
     #[arg(long, help_heading = "Results")]
     pub fairness: bool,
-    /// Also give every figure by group: jobs with the same value in a column of jobs.csv
+    /// Also give every figure by group: jobs with the same value in a column of the workload
     ///
-    /// The column is gpus or a column of the workload: user, gpu_types, virtual_cluster, class, model,
+    /// The column is gpus, deadline_s (the first deadline), user, gpu_types, virtual_cluster, class, model,
     /// group, priority, attributes.NAME or another.
     #[arg(long, value_name = "COLUMN", help_heading = "Results")]
     pub by: Option<Written<By>>,

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::progress::{Progress, Shows};
 use super::recording::Recording;
 use super::result::Run;
-use super::value::{By, GPUS};
+use super::value::{By, DEADLINE, GPUS};
 use super::{Failure, Terminal};
 use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
@@ -195,6 +195,9 @@ fn simulate(
 fn grouped(report: &Report, By(column): &By) -> Groups {
     Groups::of(report, column, |job| match column.as_str() {
         GPUS => job.gpus.to_string(),
+        DEADLINE => job
+            .first_deadline()
+            .map_or_else(String::new, |at| at.secs().to_string()),
         column => match input_cell(job.spec.as_deref(), column) {
             Cell::Missing => String::new(),
             Cell::Number(number) => number.to_string(),

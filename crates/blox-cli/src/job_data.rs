@@ -93,11 +93,22 @@ impl JobsWith {
     }
 }
 
+/// Returns the number of measured jobs that were submitted. The figures also count those that were
+/// not.
+pub(super) fn measured_jobs(submitted: u64, unsubmitted: u64) -> String {
+    let what = match unsubmitted {
+        0 => "measured job",
+        _ => "measured and submitted job",
+    };
+    number_of(submitted, what)
+}
+
 impl Known {
-    /// Returns a notice if values are out of range, or if no job has the data.
-    pub fn notice(&self) -> Option<String> {
+    /// Returns a notice if values are out of range, or if no job has the data. This number of
+    /// measured jobs was not submitted.
+    pub fn notice(&self, unsubmitted: u64) -> Option<String> {
         let none = self.jobs > 0 && self.with == 0;
-        let jobs = number_of(self.jobs, "measured job");
+        let jobs = measured_jobs(self.jobs, unsubmitted);
         if self.wrong.count > 0 {
             let (count, first) = (whole(self.wrong.count), &self.wrong.first);
             let effect = match none {

@@ -25,6 +25,8 @@ pub(super) struct Lost {
     /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
     #[serde(skip)]
     resized: u64,
+    /// Number of measured jobs that were not submitted before the end.
+    unsubmitted: u64,
     /// Numbers of jobs with the data that the scheduler is about.
     known: Vec<Known>,
     /// True if the scheduler read true durations of jobs.
@@ -148,6 +150,7 @@ impl Lost {
             },
             ended_early: report.ended_early(),
             resized: report.resized,
+            unsubmitted: report.unsubmitted,
             known: report
                 .collected
                 .get::<JobsWith>()
@@ -161,6 +164,7 @@ impl Lost {
         self.ends.add(&other.ends);
         self.ended_early += other.ended_early;
         self.resized += other.resized;
+        self.unsubmitted += other.unsubmitted;
         self.idle_actions.count += other.idle_actions.count;
         let first = &mut self.idle_actions.first;
         *first = first.take().or_else(|| other.idle_actions.first.clone());
@@ -194,7 +198,8 @@ impl Lost {
 
     /// Returns a notice for data that the scheduler is about, and that no job has or that is wrong.
     fn lacking(&self) -> Option<String> {
-        let lines: Vec<String> = self.known.iter().filter_map(Known::notice).collect();
+        let known = self.known.iter();
+        let lines: Vec<String> = known.filter_map(|k| k.notice(self.unsubmitted)).collect();
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
@@ -263,6 +268,7 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
             NoticeKind::IgnoredColumn(name) | NoticeKind::UnmappedColumn(name) => {
                 columns.push(format!("`{name}`"));
             }
+            NoticeKind::UnnamedColumn(number) => columns.push(format!("number {number}, unnamed")),
             NoticeKind::MisspeltColumn { column, known } => {
                 columns.push(format!("`{column}`, did you mean `{known}`?"));
             }
@@ -358,6 +364,9 @@ mod tests {
             ]
         );
         assert_eq!(of_input(&Notices::default()), [""; 0]);
+        let mut unnamed = Notices::default();
+        unnamed.add(NoticeKind::UnnamedColumn(1), 1);
+        assert_eq!(of_input(&unnamed), ["1 column ignored (number 1, unnamed)"]);
         notices.add(NoticeKind::PartOfGpu, 6);
         notices.add(NoticeKind::PartOfGpu, 7);
         notices.add(NoticeKind::GpusDiffer, 8);

@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::plot::Drawing;
 use super::recording::Recording;
 use super::result::Run;
+use super::table::Failed;
 use super::value::Limit;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
@@ -52,11 +53,16 @@ pub(super) fn simulate(
     };
     let start = now();
     let (mut runs, mut failures) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     let planned = plan.runs.len();
-    for result in run_all(&plan, &records, terminal.interactive)? {
+    let results = run_all(&plan, &records, terminal.interactive)?;
+    for (run, result) in plan.runs.iter().zip(results) {
         match result {
             Some(Ok(written)) => runs.push(written),
-            Some(Err(failure)) => failures.push(failure),
+            Some(Err(failure)) => {
+                failed.push(Failed::of(plan.label(run), &failure.to_string()));
+                failures.push(failure);
+            }
             // An interruption came before its start.
             None => {}
         }
@@ -77,7 +83,7 @@ pub(super) fn simulate(
             journal.close()?;
         }
         if let Some(dir) = &o.output_dir {
-            output::write_manifest(dir, experiment, &done, args, status)?;
+            output::write_manifest(dir, experiment, &done, &failed, args, status)?;
             // Plots are not drawn after an interruption, so that the command returns at once. They
             // can be drawn later.
             if !interrupted {
@@ -94,7 +100,10 @@ pub(super) fn simulate(
     let text = match format {
         OutputFormat::Json => output::json(experiment, &done, explained)?,
         OutputFormat::Csv => output::csv(experiment, &done)?,
-        OutputFormat::Table => table::render(experiment, &done, explained, o.form(terminal.form)),
+        OutputFormat::Table => {
+            let form = o.form(terminal.form);
+            table::render(experiment, &done, &failed, explained, form)
+        }
     };
     terminal.print(&text)?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {

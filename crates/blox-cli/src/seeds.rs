@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::plot::Drawing;
 use super::resolve::Experiment;
 use super::result::Run;
-use super::table::{self, About};
+use super::table::{self, About, Failed};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{
@@ -105,6 +105,10 @@ pub(super) fn compare(
         .collect();
     // Without the schedulers that failed, by their place among all.
     let sound: Vec<usize> = (0..width).filter(|i| errors[*i].is_none()).collect();
+    let named = plan.schedulers.iter().zip(&errors);
+    let failed: Vec<Failed> = named
+        .filter_map(|(label, error)| Some(Failed::of(label, error.as_ref()?)))
+        .collect();
     let errors: Vec<String> = errors.into_iter().flatten().collect();
     if sound.is_empty() && !errors.is_empty() {
         return Ok(refused(&errors, terminal));
@@ -132,7 +136,10 @@ pub(super) fn compare(
     let left_out: Vec<u64> = left_out.iter().map(|runs| runs[0].seed).collect();
     let entries = entries(&plan, &sound, &measured);
     let text = match format {
-        OutputFormat::Table => render(&plan, &entries, &left_out, plan.base.form(terminal.form)),
+        OutputFormat::Table => {
+            let form = plan.base.form(terminal.form);
+            render(&plan, &entries, &failed, &left_out, form)
+        }
         OutputFormat::Csv => csv(&entries, plan.base.by.as_deref().map(|by| &*by.0))?,
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };
@@ -257,7 +264,13 @@ fn groups<'a>(
     values.into_iter().map(one).collect()
 }
 
-fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) -> String {
+fn render(
+    plan: &Plan<'_>,
+    entries: &[Entry<'_>],
+    failed: &[Failed],
+    left_out: &[u64],
+    form: Form,
+) -> String {
     let all = entries.iter().map(|e| (e.label, "", &e.results));
     let mut text = table_of(all.collect(), None).text(form);
     if let Some(by) = plan.base.by.as_deref() {
@@ -270,7 +283,7 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) 
     }
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&about(plan, entries, left_out).text(form));
+        text.push_str(&about(plan, entries, failed, left_out).text(form));
     }
     text
 }
@@ -355,7 +368,7 @@ fn partly_rated(r: &Repeated<'_>) -> bool {
     r.runs.iter().any(of)
 }
 
-fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
+fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[u64]) -> About {
     let mut about = About::default();
     let Some(cell) = plan.cells.first() else {
         return about;
@@ -368,8 +381,9 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     }
     let given = cell.experiment.options.measure.as_deref();
     about.say("measured", table::measured_in_each(given));
-    let partial = entries.iter().any(|e| e.results.partial().is_some());
-    about.0.extend(partial.then(table::marks));
+    let marked = |r: &Repeated<'_>| r.partial().is_some() && r.estimate("avg_jct_s").is_some();
+    let marked = entries.iter().any(|e| marked(&e.results));
+    about.0.extend(marked.then(table::marks));
     let runs = entries
         .iter()
         .flat_map(|e| e.kept.iter().map(|kept| (e.label, &kept.lost)));
@@ -396,7 +410,9 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
     about
         .0
         .extend(cell.experiment.options.fairness.then(table::of_rho));
-    for notice in notices(plan, entries, left_out) {
+    let failures = table::of_failed(&cell.experiment, failed);
+    let all = notices(plan, entries, left_out);
+    for notice in failures.into_iter().chain(all) {
         about.say("notice", notice);
     }
     about

@@ -2,15 +2,18 @@
 
 use super::assumptions::Assumptions;
 use super::grid::{Form, Grid, decimal, number_of, percent, ratio, whole};
+use super::job_data::measured_jobs;
 use super::losses::{self, Lost};
 use super::resolve::Experiment;
 use super::result::Run;
 use super::value::Measured;
+use blox_core::suggest::nearest;
 use blox_core::{JobId, Name};
 use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
 use blox_sim::results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
 use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
 use blox_sim::{Ended, Measure};
+use blox_traces::formats::csv::input_columns;
 use std::fmt::Write;
 
 /// Formats the results: figures, description, reasons for waiting, and the history of an explained
@@ -18,6 +21,7 @@ use std::fmt::Write;
 pub(super) fn render(
     experiment: &Experiment<'_>,
     runs: &[&Run],
+    failed: &[Failed],
     explained: Option<JobId>,
     form: Form,
 ) -> String {
@@ -42,7 +46,7 @@ pub(super) fn render(
     }
     if !experiment.options.quiet {
         text.push('\n');
-        text.push_str(&about(experiment, runs).text(form));
+        text.push_str(&about(experiment, runs, failed).text(form));
     }
     if let Some(id) = explained {
         text.push_str(&match form {
@@ -335,7 +339,7 @@ fn waits(runs: &[&Run]) -> Grid {
 }
 
 /// Returns the description of the figures, one line for each entry.
-fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
+fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About {
     let mut about = About::default();
     about.say("cluster", experiment.cluster_line());
     let Some(first) = runs.first() else {
@@ -343,8 +347,9 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
     };
     about.say("workload", &*first.workload);
     about.say("measured", measured(experiment, runs));
-    let partial = runs.iter().any(|run| run.report.summary.is_partial());
-    about.0.extend(partial.then(marks));
+    let marked = |s: &Summary| s.is_partial() && !s.avg_jct_s.is_nan();
+    let marked = runs.iter().any(|run| marked(&run.report.summary));
+    about.0.extend(marked.then(marks));
     about.say("rounds", rounds(runs));
     about.assume(&Assumptions::of(experiment, lost(runs)));
     if let Some(base) = base(experiment, runs) {
@@ -390,6 +395,9 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
         about.0.push(of_rho());
         for s in summaries().filter(|s| s.is_fairness_partial()) {
             let known = s.fairness.map_or(0, |f| f.jobs);
+            if known == 0 {
+                continue;
+            }
             let of = of_measured((known, s.measured));
             about.say(
                 "rho",
@@ -405,10 +413,44 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
             about.say(&run.report.summary.scheduler, line);
         }
     }
-    for notice in notices(experiment, runs) {
+    let failures = of_failed(experiment, failed);
+    for notice in failures.into_iter().chain(notices(experiment, runs)) {
         about.say("notice", notice);
     }
     about
+}
+
+/// A scheduler without results, and its error.
+pub(super) struct Failed {
+    pub scheduler: String,
+    pub error: String,
+}
+
+impl Failed {
+    pub fn of(scheduler: &str, error: &str) -> Self {
+        let named = format!("{scheduler}: ");
+        Failed {
+            scheduler: scheduler.to_owned(),
+            error: error.strip_prefix(&named).unwrap_or(error).to_owned(),
+        }
+    }
+}
+
+/// Returns a notice for each scheduler that failed, and one if it was the baseline.
+pub(super) fn of_failed(experiment: &Experiment<'_>, failed: &[Failed]) -> Vec<String> {
+    let each = failed.iter();
+    let mut list: Vec<String> = each
+        .map(|f| format!("{} failed, and has no results: {}", f.scheduler, f.error))
+        .collect();
+    let base = experiment.contestants.get(experiment.baseline);
+    let base = base.filter(|base| failed.iter().any(|f| f.scheduler == base.label));
+    if let (Some(base), true) = (base, experiment.compares) {
+        list.push(format!(
+            "no scheduler is compared with the baseline, since {} failed",
+            base.label
+        ));
+    }
+    list
 }
 
 /// Formats the length of a round of the first scheduler, with different lengths of others in
@@ -604,7 +646,7 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         _ => return None,
     };
     let measured = submitted_measured(run);
-    let jobs = number_of(measured, "measured job");
+    let jobs = measured_jobs(measured, run.report.unsubmitted);
     let untold = measured.saturating_sub(number);
     (untold > 0).then(|| {
         let part = match number {
@@ -613,6 +655,20 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         };
         format!("{}: {part} {what}", s.scheduler)
     })
+}
+
+/// Returns a notice if no job has a value in the column of `--by`.
+fn ungrouped(run: &Run, by: &str) -> Option<String> {
+    let groups = run.groups.iter().flat_map(|groups| &groups.list);
+    let jobs = &run.report.jobs;
+    if jobs.is_empty() || groups.into_iter().any(|group| !group.value.is_empty()) {
+        return None;
+    }
+    let used = input_columns(jobs.iter().filter_map(|job| job.spec.as_deref()));
+    let used = used.columns.iter().map(|(name, _)| name.as_str());
+    let meant = nearest(by, used).map(|name| format!("; did you mean `{name}`?"));
+    let meant = meant.unwrap_or_default();
+    Some(format!("no measured job has a value of --by `{by}`{meant}"))
 }
 
 /// Returns all notices except those about jobs ended early or run on other numbers of GPUs.
@@ -647,6 +703,9 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
             whole(s.measured),
             whole(wanted)
         ));
+    }
+    if let Some(by) = experiment.options.by.as_deref() {
+        list.extend(ungrouped(first, &by.0));
     }
     for run in runs {
         if run.report.ended != Ended::Interrupted {

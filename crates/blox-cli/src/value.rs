@@ -1,6 +1,6 @@
 //! Values of options that are checked when they are parsed, on the command line and in files.
 
-use blox_core::suggest::one_of;
+use blox_core::suggest::{nearest, one_of};
 use blox_core::{Seconds, Time};
 use blox_sim::overheads::GroupOverheads;
 use blox_sim::{Measure, Until};
@@ -118,14 +118,24 @@ impl FromStr for By {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == GPUS || is_input_column(text) {
+        if text == GPUS || text == DEADLINE || is_input_column(text) {
             return Ok(By(text.to_owned()));
         }
-        let known: Vec<&str> = [GPUS].into_iter().chain(input_column_names()).collect();
+        let own = [GPUS, DEADLINE].into_iter();
+        let known: Vec<&str> = own.chain(input_column_names()).collect();
+        let hint = match nearest(text, known.iter().copied()) {
+            Some(_) => String::new(),
+            None => format!(
+                "; another column of a trace needs the name `attributes.{text}`, there and here"
+            ),
+        };
         let list = one_of(text, known);
-        Err(format!("expected attributes.NAME or {list}"))
+        Err(format!("expected attributes.NAME or {list}{hint}"))
     }
 }
+
+/// The column of first deadlines.
+pub(super) const DEADLINE: &str = "deadline_s";
 
 /// The column of requested GPUs.
 pub(super) const GPUS: &str = "gpus";
@@ -282,6 +292,18 @@ impl FromStr for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_of_groups_is_known_or_explained() {
+        for column in ["gpus", "deadline_s", "user", "attributes.team"] {
+            assert_eq!(column.parse::<By>().unwrap().0, column);
+        }
+        let team = "team".parse::<By>().unwrap_err();
+        let hint = "; another column of a trace needs the name `attributes.team`, there and here";
+        assert!(team.ends_with(hint), "{team}");
+        let slip = "usr".parse::<By>().unwrap_err();
+        assert!(slip.ends_with("; did you mean `user`?"), "{slip}");
+    }
 
     #[test]
     fn windows_are_numbers_or_times() {

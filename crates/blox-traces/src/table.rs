@@ -192,6 +192,7 @@ impl Table {
 
     /// Adds a notice for each column that is neither among `known` nor an attribute.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
+        self.note_unnamed(notices);
         for name in &self.header {
             let is_own = name.starts_with(ATTRIBUTE) || known.contains(&name.as_str());
             if name.is_empty() || is_own {
@@ -211,10 +212,24 @@ impl Table {
 
     /// Adds a notice for each column that a map does not name, unless it is an attribute.
     pub fn note_unmapped(&self, mapped: &[&str], notices: &mut Notices) {
+        self.note_unnamed(notices);
         for name in &self.header {
             let is_own = name.starts_with(ATTRIBUTE) || mapped.contains(&name.as_str());
             if !name.is_empty() && !is_own {
                 notices.add(NoticeKind::UnmappedColumn(name.as_str().into()), 1);
+            }
+        }
+    }
+
+    /// Adds a notice for each column without a name, except a last one: there, the row ends with a
+    /// separator.
+    fn note_unnamed(&self, notices: &mut Notices) {
+        let Some((_, before)) = self.header.split_last() else {
+            return;
+        };
+        for (number, name) in (1..).zip(before) {
+            if name.is_empty() {
+                notices.add(NoticeKind::UnnamedColumn(number), 1);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
 use super::super::result::Run;
+use super::super::table::{self, Failed};
 use super::printed::pretty;
 use blox_core::{ClusterSpec, NodeSpec};
 use blox_results::ended;
@@ -46,6 +47,7 @@ pub(crate) fn write_manifest(
     dir: &Path,
     experiment: &Experiment<'_>,
     runs: &[&Run],
+    failed: &[Failed],
     args: &[OsString],
     status: &str,
 ) -> Result<(), Failure> {
@@ -65,7 +67,9 @@ pub(crate) fn write_manifest(
             })
         })
         .collect();
-    let manifest = json!({
+    let mut notices = table::of_failed(experiment, failed);
+    notices.extend(table::notices(experiment, runs));
+    let mut manifest = json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
         "commit": COMMIT,
         "status": status,
@@ -77,10 +81,16 @@ pub(crate) fn write_manifest(
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
         "cluster": cluster(&experiment.cluster),
-        "assumptions": Assumptions::of(experiment, super::super::table::lost(runs)).fields(),
+        "assumptions": Assumptions::of(experiment, table::lost(runs)).fields(),
         "schedulers": schedulers,
-        "notices": super::super::table::notices(experiment, runs),
+        "notices": notices,
     });
+    if !failed.is_empty() {
+        let each = failed.iter();
+        manifest["failed"] = each
+            .map(|f| json!({ "name": f.scheduler, "error": f.error }))
+            .collect();
+    }
     write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
 }
 

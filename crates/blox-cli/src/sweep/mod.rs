@@ -219,9 +219,11 @@ fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
 /// Formats the medians over seeds, one row for each scheduler and setting.
 fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let groups = groups(plan, rows);
-    let any = groups
-        .iter()
-        .any(|(_, list)| partial(list.iter().copied()).is_some());
+    let marked = |(_, list): &Group<'_>| {
+        let rows = || list.iter().copied();
+        partial(rows()).is_some() && estimate(rows(), "avg_jct_s").is_some()
+    };
+    let marked = groups.iter().any(marked);
     let mut heads: Vec<&str> = axes(plan)
         .iter()
         .map(|i| plan.axes[*i].key.as_str())
@@ -237,7 +239,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
         let mut about = about(plan, rows);
         about.0.push(table::intervals(most_seeds(&groups)));
         about.0.extend(is_rated(&groups).then(table::of_rho));
-        about.0.extend(any.then(table::marks));
+        about.0.extend(marked.then(table::marks));
         text.push_str(&about.text(form));
     }
     text
