@@ -486,7 +486,7 @@ fn each_table_states_its_assumptions() {
 #[test]
 fn a_run_may_forbid_true_durations() {
     let seen = run("compare fifo srtf --jobs 20 --forbid-true-durations");
-    let line = "policy `srtf` reads true durations of jobs, which this run forbids";
+    let line = "error: srtf: at 300 s: policy `srtf` reads true durations of jobs, which this run forbids";
     assert_eq!(lines_with(&seen, line).len(), 1, "{seen:?}");
     assert_eq!(
         lines_with(&seen, "no scheduler reads the true ones").len(),
@@ -754,4 +754,159 @@ fn first_wrong_value_of_an_attribute_is_stated() {
     write("{\"gpu_utilisation\": 0.4}");
     let seen = good(dir.path(), "simulate gandiva --trace t.jsonl --cluster 1x4");
     assert_eq!(lines_with(&seen, utilisation), [""; 0]);
+}
+
+#[test]
+fn the_cause_of_a_miss_ignores_the_end_of_a_round() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first job works from 30 s to 430 s. Without its launch, the third job would be in time.
+    let trace = "submit_s,gpus,duration_s,deadline_s\n\
+        0,1,400,590\n100,1,600,700\n100,1,600,880\n0,1,400,420\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    let causes = |overheads: &str| -> Vec<String> {
+        let line = format!(
+            "simulate fifo --trace t.csv --cluster 1x4 --output-dir r --force --overheads {overheads}"
+        );
+        good(dir.path(), &line);
+        let jobs = fs::read_to_string(dir.path().join("r/fifo/jobs.csv")).unwrap();
+        let mut rows = jobs.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        let head = rows.next().unwrap();
+        let at = |name: &str| head.iter().position(|h| *h == name).unwrap();
+        let (submit, due, cause) = (at("submit_s"), at("deadline_s"), at("missed_by"));
+        rows.map(|row| format!("{} {} {}", row[submit], row[due], row[cause]))
+            .collect()
+    };
+    let typical = causes("fixed{launch_s=30}");
+    assert_eq!(
+        typical,
+        [
+            "0 590 round",
+            "0 420 overheads",
+            "100 700 waiting",
+            "100 880 waiting"
+        ]
+    );
+    let free = causes("none");
+    assert_eq!(
+        free,
+        [
+            "0 590 round",
+            "0 420 round",
+            "100 700 waiting",
+            "100 880 waiting"
+        ]
+    );
+}
+
+#[test]
+fn a_failed_scheduler_is_stated_with_the_results() {
+    let dir = folder();
+    let line = |baseline: &str| {
+        format!(
+            "compare fifo srtf las --trace jobs.csv --cluster 1x8 --forbid-true-durations \
+             --output-dir r --force --report {baseline}"
+        )
+    };
+    let error = "at 0 s: policy `srtf` reads true durations of jobs, which this run forbids";
+    let told = format!("srtf failed, and has no results: {error} [E0501]");
+    let seen = at(dir.path(), line("").split_whitespace());
+    assert_eq!(seen.code, Some(2), "{seen:?}");
+    assert!(
+        seen.out.contains(&format!("notice     {told}\n")),
+        "{seen:?}"
+    );
+    let manifest = json(&dir.path().join("r/manifest.json"));
+    assert_eq!(manifest["failed"][0]["name"], "srtf");
+    assert_eq!(manifest["failed"][0]["error"], format!("{error} [E0501]"));
+    assert_eq!(manifest["notices"][0], told);
+    let names = manifest["schedulers"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|s| s["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["fifo", "las"]);
+    let report = fs::read_to_string(dir.path().join("r/report.html")).unwrap();
+    assert!(report.contains("srtf failed, and has no results"));
+
+    let seen = at(dir.path(), line("--baseline srtf").split_whitespace());
+    let base = "no scheduler is compared with the baseline, since srtf failed";
+    assert!(seen.out.contains(base), "{seen:?}");
+    let seeds = "compare fifo srtf las --jobs 5 --cluster 1x4 --forbid-true-durations --seeds 1,2";
+    let seen = at(dir.path(), seeds.split_whitespace());
+    assert!(
+        seen.out.contains("srtf failed, and has no results: at "),
+        "{seen:?}"
+    );
+    assert!(!seen.out.contains(base), "{seen:?}");
+}
+
+#[test]
+fn a_column_of_groups_without_values_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "submit_s,gpus,duration_s,deadline_s,attributes.team\n\
+        0,1,400,900,x\n10,1,300,900,y\n20,1,300,1200,y\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    let simulate = |by: &str| {
+        let line = format!("simulate fifo --trace t.csv --cluster 1x4 --by {by}");
+        good(dir.path(), &line)
+    };
+    let slip = "no measured job has a value of --by `attributes.taem`; \
+        did you mean `attributes.team`?";
+    assert_eq!(lines_with(&simulate("attributes.taem"), slip).len(), 1);
+    assert_eq!(lines_with(&simulate("attributes.team"), "--by"), [""; 0]);
+    let due = simulate("deadline_s");
+    for group in ["fifo       900 ", "fifo       1200 "] {
+        assert_eq!(lines_with(&due, group).len(), 1, "{group}: {due:?}");
+    }
+}
+
+#[test]
+fn a_mark_is_explained_only_where_it_stands() {
+    let dir = folder();
+    let mark = "average over the completed jobs";
+    let line = |cluster| format!("compare fifo las --trace jobs.csv --cluster {cluster}");
+    fs::write(
+        dir.path().join("jobs.csv"),
+        "submit_s,gpus,duration_s\n0,4,400\n0,8,400\n",
+    )
+    .unwrap();
+    let none = at(dir.path(), line("1x1").split_whitespace());
+    assert!(
+        none.code == Some(2) && none.out.contains("fifo"),
+        "{none:?}"
+    );
+    assert!(!none.out.contains(mark), "{none:?}");
+    let some = good(dir.path(), &line("1x4"));
+    assert!(some.out.contains(mark), "{some:?}");
+    let seeds = format!("{} --seeds 1,2", line("1x1"));
+    let none = at(dir.path(), seeds.split_whitespace());
+    assert!(!none.out.contains(mark), "{none:?}");
+}
+
+#[test]
+fn notices_count_only_jobs_that_were_submitted() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "submit_s,gpus,duration_s\n0,1,400\n10,1,300\n9000,1,300\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    let line = "simulate gavel --trace t.csv --cluster 1x4 --measure 0..2 --until 3000";
+    let seen = good(dir.path(), line);
+    assert!(
+        seen.out.contains("measured   3 jobs, numbers 0 to 2;"),
+        "{seen:?}"
+    );
+    let notice = "gavel: none of 2 measured and submitted jobs has ";
+    assert!(seen.out.contains(notice), "{seen:?}");
+}
+
+#[test]
+fn a_column_without_a_name_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    // The index of pandas comes first; rows may end with a separator.
+    let trace = ",submit_s,gpus,duration_s,\n0,0,1,400,\n1,10,1,300,\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    let plain = "simulate fifo --trace t.csv --cluster 1x4";
+    let mapped = format!("{plain} --map submit=submit_s,gpus=gpus,duration=duration_s");
+    for line in [plain, &mapped] {
+        let seen = good(dir.path(), line);
+        let unnamed = lines_with(&seen, "has no name");
+        let expected = "notice     column 1 has no name: ignored (once, on line 1)";
+        assert_eq!(unnamed, [expected], "{seen:?}");
+    }
 }

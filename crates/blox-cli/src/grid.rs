@@ -202,6 +202,8 @@ fn latex(cell: &str) -> String {
     let line = in_one_line(cell);
     for (i, c) in line.char_indices() {
         let number = line[i + c.len_utf8()..].starts_with(|next: char| next.is_ascii_digit());
+        // A cell is a number, or an interval.
+        let begins = i == 0 || line[..i].ends_with("..");
         match c {
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => text.extend(['\\', c]),
             '\\' => text.push_str("\\textbackslash{}"),
@@ -214,7 +216,7 @@ fn latex(cell: &str) -> String {
             'ρ' => text.push_str("$\\rho$"),
             '×' => text.push_str("$\\times$"),
             // A minus sign instead of a hyphen.
-            '-' if i == 0 && number => text.push_str("$-$"),
+            '-' if begins && number => text.push_str("$-$"),
             c => text.push(c),
         }
     }
@@ -320,12 +322,16 @@ mod tests {
     fn a_grid_of_latex_is_escaped() {
         let grid = Grid {
             head: vec!["scheduler".into(), "±\n95 %".into(), "pre-\nempted".into()],
-            rows: vec![vec!["las{guard_h=500}".into(), "-7.5".into(), "-".into()]],
+            rows: vec![
+                vec!["las{guard_h=500}".into(), "-7.5".into(), "-".into()],
+                vec!["a-1".into(), "-1,478..-9".into(), "-2..3".into()],
+            ],
             words: 1,
         };
         let text = "\\begin{tabular}{lrr}\n\\hline\n\
             scheduler & $\\pm$ 95 \\% & preempted \\\\\n\\hline\n\
-            las\\{guard\\_h=500\\} & $-$7.5 & - \\\\\n\\hline\n\\end{tabular}\n";
+            las\\{guard\\_h=500\\} & $-$7.5 & - \\\\\n\
+            a-1 & $-$1,478..$-$9 & $-$2..3 \\\\\n\\hline\n\\end{tabular}\n";
         assert_eq!(grid.text(Form::Latex), text);
     }
 
