@@ -12,4 +12,7 @@ pub struct WorkloadInfo {
     pub brought: u64,
     /// Jobs with speeds by type of GPU, or with training data, from which speeds follow.
     pub speeds: u64,
+    /// Jobs with training data, which restart in the time of their specification under
+    /// [`CheckpointRestart`](crate::overheads::CheckpointRestart). Also jobs that are not measured.
+    pub training: u64,
 }

@@ -486,7 +486,8 @@ fn each_table_states_its_assumptions() {
 #[test]
 fn a_run_may_forbid_true_durations() {
     let seen = run("compare fifo srtf --jobs 20 --forbid-true-durations");
-    let line = "error: srtf: at 300 s: policy `srtf` reads true durations of jobs, which this run forbids";
+    let line =
+        "error: srtf: at 300 s: policy `srtf` reads true durations of jobs, which this run forbids";
     assert_eq!(lines_with(&seen, line).len(), 1, "{seen:?}");
     assert_eq!(
         lines_with(&seen, "no scheduler reads the true ones").len(),

@@ -119,6 +119,9 @@ impl Recorder {
             _ => (None, None),
         };
         self.resized += u64::from(measured && is_resized(job));
+        if let Some(extras) = &job.spec().extras {
+            self.workload_info.training += u64::from(extras.training.is_some());
+        }
         if measured && let Some(extras) = &job.spec().extras {
             let workload_info = &mut self.workload_info;
             workload_info.user_estimates += u64::from(extras.user_estimate.is_some());

@@ -7,6 +7,9 @@ use blox_results::in_groups;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
+/// Data of jobs that no option replaces.
+pub(super) const AS_STATED: &str = "as the jobs state them";
+
 /// The assumptions of a table: names with lines, in order.
 #[derive(Default)]
 pub(super) struct Assumptions(pub Vec<(&'static str, String)>);
@@ -27,21 +30,38 @@ impl Assumptions {
         runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
     ) -> Self {
         let runs: Vec<(&str, &Lost)> = runs.into_iter().collect();
-        let of_each = |line: fn(&Experiment<'_>) -> String| {
+        let distinct = |all: Vec<String>| {
             let mut lines: Vec<String> = Vec::new();
-            for line in experiments.iter().map(|e| line(e)) {
+            for line in all {
                 if !lines.contains(&line) {
                     lines.push(line);
                 }
             }
             lines.join("; or ")
         };
+        let of_each = |line: &dyn Fn(&Experiment<'_>) -> String| {
+            distinct(experiments.iter().map(|e| line(e)).collect())
+        };
+        let trained = runs.iter().any(|(_, lost)| lost.with_training);
         let mut list = vec![("durations", durations(&runs))];
-        list.push(("overheads", of_each(|e| e.overheads_line())));
+        list.push(("overheads", of_each(&|e| e.overheads_line(trained))));
+        // Without such an option, there is no line.
+        let set: [(_, _, fn(&Experiment<'_>) -> Option<String>); 3] = [
+            ("speeds", AS_STATED, |e| e.speeds_line()),
+            ("faults", "none", |e| e.faults_line()),
+            ("losses", AS_STATED, losses),
+        ];
+        for (name, otherwise, line) in set {
+            let lines: Vec<Option<String>> = experiments.iter().map(|e| line(e)).collect();
+            if lines.iter().any(Option::is_some) {
+                let line = |line: Option<String>| line.unwrap_or_else(|| otherwise.to_owned());
+                list.push((name, distinct(lines.into_iter().map(line).collect())));
+            }
+        }
         if experiments.iter().any(|e| e.gpu_types() > 1) {
             list.push(("GPU types", speeds(&runs)));
         }
-        list.push(("jobs end", of_each(ends)));
+        list.push(("jobs end", of_each(&ends)));
         Assumptions(list)
     }
 
@@ -95,6 +115,12 @@ fn speeds(runs: &[(&str, &Lost)]) -> String {
     }
 }
 
+/// Returns the line about generated losses.
+fn losses(experiment: &Experiment<'_>) -> Option<String> {
+    let generated = experiment.options.losses;
+    generated.then(|| "made up for jobs that report none".to_owned())
+}
+
 /// Returns the line about the time at which ends of jobs are seen.
 fn ends(experiment: &Experiment<'_>) -> String {
     let rule = experiment.options.completion.as_ref();
@@ -106,5 +132,95 @@ fn ends(experiment: &Experiment<'_>) -> String {
         None => "when the work is done".to_owned(),
         Some("exact") => "when the work is done".to_owned(),
         Some(rule) => format!("by the rule `{rule}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run_with;
+
+    /// Runs a command, and returns what it prints.
+    fn run(command: &str) -> String {
+        let registry = blox_sim::registry::register(blox_schedulers::registry());
+        let registry = blox_traces::registry::register(registry);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let args = ["blox"].into_iter().chain(command.split(' '));
+        let code = run_with(&registry, args, &mut out, &mut err);
+        let err = String::from_utf8_lossy(&err);
+        assert_eq!(code, 0, "{command}: {err}");
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Returns the lines of a text that begin with a word.
+    fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+        text.lines().filter(|line| line.starts_with(word)).collect()
+    }
+
+    #[test]
+    fn set_parts_of_the_world_have_a_line() {
+        let plain = "simulate las --workload poisson --load 4 --jobs 20 --cluster 2x4";
+        let text = run(plain);
+        for word in ["speeds", "faults", "losses"] {
+            assert_eq!(lines(&text, word), [""; 0], "{text}");
+        }
+        let text = run(&format!(
+            "{plain} --execution contention{{slowdown=5}} --node-mtbf-h 200 --losses"
+        ));
+        let speeds = "speeds     by the model `contention{slowdown=5}`";
+        assert_eq!(lines(&text, "speeds"), [speeds]);
+        let faults = lines(&text, "faults");
+        assert!(faults[0].contains("a node fails after 200 h"), "{text}");
+        let losses = "losses     made up for jobs that report none";
+        assert_eq!(lines(&text, "losses"), [losses]);
+    }
+
+    #[test]
+    fn jobs_that_did_not_come_have_no_speeds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.csv");
+        let rows = "0,1,60,v100:2\n5,1,60,v100:2\n90000,1,60,v100:2\n";
+        std::fs::write(&path, format!("submit_s,gpus,duration_s,speeds\n{rows}")).unwrap();
+        let path = path.display();
+        let text = run(&format!(
+            "simulate fifo --trace {path} --cluster 1x4:v100,1x4:k80 --until 20000"
+        ));
+        let line = "GPU types  each job has its speeds by type";
+        assert_eq!(lines(&text, "GPU types"), [line], "{text}");
+    }
+
+    #[test]
+    fn seeds_state_measured_jobs_and_assumptions() {
+        let text =
+            "compare fifo srtf --workload poisson --load 4 --jobs 20 --cluster 2x4 --seeds 1..2";
+        let measured = "measured   all 20 jobs of each run";
+        assert_eq!(lines(&run(text), "measured"), [measured]);
+        let sweep = text.replace("compare", "sweep");
+        assert_eq!(lines(&run(&sweep), "measured"), [measured]);
+        let json = run(&format!("{text} --output-format json"));
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let durations = "the true ones are known to srtf, not to fifo";
+        assert_eq!(json["assumptions"]["durations"], durations);
+        assert_eq!(json["schedulers"][1]["knew_true_durations"], true);
+        assert_eq!(json["schedulers"][0]["knew_true_durations"], false);
+    }
+
+    #[test]
+    fn jobs_without_a_value_are_a_group_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.csv");
+        let rows = "0,1,60,-\n0,1,600,\n";
+        std::fs::write(&path, format!("submit_s,gpus,duration_s,user\n{rows}")).unwrap();
+        let path = path.display();
+        let of = |command: &str| {
+            let text = run(&format!(
+                "{command} --trace {path} --cluster 1x4 --overheads none --by user --seeds 1..2"
+            ));
+            let (_, groups) = text.split_once("\n\n").unwrap();
+            let rows = groups.lines().filter(|line| line.starts_with("fifo"));
+            rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("sweep fifo"), ["-", "(none)"]);
+        assert_eq!(of("compare fifo las"), ["-", "(none)"]);
     }
 }

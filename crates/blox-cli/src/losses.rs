@@ -31,8 +31,11 @@ pub(super) struct Lost {
     known: Vec<Known>,
     /// True if the scheduler read true durations of jobs.
     pub knew_truth: bool,
-    /// Number of measured jobs with speeds by type of GPU, and of all measured jobs.
+    /// Number of measured jobs with speeds by type of GPU, and of all measured jobs that were
+    /// submitted.
     pub with_speeds: (u64, u64),
+    /// True if a job has training data.
+    pub with_training: bool,
 }
 
 /// The runs that ended early.
@@ -135,6 +138,11 @@ struct IdleActions {
     first: Option<String>,
 }
 
+/// Returns the number of measured jobs that were submitted.
+pub(super) fn submitted_measured(report: &Report) -> u64 {
+    report.summary.measured.saturating_sub(report.unsubmitted)
+}
+
 impl Lost {
     pub fn of(report: &Report, notices: &Notices) -> Self {
         let first = report.stale_action.as_ref();
@@ -156,7 +164,8 @@ impl Lost {
                 .get::<JobsWith>()
                 .map_or_else(Vec::new, JobsWith::known),
             knew_truth: report.knew_truth,
-            with_speeds: (report.workload_info.speeds, report.summary.measured),
+            with_speeds: (report.workload_info.speeds, submitted_measured(report)),
+            with_training: report.workload_info.training > 0,
         }
     }
 

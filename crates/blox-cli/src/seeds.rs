@@ -20,6 +20,7 @@ use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{
     Fields, Group, Picture, Repeated, SeedRun, in_order, jct_over_seeds, of_measured, total,
+    value_or_none,
 };
 use blox_sim::results::statistics::{CONFIDENCE, Estimate};
 use serde_json::{Value, json};
@@ -310,7 +311,7 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
         &[
             ("scheduler", &|(label, ..)| (*label).to_owned()),
             (by.unwrap_or_default(), &|(_, value, _)| {
-                table::group_shown(value)
+                value_or_none(value).to_owned()
             }),
             (if partial { "completed" } else { "" }, &|(.., r)| {
                 r.partial().map_or("all".to_owned(), of_measured)
@@ -380,14 +381,13 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[
         about.say("workload", workload);
     }
     let given = cell.experiment.options.measure.as_deref();
-    about.say("measured", table::measured_in_each(given));
+    let figures = entries.iter().flat_map(|e| &e.results.runs);
+    let figures = figures.map(|run| &run.figures);
+    about.say("measured", table::measured_in_each(given, figures));
     let marked = |r: &Repeated<'_>| r.partial().is_some() && r.estimate("avg_jct_s").is_some();
     let marked = entries.iter().any(|e| marked(&e.results));
     about.0.extend(marked.then(table::marks));
-    let runs = entries
-        .iter()
-        .flat_map(|e| e.kept.iter().map(|kept| (e.label, &kept.lost)));
-    about.assume(&Assumptions::of(&cell.experiment, runs));
+    about.assume(&Assumptions::of(&cell.experiment, of_runs(entries)));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));
     about.say("figures", table::MEDIANS);
@@ -497,7 +497,7 @@ fn group_fields(e: &Entry<'_>, by: &str) -> Vec<Vec<(String, Value)>> {
     let one = |(value, results): &(&str, Repeated<'_>)| {
         let mut fields = vec![
             ("scheduler".to_owned(), json!(e.label)),
-            (by.to_owned(), json!(value)),
+            (by.to_owned(), json!(Some(value).filter(|v| !v.is_empty()))),
         ];
         fields.extend(results.fields());
         fields
@@ -528,9 +528,13 @@ fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
             let groups: Vec<Fields> = groups.map(|g| g.into_iter().collect()).collect();
             all.insert("groups".to_owned(), json!(groups));
         }
+        let knew = e.kept.iter().any(|kept| kept.lost.knew_truth);
+        all.insert("knew_true_durations".to_owned(), json!(knew));
         all
     };
+    let experiment = plan.cells.first().map(|cell| &cell.experiment);
     json!({
+        "assumptions": experiment.map(|e| Assumptions::of(e, of_runs(entries)).fields()),
         "seeds": seeds(entries),
         "seeds_left_out": left_out,
         "baseline": plan.schedulers.get(baseline(plan)),

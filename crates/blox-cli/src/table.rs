@@ -9,11 +9,12 @@ use super::result::Run;
 use super::value::Measured;
 use blox_core::suggest::nearest;
 use blox_core::{JobId, Name};
-use blox_results::{OF_COMPLETED, PARTIAL, of_measured};
+use blox_results::{Fields, OF_COMPLETED, PARTIAL, of_measured, value_or_none};
 use blox_sim::results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
 use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
 use blox_sim::{Ended, Measure};
 use blox_traces::formats::csv::input_columns;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// Formats the results: figures, description, reasons for waiting, and the history of an explained
@@ -132,14 +133,6 @@ fn by_group(experiment: &Experiment<'_>, runs: &[&Run], by: &str) -> Grid {
     table_of(experiment, rows, Some(by))
 }
 
-/// Returns the text of a group in a table.
-pub(super) fn group_shown(value: &str) -> String {
-    match value {
-        "" => "-".to_owned(),
-        value => value.to_owned(),
-    }
-}
-
 fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str>) -> Grid {
     let has_fairness = rows.iter().any(|r| r.summary.fairness.is_some());
     let only = |shown: bool, head| if shown { head } else { "" };
@@ -155,7 +148,9 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
         words,
         &[
             ("scheduler", &|r| r.summary.scheduler.clone()),
-            (by.unwrap_or_default(), &|r| group_shown(r.group)),
+            (by.unwrap_or_default(), &|r| {
+                value_or_none(r.group).to_owned()
+            }),
             (only(by.is_some(), "jobs"), &|r| whole(r.summary.measured)),
             (only(partial, "completed"), &|r| {
                 of_measured((r.summary.completed, r.summary.measured))
@@ -531,11 +526,22 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
 /// Figures that `--measure` does not affect.
 const OF_ALL: &str = "makespan, busy GPUs and preemptions: of all jobs";
 
-/// Describes the measured jobs of several runs. `given` is the value of `--measure`.
-pub(super) fn measured_in_each(given: Option<&Measured>) -> String {
-    match given.and_then(|given| which(&given.0)) {
-        Some(which) => format!("jobs {which}; {OF_ALL}"),
-        None => "all jobs that completed".to_owned(),
+/// Describes the measured jobs of several runs. `given` is the value of `--measure`, and `figures`
+/// are the figures of the runs.
+pub(super) fn measured_in_each<'a>(
+    given: Option<&Measured>,
+    figures: impl IntoIterator<Item = &'a Fields>,
+) -> String {
+    if let Some(which) = given.and_then(|given| which(&given.0)) {
+        return format!("jobs {which}; {OF_ALL}");
+    }
+    let count = |row: &Fields| row.get("measured").and_then(Value::as_u64);
+    let mut counts = figures.into_iter().filter_map(count);
+    match counts.next() {
+        Some(jobs) if jobs > 1 && counts.all(|other| other == jobs) => {
+            format!("all {} of each run", number_of(jobs, "job"))
+        }
+        _ => "all jobs of each run".to_owned(),
     }
 }
 
@@ -595,7 +601,9 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
     if let Some(first) = runs.first() {
         lines.extend(first.lost.input.iter().cloned());
         let s = &first.report.summary;
-        let unmeasured = s.jobs.saturating_sub(submitted_measured(first));
+        let unmeasured = s
+            .jobs
+            .saturating_sub(losses::submitted_measured(&first.report));
         if unmeasured > 0 && first.report.ended != Ended::Interrupted {
             let all = number_of(s.jobs, "job");
             lines.push(format!("{} of {all} not measured", whole(unmeasured)));
@@ -628,12 +636,6 @@ pub(super) fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a L
     runs.map(|run| (run.report.summary.scheduler.as_str(), &run.lost))
 }
 
-/// Returns the number of measured jobs that were submitted.
-fn submitted_measured(run: &Run) -> u64 {
-    let report = &run.report;
-    report.summary.measured.saturating_sub(report.unsubmitted)
-}
-
 /// Returns a notice if the scheduler uses a property that some jobs lack.
 fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
@@ -645,7 +647,7 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
         _ => return None,
     };
-    let measured = submitted_measured(run);
+    let measured = losses::submitted_measured(&run.report);
     let jobs = measured_jobs(measured, run.report.unsubmitted);
     let untold = measured.saturating_sub(number);
     (untold > 0).then(|| {

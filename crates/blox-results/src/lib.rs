@@ -45,7 +45,7 @@ pub use pictures::{
     Picture, SUMMARIES, WAITS, jct_over_seeds, pictures,
 };
 pub use report::report;
-pub use run::{AssignmentSpan, JobRow, RunResults};
+pub use run::{AssignmentSpan, JobRow, RunResults, value_or_none};
 
 /// Formats a number with a comma between thousands.
 pub fn whole(n: u64) -> String {

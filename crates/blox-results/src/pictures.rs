@@ -269,7 +269,7 @@ fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
 
 /// Returns the most frequent values of the column by which jobs are grouped, in their order, and the
 /// column. The values are of the first scheduler with groups.
-fn shown_groups<'a>(all: &[Contestant<'a>]) -> Option<(&'a str, Vec<&'a str>, usize)> {
+fn shown_groups<'a>(all: &[Contestant<'a>]) -> Option<(&'a str, Vec<Option<&'a str>>, usize)> {
     let run = all.iter().map(|c| c.run).find(|run| run.by().is_some())?;
     let groups = || run.groups();
     let count = |group: &serde_json::Value| group["measured"].as_u64().unwrap_or(0);
@@ -302,7 +302,7 @@ fn group_averages(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
             let average = figures.and_then(|(_, group)| group["avg_jct_s"].as_f64());
             (c.name.as_str(), average.unwrap_or(f64::NAN))
         });
-        chart = chart.with(value, bars);
+        chart = chart.with(value.unwrap_or(NO_VALUE), bars);
     }
     Some(Picture::new(GROUP_AVERAGES, title, chart.svg()))
 }
@@ -314,9 +314,9 @@ fn group_distribution(c: &Contestant<'_>, unit: TimeUnit) -> Option<Picture> {
     let about = about(std::slice::from_ref(c));
     let subtitle = format!("{about}{}", left_out(values.len(), count));
     let series = values.into_iter().map(|value| {
-        let own = |j: &&JobRow| j.group.as_deref().unwrap_or(NO_VALUE) == value;
+        let own = |j: &&JobRow| j.group.as_deref() == value;
         let times = c.run.measured().filter(own).filter_map(|j| j.jct_s);
-        Series::distribution(value, times.collect::<Vec<f64>>())
+        Series::distribution(value.unwrap_or(NO_VALUE), times.collect::<Vec<f64>>())
     });
     let chart = Chart::distribution(title.as_str(), jct_axis(unit)).subtitle(subtitle);
     let name = format!("{GROUP_DISTRIBUTION}{}", c.run.folder);

@@ -8,7 +8,15 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The text of a group of jobs without a value.
-pub(super) const NO_VALUE: &str = "-";
+pub(super) const NO_VALUE: &str = "(none)";
+
+/// Returns the text of a value in a table or picture; an empty one is missing.
+pub fn value_or_none(value: &str) -> &str {
+    match value {
+        "" => NO_VALUE,
+        value => value,
+    }
+}
 
 /// A row of `jobs.csv`.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,11 +155,11 @@ impl RunResults {
         self.summary["by"].as_str()
     }
 
-    /// Returns the value and the figures of each group.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &Value)> {
+    /// Returns the value and the figures of each group; `None` for jobs without a value.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (Option<&str>, &Value)> {
         let by = self.by().unwrap_or_default();
         let groups = self.summary["groups"].as_array().into_iter().flatten();
-        groups.map(move |group| (group[by].as_str().unwrap_or(NO_VALUE), group))
+        groups.map(move |group| (group[by].as_str(), group))
     }
 
     /// Returns the reasons of waiting, if they were recorded.

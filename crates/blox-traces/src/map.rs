@@ -127,9 +127,12 @@ const NAMED: (Field, &str, &[Unit], &[&str]) = (Attribute, "attributes.NAME", NO
 pub(crate) const ATTRIBUTE: &str = "attributes.";
 
 /// Returns the value of an attribute's cell: a number, `true`, `false` or a JSON list if it parses
-/// as one, otherwise the text.
+/// as one, otherwise the text. An integer that needs more than 64 bits stays a text.
 pub(crate) fn attribute(text: &str) -> Value {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_integer = digits.bytes().all(|b| b.is_ascii_digit());
     match serde_json::from_str(text) {
+        Ok(Value::Number(n)) if is_integer && n.is_f64() => text.into(),
         Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::Array(_))) => value,
         _ => text.into(),
     }

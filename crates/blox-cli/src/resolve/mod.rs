@@ -11,6 +11,7 @@ pub(super) use inputs::{Input, Known};
 
 use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
+use super::assumptions::AS_STATED;
 use super::config::Given;
 use super::grid::number_of;
 use super::job_data::{ESTIMATES, JobsWith};
@@ -239,24 +240,49 @@ impl<'r> Experiment<'r> {
         )
     }
 
-    /// Describes the overheads, with the models of single schedulers.
-    pub fn overheads_line(&self) -> String {
-        let own = |(contestant, parts): (&Contestant, &WorldParts)| {
+    /// Describes the overheads, with the models of single schedulers. `trained` is true if jobs have
+    /// training data.
+    pub fn overheads_line(&self, trained: bool) -> String {
+        let own = |parts: &WorldParts| {
             let model = parts.overheads.as_ref()?;
-            Some((contestant.label.clone(), model.to_string()))
+            Some(world::overheads_of(
+                model,
+                self.registry,
+                self.seed,
+                trained,
+            ))
         };
-        let own: Vec<Option<(String, String)>> =
-            self.contestants.iter().zip(&self.parts).map(own).collect();
-        let first = own.first().cloned().flatten().map(|(_, model)| model);
-        let alike = |one: &Option<(String, String)>| one.as_ref().map(|(_, m)| m) == first.as_ref();
-        if let Some(model) = first.as_ref().filter(|_| own.iter().all(alike)) {
-            return world::overheads_of(model);
+        self.by_scheduler(own, self.world.overheads_line(trained))
+    }
+
+    /// Describes the execution models; `None` if all are the default.
+    pub fn speeds_line(&self) -> Option<String> {
+        let own = |parts: &WorldParts| {
+            let model = parts.execution.as_ref()?;
+            let is_default = model.name == "as-specified";
+            (!is_default).then(|| format!("by the model `{model}`"))
+        };
+        let any = self.parts.iter().any(|parts| own(parts).is_some());
+        any.then(|| self.by_scheduler(own, AS_STATED.to_owned()))
+    }
+
+    /// Describes the random faults, if there are any.
+    pub fn faults_line(&self) -> Option<String> {
+        world::faults_line(&self.world.faults)
+    }
+
+    /// Returns the line of the models that `own` describes: one text if all schedulers have it,
+    /// otherwise `others` with the text of each scheduler.
+    fn by_scheduler(&self, own: impl Fn(&WorldParts) -> Option<String>, others: String) -> String {
+        let own: Vec<Option<String>> = self.parts.iter().map(own).collect();
+        if let Some(Some(first)) = own.first()
+            && own.iter().all(|text| text.as_ref() == Some(first))
+        {
+            return first.clone();
         }
-        let mut line = self.world.overheads_line();
-        for (label, model) in own.into_iter().flatten() {
-            line += &format!("; for {label}: {}", world::overheads_of(&model));
-        }
-        line
+        let named = self.contestants.iter().zip(own);
+        let named = named.filter_map(|(c, text)| Some(format!("; for {}: {}", c.label, text?)));
+        named.fold(others, |line, text| line + &text)
     }
 
     /// Returns the number of GPU types of the cluster.

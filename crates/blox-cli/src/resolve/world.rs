@@ -5,10 +5,10 @@ use super::super::args::{NODE_MTTR_H, Options, WORKLOAD};
 use super::super::config::Given;
 use super::super::value::{Duration, Written};
 use super::contestant::Contestant;
-use blox_core::Seconds;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,
 };
+use blox_core::{GpuCount, Seconds, Submission, Time};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
@@ -20,8 +20,8 @@ pub(super) struct World {
     overheads: FixedOverheads,
     /// Group overheads, which replace `overheads`.
     group: Option<GroupOverheads>,
-    /// Addition to the line about overheads that no option sets.
-    about_default: &'static str,
+    /// Additions to the line about overheads that no option sets: about the costs, and an advice.
+    about_default: [&'static str; 2],
     pub faults: Faults,
     /// Completion rule; `None` for detection at the ends of rounds, if there are rounds.
     pub completion: Option<ComponentSpec>,
@@ -40,19 +40,22 @@ impl World {
 }
 
 impl World {
-    /// Returns the line about overheads that are not a model of a scheduler.
-    pub fn overheads_line(&self) -> String {
+    /// Returns the line about overheads that are not a model of a scheduler. `trained` is true if
+    /// jobs have training data.
+    pub fn overheads_line(&self, trained: bool) -> String {
         if let Some(group) = self.group {
             let (switch, doubling) = group.seconds();
             return format!(
                 "each launch and change takes {switch} s, and {doubling} s more for each doubling of a new group of GPUs"
             );
         }
-        let (costs, more) = (self.overheads, self.about_default);
-        for (name, those) in NAMED {
-            if costs == those {
-                return overheads_of(name) + more;
-            }
+        let (costs, [more, advice]) = (self.overheads, self.about_default);
+        let training = restarts(trained);
+        if costs == FixedOverheads::FREE {
+            return format!("{FREE}{more}{training}{advice}");
+        }
+        if costs == FixedOverheads::TYPICAL {
+            return typical() + more + training + advice;
         }
         let FixedOverheads {
             launch,
@@ -62,27 +65,85 @@ impl World {
             ..
         } = costs;
         format!(
-            "a first launch takes {launch} s, a checkpoint {checkpoint} s, a restart {restart} s, a move {migration} s"
+            "a first launch takes {launch} s, a checkpoint {checkpoint} s, a restart {restart} s, a move {migration} s{training}"
         )
     }
 }
 
-/// Overheads with a name.
-const NAMED: [(&str, FixedOverheads); 2] = [
-    ("none", FixedOverheads::FREE),
-    ("typical", FixedOverheads::TYPICAL),
-];
+/// Describes overheads that are all 0.
+const FREE: &str = "free: launches, preemption and moves take no time";
 
-/// Describes a model of overheads.
-pub(super) fn overheads_of(model: &str) -> String {
-    match model {
-        "none" => "free: launches, preemption and moves take no time".to_owned(),
-        "typical" => {
-            let each = FixedOverheads::TYPICAL.launch;
-            format!("each launch, restart and move takes {each} s")
-        }
-        other => format!("by the model `{other}`"),
+/// Describes [`FixedOverheads::TYPICAL`].
+fn typical() -> String {
+    let each = FixedOverheads::TYPICAL.launch;
+    format!("each launch, restart and move takes {each} s")
+}
+
+/// Returns the addition about training jobs under [`CheckpointRestart`].
+fn restarts(trained: bool) -> &'static str {
+    match trained {
+        true => "; training jobs: the time of their specification",
+        false => "",
     }
+}
+
+/// Describes a model of overheads. `trained` is true if jobs have training data.
+pub(super) fn overheads_of(
+    model: &ComponentSpec,
+    registry: &Registry,
+    seed: u64,
+    trained: bool,
+) -> String {
+    let by_specification = ["typical", "checkpoint-restart"].contains(&model.name.as_str());
+    let training = restarts(trained && by_specification);
+    let job = Submission::new(Time::ZERO, GpuCount(1));
+    let built = registry.overhead_models().build(model, seed);
+    let line = match model.name.as_str() {
+        "none" => FREE.to_owned(),
+        "typical" => typical(),
+        _ if built.is_ok_and(|model| model.any_is_free_for(&job)) => {
+            format!("{FREE} (the model `{model}`)")
+        }
+        _ => format!("by the model `{model}`"),
+    };
+    line + training
+}
+
+/// Describes random faults, if there are any.
+pub(super) fn faults_line(faults: &Faults) -> Option<String> {
+    if faults.is_none() {
+        return None;
+    }
+    let hours = |mean: Seconds| shortest(mean.hours());
+    let mut parts = Vec::new();
+    if let Some(mtbf) = faults.node_mtbf {
+        let (mtbf, mttr) = (hours(mtbf), hours(faults.node_mttr));
+        parts.push(format!(
+            "on average, a node fails after {mtbf} h and returns after {mttr} h"
+        ));
+    }
+    if let Some(mtbf) = faults.job_mtbf {
+        let mtbf = hours(mtbf);
+        parts.push(format!("on average, a job crashes after running {mtbf} h"));
+    }
+    if faults.node_mtbf.is_some() || faults.job_mtbf.is_some() {
+        parts.push(match faults.checkpoint_every {
+            Some(every) => format!(
+                "a job that is hit keeps its work up to the last checkpoint, every {every} s"
+            ),
+            None => "a job that is hit loses all work since its launch".to_owned(),
+        });
+    }
+    if faults.launch_failure > 0.0 {
+        let share = shortest(faults.launch_failure * 100.0);
+        parts.push(format!("{share} % of launches fail"));
+    }
+    Some(parts.join("; "))
+}
+
+/// Formats a number without the rounding of its unit.
+fn shortest(number: f64) -> String {
+    ((number * 1e9).round() / 1e9).to_string()
 }
 
 /// Options that set the parameter of a workload with the same name.
@@ -367,12 +428,15 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
     }
     let blox = o.workload.as_ref().is_some_and(|w| w.name == WORKLOAD);
     let about_default = match given.first_of(&CHARGES) {
-        Some(_) => "",
+        Some(_) => ["", ""],
         // As published: the simulations of Blox have no overheads.
-        None if blox => ", as in Blox's own simulations; see --overheads typical",
+        None if blox => [
+            ", as in Blox's own simulations",
+            "; see --overheads typical",
+        ],
         None => {
             overheads = FixedOverheads::TYPICAL;
-            "; with --overheads none, they are free"
+            ["", "; with --overheads none, they are free"]
         }
     };
     let hours = |hours: Option<f64>| hours.map(Seconds::from_hours);
@@ -409,4 +473,90 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
         faults,
         completion,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(overheads: FixedOverheads, about_default: [&'static str; 2]) -> World {
+        World {
+            overheads,
+            group: None,
+            about_default,
+            faults: Faults::default(),
+            completion: None,
+        }
+    }
+
+    #[test]
+    fn training_jobs_restart_as_specified() {
+        let free = world(FixedOverheads::FREE, ["", ""]);
+        let line = "free: launches, preemption and moves take no time";
+        let training = "; training jobs: the time of their specification";
+        assert_eq!(free.overheads_line(false), line);
+        assert_eq!(free.overheads_line(true), format!("{line}{training}"));
+        let default = world(
+            FixedOverheads::TYPICAL,
+            ["", "; with --overheads none, they are free"],
+        );
+        assert_eq!(
+            default.overheads_line(true),
+            format!(
+                "each launch, restart and move takes 30 s{training}; with --overheads none, they are free"
+            )
+        );
+    }
+
+    #[test]
+    fn a_model_without_costs_is_free() {
+        let registry = blox_sim::registry::register(Registry::new());
+        let line = |model: &str, trained| {
+            let model: ComponentSpec = model.parse().unwrap();
+            overheads_of(&model, &registry, 1, trained)
+        };
+        let free = "free: launches, preemption and moves take no time";
+        let training = "; training jobs: the time of their specification";
+        assert_eq!(line("none", true), free);
+        assert_eq!(line("fixed", true), format!("{free} (the model `fixed`)"));
+        assert_eq!(
+            line("fixed{launch_s=5}", true),
+            "by the model `fixed{launch_s=5}`"
+        );
+        assert_eq!(
+            line("checkpoint-restart{restart_s=5}", true),
+            format!("by the model `checkpoint-restart{{restart_s=5}}`{training}")
+        );
+        assert_eq!(
+            line("typical", true),
+            format!("each launch, restart and move takes 30 s{training}")
+        );
+    }
+
+    #[test]
+    fn faults_are_stated_with_their_numbers() {
+        let none = Faults::default();
+        assert_eq!(faults_line(&none), None);
+        let faults = Faults {
+            node_mtbf: Some(Seconds::from_hours(200.0)),
+            node_mttr: Seconds::from_hours(1.5),
+            job_mtbf: Some(Seconds::from_hours(0.1)),
+            checkpoint_every: Some(Seconds::new(600.0)),
+            launch_failure: 0.07,
+            ..none
+        };
+        let expected = "on average, a node fails after 200 h and returns after 1.5 h; \
+            on average, a job crashes after running 0.1 h; \
+            a job that is hit keeps its work up to the last checkpoint, every 600 s; \
+            7 % of launches fail";
+        assert_eq!(faults_line(&faults).as_deref(), Some(expected));
+        let launches = Faults {
+            launch_failure: 0.5,
+            ..none
+        };
+        assert_eq!(
+            faults_line(&launches).as_deref(),
+            Some("50 % of launches fail")
+        );
+    }
 }

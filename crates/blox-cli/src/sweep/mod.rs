@@ -13,7 +13,7 @@ use super::plan::{Plan, Planned, shown};
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::{estimate, in_groups, of_measured, partial, total};
+use blox_results::{estimate, in_groups, of_measured, partial, total, value_or_none};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -188,9 +188,10 @@ fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
 
 /// Groups the rows of groups of jobs by scheduler, setting and value of the column.
 fn groups_of_jobs<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>], by: &str) -> Vec<Group<'a>> {
-    let value = |row: &Map<String, Value>| match row.get(by) {
-        Some(Value::String(text)) => text.clone(),
-        _ => table::group_shown(""),
+    // Jobs without a value have an empty one.
+    let value = |row: &Map<String, Value>| {
+        let text = row.get(by).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
     };
     let rows = finished(plan, rows).flat_map(|(run, finished)| {
         finished.groups.iter().map(move |row| {
@@ -307,7 +308,8 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
     grid.head
         .splice(1..1, heads.iter().map(|head| (*head).to_owned()));
     for (row, (key, _)) in grid.rows.iter_mut().zip(groups) {
-        row.splice(1..1, key[1..].iter().cloned());
+        let shown = key[1..].iter().map(|value| value_or_none(value).to_owned());
+        row.splice(1..1, shown);
     }
     grid
 }
@@ -336,7 +338,10 @@ fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
     let mut measures = experiments().map(|e| e.options.measure.as_deref());
     let first = measures.next().flatten();
     if measures.all(|m| m == first) {
-        about.say("measured", table::measured_in_each(first));
+        about.say(
+            "measured",
+            table::measured_in_each(first, finished_rows(rows)),
+        );
     }
     about.assume(&assumptions(plan, rows));
     about.say("figures", table::MEDIANS);

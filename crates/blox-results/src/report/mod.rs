@@ -8,7 +8,7 @@ use super::fields::Fields;
 use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, RHO, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries, time_unit};
-use super::run::Wait;
+use super::run::{NO_VALUE, Wait};
 use super::sweep::{Sweep, pictures};
 use super::{number_of, quoted, whole};
 use blox_plot::{Escaped, TimeUnit, grouped};
@@ -489,7 +489,7 @@ fn by_group(all: &[Contestant<'_>], unit: TimeUnit) -> String {
     for c in all {
         rows.extend(c.run.groups().map(|(value, figures)| Row {
             scheduler: &c.name,
-            value,
+            value: value.unwrap_or(NO_VALUE),
             figures: flattened(figures.as_object().cloned().unwrap_or_default()),
         }));
     }
@@ -589,7 +589,8 @@ mod tests {
         let counts = r#""measured":1,"completed":1,"rejected":0,"failed":0,"unfinished":0"#;
         let group = format!(r#"{{"user":"ada",{counts},"avg_jct_s":9,"deadlines":{{"met":7}}}}"#);
         let none = format!(r#"{{"user":null,{counts},"avg_jct_s":8}}"#);
-        let summary = format!(r#"{{{counts},"by":"user","groups":[{group},{none}]}}"#);
+        let dash = format!(r#"{{"user":"-",{counts},"avg_jct_s":7200}}"#);
+        let summary = format!(r#"{{{counts},"by":"user","groups":[{group},{dash},{none}]}}"#);
         write("a/summary.json", &summary);
         write(
             "a/jobs.csv",
@@ -602,14 +603,15 @@ mod tests {
         assert!(page.contains("<h3>By user</h3>"));
         assert!(page.contains("deadlines met</button>") && page.contains("<td>7</td>"));
         assert!(
-            page.contains("<td class=\"text\">-</td>"),
+            page.contains("<td class=\"text\">(none)</td>"),
             "a group without a value"
         );
-        let names: Vec<String> = crate::pictures(&[folder])
-            .unwrap()
-            .into_iter()
-            .map(|p| p.name)
-            .collect();
+        assert!(page.contains("<td class=\"text\">-</td>"), "a user `-`");
+        let pictures = crate::pictures(&[folder]).unwrap();
+        let names: Vec<String> = pictures.iter().map(|p| p.name.clone()).collect();
+        let averages = pictures.iter().find(|p| p.name == "groups-avg-jct");
+        let svg = &averages.unwrap().svg;
+        assert!(svg.contains(">-<") && svg.contains(">(none)<"), "{svg}");
         assert!(names.contains(&"groups-avg-jct".to_owned()), "{names:?}");
         assert!(names.contains(&"groups-jct-cdf-a".to_owned()), "{names:?}");
     }

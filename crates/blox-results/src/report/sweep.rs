@@ -4,7 +4,7 @@ use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, assumptions, command_line, heading, list, notice, table, told, version};
-use crate::of_measured;
+use crate::{of_measured, value_or_none};
 use blox_plot::{Escaped, TimeUnit};
 use blox_sim::results::{COLUMNS, Column};
 use serde_json::Value;
@@ -111,7 +111,7 @@ fn settings<'a, T: 'a>(
 ) -> Vec<Field<'a, T>> {
     let mut fields = vec![Field::text("scheduler", "with its parameters", scheduler)];
     for (k, name) in sweep.varied.iter().enumerate() {
-        let value = move |row: &T| settings(row)[k].clone();
+        let value = move |row: &T| value_or_none(&settings(row)[k]).to_owned();
         fields.push(Field::text(name, "a setting that was varied", value));
     }
     fields

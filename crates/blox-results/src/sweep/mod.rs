@@ -7,7 +7,7 @@ pub(super) use pictures::pictures;
 use super::error::FolderError;
 use super::figures::{DEADLINES, RHO};
 use super::in_groups;
-use super::run::{RunResults, optional_json};
+use super::run::{RunResults, optional_json, value_or_none};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
 use blox_sim::results::statistics::Estimate;
@@ -139,7 +139,7 @@ impl Sweep {
     pub fn told(&self, settings: &[String]) -> String {
         let named = self.varied.iter().zip(settings);
         let parts: Vec<String> = named
-            .map(|(name, value)| format!("{name} {value}"))
+            .map(|(name, value)| format!("{name} {}", value_or_none(value)))
             .collect();
         parts.join(", ")
     }

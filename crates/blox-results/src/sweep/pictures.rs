@@ -2,7 +2,7 @@
 
 use super::super::error::FolderError;
 use super::super::pictures::Picture;
-use super::super::{PARTIAL, in_groups, in_paths, of_measured, whole};
+use super::super::{PARTIAL, in_groups, in_paths, of_measured, value_or_none, whole};
 use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series, TimeUnit};
 use blox_sim::results::statistics::{Estimate, LEAST_SEEDS};
@@ -88,7 +88,7 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize, unit: TimeUnit) -> Vec<P
     let name_of = |group: &Group<'_>| {
         let mut name = group.scheduler.to_owned();
         for (k, value) in group.settings.iter().enumerate().filter(|(k, _)| *k != x) {
-            name.push_str(&format!(" {}={value}", sweep.varied[k]));
+            name.push_str(&format!(" {}={}", sweep.varied[k], value_or_none(value)));
         }
         // One line has points of several groups, each with a number of jobs of its own.
         let series = groups.iter().filter(|g| {

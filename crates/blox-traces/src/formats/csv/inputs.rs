@@ -5,7 +5,7 @@ use super::{COLUMNS, Columns};
 use crate::map::ATTRIBUTE;
 use blox_core::{JobSpec, Name};
 use blox_sim::results::{Cell, InputColumns};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 
 /// Columns that result files have of their own.
@@ -43,7 +43,8 @@ pub fn input_columns<'a>(jobs: impl IntoIterator<Item = &'a JobSpec>) -> InputCo
         let Some(extras) = &job.extras else { continue };
         deadlines |= extras.deadlines.len() > 1 || extras.deadlines.iter().any(|d| d.value != 1.0);
         for (name, value) in extras.attributes.iter() {
-            *attributes.entry(name).or_insert(true) &= value.is_number() || value.is_null();
+            *attributes.entry(name).or_insert(true) &=
+                value.as_number().is_some_and(is_exact) || value.is_null();
         }
     }
     let plain = COLUMNS
@@ -78,7 +79,7 @@ pub fn input_cell(job: Option<&JobSpec>, column: &str) -> Cell {
     let text = match (job, column.strip_prefix(ATTRIBUTE)) {
         (Some(job), Some(name)) => match job.attribute(name) {
             None | Some(Value::Null) => return Cell::Missing,
-            Some(Value::Number(n)) => match n.as_f64() {
+            Some(Value::Number(n)) => match n.as_f64().filter(|_| is_exact(n)) {
                 Some(number) => return Cell::Number(number),
                 None => n.to_string(),
             },
@@ -109,6 +110,12 @@ pub fn input_cell(job: Option<&JobSpec>, column: &str) -> Cell {
         false if NUMBERS.contains(&column) => text.parse().map_or(Cell::Text(text), Cell::Number),
         false => Cell::Text(text),
     }
+}
+
+/// Returns whether an [`f64`] holds the number: it is no integer beyond 2^53.
+fn is_exact(n: &Number) -> bool {
+    let integer = n.as_i64().map(i64::unsigned_abs).or_else(|| n.as_u64());
+    integer.is_none_or(|n| n <= 1 << f64::MANTISSA_DIGITS)
 }
 
 #[cfg(test)]
@@ -167,6 +174,29 @@ mod tests {
         assert!(lines.next().unwrap().ends_with(values), "{text}");
         let defaults = ",,,,0,,,,,guaranteed,,,,,,,,,,";
         assert!(lines.next().unwrap().ends_with(defaults), "{text}");
+    }
+
+    #[test]
+    fn large_integers_keep_their_digits() {
+        let runs = [
+            "7",
+            "9007199254740992",
+            "9007199254740993",
+            "-9007199254740993",
+            "18446744073709551615",
+            "18446744073709551617",
+        ];
+        let rows: String = runs.iter().map(|n| format!("0,1,9,{n}\n")).collect();
+        let text = results(&format!("submit_s,gpus,duration_s,attributes.run\n{rows}"));
+        let ends = text.lines().skip(1).map(|l| l.rsplit_once(',').unwrap().1);
+        assert_eq!(ends.collect::<Vec<_>>(), runs);
+        let column = |run: &str| {
+            let text = format!("submit_s,gpus,duration_s,attributes.run\n0,1,9,{run}\n");
+            let mut jobs = read_bytes("jobs.csv", text.as_bytes(), Format::Csv).unwrap();
+            input_columns(&collect(&mut jobs).unwrap()).columns
+        };
+        assert_eq!(column(runs[1]), [("attributes.run".to_owned(), true)]);
+        assert_eq!(column(runs[2]), [("attributes.run".to_owned(), false)]);
     }
 
     #[test]
