@@ -46,7 +46,7 @@ impl Assumptions {
         let mut list = vec![("durations", durations(&runs))];
         list.push(("overheads", of_each(&|e| e.overheads_line(trained))));
         // Without such an option, there is no line.
-        let set: [(_, _, fn(&Experiment<'_>) -> Option<String>); 3] = [
+        let set: [(_, _, Line); 3] = [
             ("speeds", AS_STATED, |e| e.speeds_line()),
             ("faults", "none", |e| e.faults_line()),
             ("losses", AS_STATED, losses),
@@ -74,6 +74,9 @@ impl Assumptions {
         self.0.iter().map(of).collect()
     }
 }
+
+/// The line about an option of an experiment, if it is set.
+type Line = fn(&Experiment<'_>) -> Option<String>;
 
 /// Returns the line about schedulers that read true durations.
 fn durations(runs: &[(&str, &Lost)]) -> String {

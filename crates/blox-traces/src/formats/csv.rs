@@ -31,7 +31,7 @@ macro_rules! columns {
         /// | column | meaning |
         /// |---|---|
         $(#[doc = concat!("| `", stringify!($column), "` |", $meaning, " |")])*
-        /// | `attributes.NAME` | an attribute of this name: a number, `true`, `false`, a JSON list or a text |
+        /// | `attributes.NAME` | an attribute of this name: a number, `true`, `false`, a JSON list or a text; results keep integers beyond 2^53 as texts |
         #[derive(Clone, Debug)]
         pub struct Columns {
             used: [bool; COLUMNS.len()],
