@@ -582,7 +582,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     pub execution: Option<Written<ComponentSpec>>,
     /// Overheads of launches, stops and changes: typical (30 s for each launch), none or another
-    /// NAME{..} [default: the next five options, or else none for the workload blox, otherwise typical]
+    /// NAME{..} [default: the next five options. Without these, none for the workload blox, otherwise typical]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     pub overheads: Option<Written<ComponentSpec>>,
     /// Seconds of a first launch [default: {} beside another cost]

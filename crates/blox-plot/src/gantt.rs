@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 ///
 /// [Colours](colours_apart) separate jobs that touch; they do not identify jobs.
 ///
-/// With more than 4,000 bars or 256 GPUs, or if most of many bars are too narrow to see, the chart has cells, each for several bars. The
-/// subtitle then states the size of a cell. The picture stays below 400 kB. The time axis ends at the
+/// A chart has cells, each for several bars, if it has more than 4,000 bars or 256 GPUs. It also has
+/// them if most of many bars are too narrow to see. The subtitle then states the size of a cell. The picture stays below 400 kB. The time axis ends at the
 /// last end of a bar. Idle nodes at the end are left out if they are a quarter of the GPUs or more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
@@ -264,8 +264,8 @@ struct Cells {
     lines: u32,
     /// GPUs for each line.
     per_line: u32,
-    /// Cells of one job, from a first line to a last line, and from a first column until a column; the
-    /// quarter of their GPU time that is busy; and the colour.
+    /// Cells of one job: their lines and columns, the quarter of their GPU time that is busy, and the
+    /// colour.
     runs: Vec<(Bar, u32, usize)>,
 }
 

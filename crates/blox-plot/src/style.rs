@@ -4,8 +4,8 @@ use crate::svg::{Num, Page};
 
 /// Colours of series, categories and jobs. The first three are of the palette of Okabe and Ito (2008).
 ///
-/// The contrast of every colour is at least 3 on white and on a dark page (`#0d1117`). Every first
-/// part of the list is far apart, also for colour-blind readers as far as so many colours can be.
+/// The contrast of every colour is at least 3 on white and on a dark page (`#0d1117`). The first
+/// colours of the list are far apart, also for colour-blind readers.
 pub const COLOURS: [&str; 16] = [
     "#0072b2", "#d55e00", "#009e73", "#a374f5", "#95586c", "#7f8fae", "#e8476f", "#8c8430",
     "#c4189f", "#1c97d6", "#c2183a", "#5d9a2a", "#00909c", "#777777", "#8a3ff0", "#d655cf",

@@ -132,8 +132,8 @@ fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
 
-/// What a user states at submission: all of a [`JobSpec`] except its [`Work`]. It is all that a
-/// policy reads of a specification ([`JobRef::spec`](crate::JobRef::spec)).
+/// A job as a user submits it: a [`JobSpec`] without its [`Work`]. Policies read no more of a
+/// specification ([`JobRef::spec`](crate::JobRef::spec)).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Submission {
     /// Time of submission.
@@ -218,7 +218,7 @@ impl Submission {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Flat<'static>")]
 pub struct JobSpec {
-    /// What the user states at submission.
+    /// The job as its user submits it.
     pub submission: Submission,
     /// Amount of work.
     pub work: Work,

@@ -1,4 +1,4 @@
-//! The truth about jobs, and the record of who reads it.
+//! The truth about jobs, and a note of the policies that read it.
 
 use super::JobRef;
 use super::spec::{JobSpec, Work};
@@ -6,7 +6,7 @@ use crate::units::Seconds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a real cluster does not know about a job; see [`JobRef::truth`].
+/// The part of a job that a real cluster does not know; see [`JobRef::truth`].
 #[derive(Clone, Copy)]
 pub struct Truth<'a> {
     job: JobRef<'a>,
@@ -60,7 +60,7 @@ impl<'a> Truth<'a> {
 
 /// A policy is being asked.
 const ASKED: u8 = 1;
-/// A policy that was asked read the truth about a job.
+/// The policy read the truth about a job.
 const SEEN: u8 = 2;
 /// No policy may read the truth.
 const FORBIDDEN: u8 = 4;
