@@ -560,8 +560,9 @@ impl<T> Registered<T> {
         let by_param = self.by_param.iter();
         let by_param = by_param.filter(|(param, value, _)| {
             let doc = self.params.iter().find(|doc| doc.name == *param);
-            match (params.text(param), doc) {
-                ("", Some(doc)) => doc.default.to_string() == *value,
+            let default = doc.map(|doc| doc.default.to_string());
+            match (params.text(param), default) {
+                ("", Some(default)) => default == *value,
                 (given, _) => given == *value,
             }
         });

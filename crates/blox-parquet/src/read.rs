@@ -23,8 +23,8 @@ pub fn read(file: File, sink: &mut dyn TableSink) -> io::Result<()> {
     let fields = schema.root_schema().get_fields();
     let pandas = metadata.key_value_metadata().into_iter().flatten();
     let pandas = pandas.filter(|pair| pair.key == "pandas");
-    let pandas = pandas.filter_map(|pair| serde_json::from_str(pair.value.as_ref()?).ok());
-    let pandas: Value = pandas.last().unwrap_or_default();
+    let mut pandas = pandas.filter_map(|pair| serde_json::from_str(pair.value.as_ref()?).ok());
+    let pandas: Value = pandas.next_back().unwrap_or_default();
     let meanings: Vec<Meaning> = fields.iter().map(|field| meaning(field, &pandas)).collect();
     let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     sink.begin(&names);
