@@ -409,7 +409,7 @@ fn drain_with_eviction_moves_a_job_to_another_node() {
     let first = nodes(&c)[0].as_str().unwrap().to_owned();
     let drain = ["drain", &first, "--why", "upgrade", "--evict-after"];
     let wrong = c.run(&[&drain[..], &["soon"]].concat());
-    assert!(wrong.unwrap_err().contains("at least 0"));
+    assert!(wrong.unwrap_err().contains("from 0 to 1e9"));
     c.run(&[&drain[..], &["1"]].concat()).unwrap();
     c.until("the job runs on the other node", |c| {
         let now = nodes(c);
@@ -1038,7 +1038,7 @@ fn exit_codes_follow_the_rules_of_the_job() {
     let folder = c.dir.path().canonicalize().unwrap();
     for line in [
         "\nGPUs       1\n",
-        "\nlaunch 1   node n0: Failed with 7, ",
+        "\nlaunch 1   node n0: failed with 7, ",
         "\ncommand    sh -c 'exit 7'\n",
         &format!("\nfolder     {}\n", folder.display()),
         "\nsubmitted  20",
@@ -1299,7 +1299,9 @@ fn open_address_needs_a_token_and_no_server_exits_3() {
         assert!(!said.contains(inner), "{said}");
     }
     for no in ["127.0.0.1", "no host:1", ""] {
-        let said = format!("error: `{no}` is no address of a scheduler, expected HOST:PORT\n");
+        let said = format!(
+            "error: `{no}` is no address of a scheduler, expected HOST:PORT with a port from 1 to 65535\n"
+        );
         assert_eq!(queue(no), (Some(2), said));
     }
 }
@@ -1475,7 +1477,7 @@ fn node_reports_lost_and_restored_scheduler() {
     c.start_scheduler("fifo");
     hears(&said, "answers again");
     let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "0"]);
-    hears(&said, "give --gpus N");
+    hears(&said, "--gpus is `0`, expected a whole number from 1 to 64");
     assert_eq!(none.0.wait().unwrap().code(), Some(2));
     for name in ["", "a,b", "a b", "17"] {
         let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "1", "--name", name]);

@@ -438,6 +438,10 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     for a in &j.accounts {
         let id = a.id.unwrap_or_default();
         let guess = if a.estimated { ", estimated" } else { "" };
+        let why = match a.why.is_empty() {
+            true => String::new(),
+            false => format!(": {}", plain(&a.why)),
+        };
         // Nothing was reported between the start and the loss.
         let ran = match a.exit == "Lost" && a.ran_ms == 0 {
             true => "running time unknown,".to_owned(),
@@ -445,12 +449,11 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         };
         writeln!(
             out,
-            "launch {}   node {}: {}, {ran} on {}{guess} {}",
+            "launch {}   node {}: {}, {ran} on {}{guess}{why}",
             id.attempt,
             plain(&a.node),
             in_words(&a.exit),
             number_of(a.gpus, "GPU"),
-            plain(&a.why)
         )?;
     }
     Ok(())
