@@ -1064,7 +1064,10 @@ fn exit_codes_follow_the_rules_of_the_job() {
     }
     for (options, expected) in [
         (&["--on-exit", "7=stop"][..], "expected CODE=MEANING"),
-        (&["--levels", "4,2"], "levels is [4, 2], expected ascending"),
+        (
+            &["--levels", "4,2"],
+            "--levels is `4,2`, expected ascending",
+        ),
         (
             &["--env", "A=1", "--env", "A=2"],
             "--env: `A` is given twice",
