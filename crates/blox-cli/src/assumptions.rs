@@ -2,13 +2,10 @@
 
 use super::grid::{number_of, whole};
 use super::losses::Lost;
-use super::resolve::Experiment;
+use super::resolve::{AS_STATED, Experiment};
 use blox_results::in_groups;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-
-/// Data of jobs that no option replaces.
-pub(super) const AS_STATED: &str = "as the jobs state them";
 
 /// The assumptions of a table: names with lines, in order.
 #[derive(Default)]

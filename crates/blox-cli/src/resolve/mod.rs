@@ -11,7 +11,6 @@ pub(super) use inputs::{Input, Known};
 
 use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
-use super::assumptions::AS_STATED;
 use super::config::Given;
 use super::grid::number_of;
 use super::job_data::{ESTIMATES, JobsWith};
@@ -39,6 +38,9 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::World;
+
+/// Data of jobs that no option replaces.
+pub(super) const AS_STATED: &str = "as the jobs state them";
 
 /// An experiment that has been checked and is ready to run.
 pub(crate) struct Experiment<'r> {
