@@ -3,14 +3,12 @@
 use crate::{composed, with};
 use blox_core::estimate::Oracle;
 use blox_core::{
-    Adapts, ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, NodeId, NodeSpec,
-    Pipeline, PlacementPolicy, Plan, Request, Seconds, Shape, State, Time, TrainingSpec,
-    TypeLimits, TypeSpeeds, Validity,
-    order::SortKey,
-    policy::{by_key, scheduling_fn},
+    ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, NodeId, NodeSpec, Pipeline,
+    PlacementPolicy, Plan, Request, Seconds, Shape, Time, TypeSpeeds, Validity,
+    policy::scheduling_fn,
 };
 use blox_policies::placement::{
-    Allocation, Buddy, Consolidated, InOrder, KeepNodes, Leases, OnNodes, Resizing, Split, Synergy,
+    Allocation, Buddy, Consolidated, InOrder, KeepNodes, Leases, Resizing, Split, Synergy,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::sia::Goodputs;
@@ -135,68 +133,6 @@ fn gang_over_two_types_is_refused() {
         run.round(0.0);
         assert_eq!(run.phase(0), "gone");
     }
-}
-
-/// A pipeline that requests jobs as they are submitted.
-fn in_order(placement: impl PlacementPolicy) -> Pipeline {
-    composed(by_key(|job| SortKey::by(job.submit().secs())), placement)
-}
-
-/// Training on a fixed number of GPUs, of either of two types.
-fn rigid(gpus: u32) -> JobSpec {
-    let limits = TypeLimits {
-        per_gpu: (1, 64),
-        one_gpu_rate: 10.0,
-        stages: 1,
-    };
-    with(job(gpus, 0.0), |extras| {
-        extras.training = Some(Arc::new(TrainingSpec {
-            initial_batch: 64,
-            max_batch: 64,
-            adapts: Adapts::Nothing,
-            restart: Seconds::ZERO,
-            types: ["t4", "v100"].map(|t| (t.into(), limits)).into(),
-        }));
-    })
-}
-
-#[test]
-fn training_jobs_are_placed_on_one_type() {
-    // Five GPUs of one type, and three of another: 1, 2 and 3.
-    let cluster = cluster("1x1:t4,3x1:v100,1x4:t4", &[0.0; 5]);
-    let rule = Consolidated::default;
-    let placements: [(&str, &dyn Fn() -> Pipeline); 7] = [
-        ("synergy", &|| in_order(Synergy::new(rule()))),
-        ("proportional", &|| {
-            in_order(Synergy::new(rule()).with(Allocation::Proportional))
-        }),
-        ("buddy", &|| in_order(Buddy)),
-        ("keep-nodes", &|| in_order(KeepNodes)),
-        ("on-nodes", &|| in_order(OnNodes)),
-        ("leases", &|| in_order(Leases::new(rule()))),
-        ("in-order", &|| in_order(InOrder::new(rule()))),
-    ];
-    let (mut found, state) = (Vec::new(), State::new(&cluster).unwrap());
-    for (name, build) in placements {
-        for (gpus, trains) in (1..=9).flat_map(|gpus| [(gpus, false), (gpus, true)]) {
-            let spec = if trains { rigid(gpus) } else { job(gpus, 0.0) };
-            let accepted = build().feasibility().check(&state, &Arc::new(spec.clone()));
-            // Without the check of admission, the placement tries the job.
-            let mut run = Scenario::new(&cluster, build().awaiting_growth(true));
-            run.submit(0.0, spec);
-            run.round(0.0);
-            let on = run.gpus(0).unwrap_or_default();
-            let of_second = on.iter().filter(|gpu| matches!(gpu, 1..4)).count();
-            let mixed = of_second > 0 && of_second < on.len();
-            let fits = gpus <= if trains { 5 } else { 8 };
-            if (accepted.is_ok(), on.len()) != (fits, if fits { gpus as usize } else { 0 })
-                || trains && mixed
-            {
-                found.push(format!("{name}, {gpus}, {trains}: {on:?}, {accepted:?}"));
-            }
-        }
-    }
-    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

@@ -8,7 +8,6 @@ use blox::core::{
     ClusterSpec, Event, Extras, JobId, JobSpec, NodeSpec, Phase, Pipeline, Reason, Seconds, State,
     Time, TypeLimits, TypeSpeeds,
 };
-use blox::policies::placement::{KeepNodes, OnNodes};
 use blox::policies::scheduling::{Fifo, Pollux, Sia};
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
@@ -52,25 +51,20 @@ fn random_job(rng: &mut ChaCha8Rng, most: u32) -> JobSpec {
             extras.memory_gib = f64::from(gpus) * [8.0, 33.0, 300.0][rng.random_range(0..3)];
         }
         if rng.random_bool(0.2) {
-            let types = rng.random_range(1..3);
-            extras.training = Some(rigid_training(&TYPES[..types]));
+            let limits = TypeLimits {
+                per_gpu: (1, 64),
+                one_gpu_rate: 10.0,
+                stages: 1,
+            };
+            let types = TYPES.iter().take(rng.random_range(1..3));
+            extras.training = Some(Arc::new(TrainingSpec {
+                initial_batch: 64,
+                max_batch: 64,
+                adapts: Adapts::Nothing,
+                restart: Seconds::ZERO,
+                types: types.map(|name| ((*name).into(), limits)).collect(),
+            }));
         }
-    })
-}
-
-/// Training on a fixed number of GPUs of these types.
-fn rigid_training(types: &[&str]) -> Arc<TrainingSpec> {
-    let limits = TypeLimits {
-        per_gpu: (1, 64),
-        one_gpu_rate: 10.0,
-        stages: 1,
-    };
-    Arc::new(TrainingSpec {
-        initial_batch: 64,
-        max_batch: 64,
-        adapts: Adapts::Nothing,
-        restart: Seconds::ZERO,
-        types: types.iter().map(|name| ((*name).into(), limits)).collect(),
     })
 }
 
@@ -111,30 +105,6 @@ fn decided(cluster: &ClusterSpec, spec: &JobSpec, mut policy: Pipeline) -> (Phas
     (Phase::Waiting, core.reason_for(id).clone())
 }
 
-/// Checks that the rule and the trial of a job agree. Returns whether the rule rejects the job, or
-/// the difference.
-fn agreed(
-    build: impl Fn() -> Pipeline,
-    cluster: &ClusterSpec,
-    spec: &JobSpec,
-) -> Result<bool, String> {
-    // Without admission's check, the placement must try the job.
-    let (tried, why) = decided(cluster, spec, build().awaiting_growth(true));
-    let runs = !matches!(tried, Phase::Waiting | Phase::Ended);
-    let state = State::new(cluster).unwrap();
-    let rule = build().feasibility().check(&state, &Arc::new(spec.clone()));
-    let differs = match &rule {
-        Ok(()) => (!runs).then(|| format!("never runs: {why}")),
-        Err(reason) if runs => Some(format!("could run: {reason}")),
-        Err(Reason::NotChosen) => Some("is rejected without a reason".to_owned()),
-        Err(reason) => {
-            let (phase, _) = decided(cluster, spec, build());
-            (phase != Phase::Ended).then(|| format!("is not rejected: {reason}"))
-        }
-    };
-    differs.map_or(Ok(rule.is_err()), Err)
-}
-
 /// Checks on random clusters that the rule and the trial agree. Describes the first difference.
 fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String> {
     let mut counts = [0u64; 2];
@@ -145,14 +115,26 @@ fn differ(name: &str, build: impl Fn() -> Pipeline, cases: u64) -> Option<String
         if seed % 4 == 3 {
             spec = with_speeds(spec, &mut rng);
         }
-        match agreed(&build, &cluster, &spec) {
-            Ok(rejected) => counts[usize::from(rejected)] += 1,
-            Err(what) => {
-                return Some(format!(
-                    "{name}, seed {seed}: {what}\n{spec:?}\n{cluster:?}"
-                ));
+        // Without admission's check, the placement must try the job.
+        let (tried, why) = decided(&cluster, &spec, build().awaiting_growth(true));
+        let runs = !matches!(tried, Phase::Waiting | Phase::Ended);
+        let state = State::new(&cluster).unwrap();
+        let rule = build().feasibility().check(&state, &Arc::new(spec.clone()));
+        let differs = match &rule {
+            Ok(()) => (!runs).then(|| format!("never runs: {why}")),
+            Err(reason) if runs => Some(format!("could run: {reason}")),
+            Err(Reason::NotChosen) => Some("is rejected without a reason".to_owned()),
+            Err(reason) => {
+                let (phase, _) = decided(&cluster, &spec, build());
+                (phase != Phase::Ended).then(|| format!("is not rejected: {reason}"))
             }
+        };
+        if let Some(what) = differs {
+            return Some(format!(
+                "{name}, seed {seed}: {what}\n{spec:?}\n{cluster:?}"
+            ));
         }
+        counts[usize::from(rule.is_err())] += 1;
     }
     let [runs, rejected] = counts;
     let few = runs.min(rejected) < cases / 10;
@@ -225,68 +207,6 @@ fn every_placement_runs_what_it_accepts() {
     }
     assert!(found.is_empty(), "{}", found.join("\n\n"));
     assert!(registry.placement.iter().count() > 10);
-}
-
-/// A placement that is not registered by a name, as a pipeline in order of submission.
-fn unnamed(name: &str) -> Pipeline {
-    match name {
-        "keep-nodes" => composed(name, Fifo::default(), KeepNodes),
-        _ => composed(name, Fifo::default(), OnNodes),
-    }
-}
-
-#[test]
-fn placements_without_a_name_run_what_they_accept() {
-    let names = ["keep-nodes", "on-nodes"];
-    let found = names.map(|name| differ(name, || unnamed(name), 400));
-    let found: Vec<String> = found.into_iter().flatten().collect();
-    assert!(found.is_empty(), "{}", found.join("\n\n"));
-}
-
-#[test]
-fn training_jobs_get_one_type_of_every_placement() {
-    let registry = blox::registry();
-    let nodes = "1x1:t4,3x1:v100,1x4:t4";
-    let cluster: ClusterSpec = nodes.parse().unwrap();
-    let of_type = |gpu: &u32| matches!(gpu, 1..4);
-    let named = registry.placement.iter().map(|(name, _)| name);
-    let names = named.filter(|name| is_plain(name));
-    let mut found = Vec::new();
-    for name in names.chain(["keep-nodes", "on-nodes"]) {
-        let build = || match name.parse::<ComponentSpec>() {
-            Ok(named) if registry.placement.get(name).is_some() => {
-                let placement = registry.placement.build(&named, 0).unwrap();
-                composed(name, Fifo::default(), placement)
-            }
-            _ => unnamed(name),
-        };
-        for (gpus, trains) in (1..=8).flat_map(|gpus| [(gpus, false), (gpus, true)]) {
-            let spec = with(job(0.0, gpus, 3000.0), |extras| {
-                extras.training = trains.then(|| rigid_training(&TYPES));
-            });
-            let what = format!("{name}, {gpus} GPUs, trains: {trains}");
-            match agreed(build, &cluster, &spec) {
-                Ok(rejected) if trains && gpus > 5 && !rejected => {
-                    found.push(format!("{what}: is accepted"));
-                }
-                Ok(true) => {}
-                Ok(false) => {
-                    let mut run = Scenario::new(&cluster, build());
-                    run.submit(0.0, spec);
-                    for round in 0..10 {
-                        run.round(300.0 * f64::from(round));
-                    }
-                    let on = run.gpus(0).unwrap_or_default();
-                    let mixed = on.iter().any(of_type) && !on.iter().all(of_type);
-                    if on.len() as u32 != gpus || trains && mixed {
-                        found.push(format!("{what}: gets {on:?}"));
-                    }
-                }
-                Err(differs) => found.push(format!("{what}: {differs}")),
-            }
-        }
-    }
-    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

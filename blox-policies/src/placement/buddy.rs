@@ -5,11 +5,10 @@ use super::in_order::shortage_of_gpus;
 use super::moving::{change, changeable};
 use super::resizing::parts;
 use super::selector::{most_with_resources, suits};
-use super::types::{could_hold, of_one_type, trains, type_of};
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
-    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId, PlacementPolicy,
+    Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -19,7 +18,7 @@ use blox_core::{
 /// that accept fewer GPUs than others, because of their type, come before these. Jobs that keep their size stay where they are. If the free GPUs are too scattered for a job, all jobs
 /// are placed again, which moves some of them. If all nodes have the same power of two of GPUs,
 /// every job that fits by count then has room. A job of another size, or on other nodes, takes any
-/// free GPUs. A training job takes GPUs of one type.
+/// free GPUs.
 ///
 /// The placement reads the whole list of requests. A job is skipped if the jobs before it leave too
 /// few GPUs, and is stopped if it runs. If the scheduling policy does not preempt, running jobs
@@ -60,15 +59,6 @@ impl PlacementPolicy for Buddy {
         }
         fill_up(&passed_over, draft)?;
         Ok(Validity::UntilEvent)
-    }
-
-    fn can_ever_place(
-        &self,
-        room: &Room<'_>,
-        job: &JobRef<'_>,
-        shape: &Shape,
-    ) -> Result<(), Reason> {
-        could_hold(room, job, shape)
     }
 }
 
@@ -279,32 +269,8 @@ fn find(
     own: &[GpuId],
     scattered: bool,
 ) -> Option<GpuList> {
-    let job = draft.view().job(job)?;
-    let found = |shape: &Shape| {
-        let gpus = find_any(draft, &job, shape, own, scattered)?;
-        Some(shape.on(gpus))
-    };
-    let mut same = None;
-    if trains(&job) && shape.gpu_type.is_none() && !own.is_empty() {
-        let gpu_type = type_of(draft, own);
-        same = found(&Shape {
-            gpu_type,
-            ..shape.clone()
-        });
-    }
-    let found = same.or_else(|| of_one_type(draft, &job, shape, found))?;
-    Some(found.gpus)
-}
-
-/// Like [`find`], of any types that the job accepts.
-fn find_any(
-    draft: &Draft<'_>,
-    job: &JobRef<'_>,
-    shape: &Shape,
-    own: &[GpuId],
-    scattered: bool,
-) -> Option<GpuList> {
     let view = draft.view();
+    let job = view.job(job)?;
     let count = shape.gpus.get();
     let own: GpuList = own
         .iter()
@@ -318,7 +284,7 @@ fn find_any(
     };
     let nodes: Vec<(&Node, u32)> = view
         .nodes()
-        .filter(|n| n.is_usable() && suits(n, job, shape, view))
+        .filter(|n| n.is_usable() && suits(n, &job, shape, view))
         .map(|n| {
             // CPUs and memory may suffice for fewer GPUs.
             let free = draft.free_on(n.id());

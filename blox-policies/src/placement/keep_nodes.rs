@@ -4,7 +4,6 @@ use super::anew::unmet;
 use super::selector::{
     has_resources, most_if_empty, most_with_resources, on_nodes, shape_of, suits,
 };
-use super::types::{by_type, could_hold, trains};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
     PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
@@ -23,8 +22,8 @@ use std::collections::VecDeque;
 ///
 /// Only a job that would not fit on the empty nodes is spread over free GPUs. An example is a job
 /// of 16 GPUs on nodes of 8, 4 and 4. A node has as many GPUs for a job as it has CPUs and memory
-/// for. A training job runs on GPUs of one type. If its request names none, the type with the most
-/// free GPUs is tried first.
+/// for. A job whose request could never be met with one GPU type is
+/// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
@@ -48,12 +47,7 @@ impl PlacementPolicy for KeepNodes {
                 continue;
             };
             let mut placed = false;
-            let of_one_type = |shape: &Shape| match trains(&job) && shape.gpu_type.is_none() {
-                true => by_type(draft, shape),
-                false => vec![shape.clone()],
-            };
-            let shapes: Vec<Shape> = request.shapes.iter().flat_map(of_one_type).collect();
-            for shape in &shapes {
+            for shape in &request.shapes {
                 let mut evicted = Vec::new();
                 if let Some(assignment) = find(draft, &job, shape, &all, &mut evicted)? {
                     draft.assign(job.id(), assignment)?;
@@ -80,7 +74,7 @@ impl PlacementPolicy for KeepNodes {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
-        could_hold(room, job, shape)
+        room.of_one_type(job, shape, |room| room.anywhere(job, shape))
     }
 }
 

@@ -4,7 +4,6 @@ use super::anew::unmet;
 use super::consolidated::Consolidated;
 use super::in_order::place_in_free;
 use super::resizing::parts;
-use super::types::could_find;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
     PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
@@ -13,8 +12,8 @@ use blox_core::{
 /// Places jobs on the [nodes](Place::Nodes) that their shapes name.
 ///
 /// A job that already has the named numbers of GPUs on these nodes stays. Any other running job is
-/// stopped first. A shape that names no nodes gets as few nodes as possible, for a training job of
-/// one GPU type.
+/// stopped first. A shape that names no nodes gets as few nodes as possible. A job whose request
+/// could never be met with one GPU type is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
@@ -44,7 +43,7 @@ impl PlacementPolicy for OnNodes {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
-        could_find(&Consolidated::default(), room, job, shape)
+        room.of_one_type(job, shape, |room| room.anywhere(job, shape))
     }
 }
 

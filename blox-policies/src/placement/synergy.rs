@@ -5,7 +5,7 @@ use super::in_order::shortage_of_gpus;
 use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
-use super::types::{could_find, find, trains};
+use super::types::could_find;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
     Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
@@ -37,15 +37,12 @@ pub enum Allocation {
 /// long as the total number of free GPUs suffices. They then place the selected jobs from the
 /// largest demand to the smallest, by GPUs, then CPUs, then memory.
 ///
-/// A selected job that accepts some GPU types only, or a training job, may find too few GPUs of one
-/// type. If jobs behind it in the queue took them, it is placed before all others.
-///
 /// Under [`Allocation::Tune`], a job whose demand does not fit gets at most its fair share of each
 /// resource. If the share does not fit either, the job goes to any node with free GPUs. Jobs on
 /// that node then give up what exceeds their share, the job with the most first. So every job is at
 /// least as fast as with a fair share, and no GPU idles for lack of CPUs or memory.
 ///
-/// Training jobs run on GPUs of one type. Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
+/// Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
 /// are ignored. The released program raises demands below the share up to the share; here they stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {
@@ -90,11 +87,9 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             on: SortedMap::new(),
         };
         let greedy = self.allocation == Allocation::Greedy;
-        // The order of running jobs decides which resources each of them finds.
-        let mut by_order = greedy;
         let mut left = draft.free_gpus();
-        let mut runnable: Vec<Runnable<'_>> = Vec::new();
-        for (rank, id) in jobs.into_iter().enumerate() {
+        let mut runnable: Vec<(JobRef<'_>, Shape, Amounts)> = Vec::new();
+        for id in jobs {
             let request = list.find(|request| request.job == id);
             let shape = request.and_then(|request| request.shapes.into_iter().next());
             let (Some(job), Some(shape)) = (view.job(id), shape) else {
@@ -108,18 +103,18 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
                     true => demand,
                     false => demand.times(f64::from(needed) / f64::from(job.gpus().get())),
                 };
-                runnable.push((rank, job, shape, demand));
+                runnable.push((job, shape, demand));
             } else {
                 let (needed, free) = (shape.gpus, GpuCount(left));
                 draft.explain(id, Reason::TooFewGpus { needed, free });
             }
         }
         if !greedy {
-            // The outcome then depends on the set of runnable jobs. If all of them are placed, it
-            // does not depend on their order, which changes while they run.
+            // The outcome then depends on the set of runnable jobs. It does not depend on their
+            // order, which changes while they run.
             sort::by(
                 &mut runnable,
-                |(_, a, a_shape, a_demand), (_, b, b_shape, b_demand)| {
+                |(a, a_shape, a_demand), (b, b_shape, b_demand)| {
                     let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
                     let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
                     let gpus = b_shape.gpus.cmp(&a_shape.gpus);
@@ -127,59 +122,25 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
                 },
             );
         }
-        let types = view.cluster().gpu_types().len();
-        let confined = |(_, job, shape, _): &Runnable<'_>| {
-            let some = trains(job) || !job.spec().extras().gpu_types.is_empty();
-            types > 1 && (some || shape.gpu_type.is_some())
-        };
-        // Ranks of jobs that need GPUs of some types, to which jobs behind them left too few. They
-        // come first, or they would wait for ever behind larger jobs.
-        let mut first: Vec<usize> = Vec::new();
-        let start = draft.savepoint();
-        let missed = loop {
-            if !first.is_empty() {
-                let place = |rank: &usize| first.binary_search(rank).unwrap_or(usize::MAX);
-                sort::by_key(&mut runnable, |(rank, ..)| place(rank));
-            }
-            let (mut missed, mut last) = (Vec::new(), 0);
-            let overtaken = first.len();
-            for runnable in &runnable {
-                let (rank, job, shape, demand) = runnable;
-                draft.narrow_to(job);
-                let placed = match self.allocation {
-                    Allocation::Proportional => {
-                        let share = pass.shares.fair(shape.gpus);
-                        pass.give(draft, job, shape, share)?
-                    }
-                    Allocation::Greedy => pass.give(draft, job, shape, *demand)?,
-                    Allocation::Tune => pass.tune(draft, job, shape, *demand)?,
-                };
-                draft.widen();
-                if placed {
-                    last = last.max(*rank);
-                    continue;
+        for (job, shape, demand) in runnable {
+            draft.narrow_to(&job);
+            let placed = match self.allocation {
+                Allocation::Proportional => {
+                    let share = pass.shares.fair(shape.gpus);
+                    pass.give(draft, &job, &shape, share)?
                 }
-                missed.push((job.id(), shortage_of_gpus(shape.gpus, draft)));
-                if confined(runnable) {
-                    by_order = true;
-                    if last > *rank && !first.contains(rank) {
-                        first.push(*rank);
-                    }
-                }
+                Allocation::Greedy => pass.give(draft, &job, &shape, demand)?,
+                Allocation::Tune => pass.tune(draft, &job, &shape, demand)?,
+            };
+            draft.widen();
+            if !placed {
+                draft.explain(job.id(), shortage_of_gpus(shape.gpus, draft));
             }
-            if first.len() == overtaken {
-                break missed;
-            }
-            first.sort_unstable();
-            draft.rollback(start);
-            pass.on.clear();
-        };
-        for (job, why) in missed {
-            draft.explain(job, why);
         }
-        Ok(match by_order {
-            true => Validity::NextRound,
-            false => Validity::UntilEvent,
+        Ok(match self.allocation {
+            // The order of running jobs decides which resources each of them finds.
+            Allocation::Greedy => Validity::NextRound,
+            Allocation::Proportional | Allocation::Tune => Validity::UntilEvent,
         })
     }
 
@@ -198,9 +159,6 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         could_find(&self.rule, room, job, &gpus)
     }
 }
-
-/// A selected job: its rank in the queue, its shape and its demand.
-type Runnable<'v> = (usize, JobRef<'v>, Shape, Amounts);
 
 /// State of one decision.
 struct Pass<'r, R> {
@@ -224,7 +182,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: amounts.memory_gib,
             ..shape.clone()
         };
-        match find(self.rule, draft, job, &shape) {
+        match self.rule.find(draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
             None => Ok(false),
         }
@@ -262,7 +220,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: 0.0,
             ..shape.clone()
         };
-        let Some(mut assignment) = find(self.rule, draft, job, &gpus) else {
+        let Some(mut assignment) = self.rule.find(draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;

@@ -6,7 +6,10 @@ use blox_core::{
 };
 use std::cmp::Reverse;
 
-/// Finds GPUs by the rule, and keeps training jobs on one GPU type: see [`of_one_type`].
+/// Finds GPUs by the rule, and keeps training jobs on one GPU type.
+///
+/// If the rule would spread a training job over several GPU types, it is tried on each type alone.
+/// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
 #[inline]
 pub(crate) fn find<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -14,31 +17,11 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
     job: &JobRef<'_>,
     shape: &Shape,
 ) -> Option<Assignment> {
-    of_one_type(draft, job, shape, |shape| rule.find(draft, job, shape))
-}
-
-/// Finds GPUs, of one type for a training job.
-///
-/// If a training job would be spread over several GPU types, each type alone is tried. The type with
-/// the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
-#[inline]
-pub(super) fn of_one_type(
-    draft: &Draft<'_>,
-    job: &JobRef<'_>,
-    shape: &Shape,
-    find: impl Fn(&Shape) -> Option<Assignment>,
-) -> Option<Assignment> {
-    let found = find(shape);
-    let alike = |a: &Assignment| type_of(draft, &a.gpus).is_some();
-    if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(alike) {
+    let found = rule.find(draft, job, shape);
+    let one_type = |a: &Assignment| type_of(draft, a).is_some();
+    if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(one_type) {
         return found;
     }
-    let shapes = by_type(draft, shape);
-    shapes.iter().find_map(find)
-}
-
-/// Returns the shape on each GPU type that has enough free GPUs, the type with most of them first.
-pub(super) fn by_type(draft: &Draft<'_>, shape: &Shape) -> Vec<Shape> {
     let mut free: SortedMap<GpuTypeId, u32> = SortedMap::new();
     for node in draft.nodes_with_free() {
         *free.entry(node.gpu_type()).or_default() += draft.free_on(node.id());
@@ -46,11 +29,14 @@ pub(super) fn by_type(draft: &Draft<'_>, shape: &Shape) -> Vec<Shape> {
     let mut types: Vec<(GpuTypeId, u32)> = free.into_iter().collect();
     types.retain(|(_, free)| *free >= shape.gpus.get());
     sort::by_key(&mut types, |(_, free)| Reverse(*free));
-    let on = |(gpu_type, _)| Shape {
-        gpu_type: Some(gpu_type),
-        ..shape.clone()
-    };
-    types.into_iter().map(on).collect()
+    types.into_iter().find_map(|(gpu_type, _)| {
+        let gpu_type = Some(gpu_type);
+        let shape = Shape {
+            gpu_type,
+            ..shape.clone()
+        };
+        rule.find(draft, job, &shape)
+    })
 }
 
 /// Returns whether the job specifies how it trains.
@@ -58,19 +44,19 @@ pub(super) fn trains(job: &JobRef<'_>) -> bool {
     job.has_extras() && job.spec().extras().training.is_some()
 }
 
-/// Returns the type of all these GPUs, or `None` if there are several.
-pub(super) fn type_of(draft: &Draft<'_>, gpus: &[GpuId]) -> Option<GpuTypeId> {
+/// Returns the type of all GPUs of an assignment, or `None` if there are several.
+fn type_of(draft: &Draft<'_>, assignment: &Assignment) -> Option<GpuTypeId> {
     let cluster = draft.view().cluster();
     let of = |gpu: &GpuId| Some(cluster.node(cluster.node_of(*gpu)?)?.gpu_type());
-    let first = of(gpus.first()?)?;
-    let alike = gpus.iter().all(|gpu| of(gpu) == Some(first));
+    let first = of(assignment.gpus.first()?)?;
+    let alike = assignment.gpus.iter().all(|gpu| of(gpu) == Some(first));
     alike.then_some(first)
 }
 
 /// Returns the shape for a job that has GPUs. A training job must get more of the same type.
 pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape: &Shape) -> Shape {
     let own = if trains(job) {
-        type_of(draft, &has.gpus)
+        type_of(draft, has)
     } else {
         None
     };
@@ -91,13 +77,5 @@ pub(crate) fn could_find<R: NodeSelector + ?Sized>(
     match trains(job) {
         true => room.of_one_type(job, shape, |room| rule.could_find(room, job, shape)),
         false => rule.could_find(room, job, shape),
-    }
-}
-
-/// Checks whether the nodes of a room together could hold a job, of one type for a training job.
-pub(super) fn could_hold(room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
-    match trains(job) {
-        true => room.of_one_type(job, shape, |room| room.anywhere(job, shape)),
-        false => room.anywhere(job, shape),
     }
 }

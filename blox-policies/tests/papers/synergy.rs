@@ -1,6 +1,6 @@
 //! Synergy (OSDI 2022).
 
-use super::{job, training};
+use super::job;
 use crate::{composed, with};
 use blox_core::{ClusterSpec, JobSpec};
 use blox_policies::placement::{Allocation, Consolidated, Synergy};
@@ -42,25 +42,6 @@ fn tune_runs_jobs_for_which_greedy_lets_gpus_idle() {
     let greedy = granted(Allocation::Greedy, demands);
     assert_eq!(greedy, [9.0, 3.0, 0.0, 0.0]);
     assert_eq!(granted(Allocation::Tune, demands), [3.0; 4]);
-}
-
-#[test]
-fn training_job_finds_one_type_before_larger_jobs() {
-    for allocation in [Allocation::Tune, Allocation::Proportional] {
-        let placement = Synergy::new(Consolidated::default()).with(allocation);
-        let cluster = "1x4:t4,1x4:v100".parse().unwrap();
-        let mut case = Scenario::new(&cluster, composed(Fifo::default(), placement));
-        let trains = with(job(2, 1e4), |extras| {
-            let like = training(0.0, &["t4", "v100"]);
-            extras.training.clone_from(&like.extras().training);
-        });
-        // The two larger jobs alone would leave a GPU of each type.
-        case.submit_all(0.0, [trains, job(3, 1e4), job(3, 1e4)]);
-        case.round(0.0);
-        assert_eq!(case.gpus(0), Some(vec![0, 1]), "{allocation:?}");
-        assert_eq!(case.gpus(1), Some(vec![4, 5, 6]), "{allocation:?}");
-        assert_eq!(case.gpus(2), Some(vec![2, 3, 7]), "{allocation:?}");
-    }
 }
 
 #[test]
