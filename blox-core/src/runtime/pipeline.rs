@@ -946,18 +946,12 @@ impl Pipeline {
             work: Work::lasting(Seconds::ZERO),
         };
         // The buffer is free unless a policy kept the last submission.
-        let free = self.submitted.take();
-        let spec = match free.filter(|spec| Arc::strong_count(spec) == 1) {
-            Some(mut buffer) => {
-                *Arc::make_mut(&mut buffer) = masked;
-                buffer
-            }
-            None => Arc::new(masked),
-        };
-        let event = Event::Submitted { job, spec };
-        self.tell(view, &event);
-        if let Event::Submitted { spec, .. } = event {
-            self.submitted = Some(spec);
+        match self.submitted.as_mut().and_then(Arc::get_mut) {
+            Some(free) => *free = masked,
+            None => self.submitted = Some(Arc::new(masked)),
+        }
+        if let Some(spec) = self.submitted.clone() {
+            self.tell(view, &Event::Submitted { job, spec });
         }
     }
 }

@@ -129,8 +129,7 @@ fn ends(experiment: &Experiment<'_>) -> String {
             "at ends of rounds; with --completion exact, when the work is done".to_owned()
         }
         Some("round") => "at ends of rounds".to_owned(),
-        None => "when the work is done".to_owned(),
-        Some("exact") => "when the work is done".to_owned(),
+        None | Some("exact") => "when the work is done".to_owned(),
         Some(rule) => format!("by the rule `{rule}`"),
     }
 }

@@ -433,13 +433,13 @@ impl Failed {
 
 /// Returns a notice for each scheduler that failed, and one if it was the baseline.
 pub(super) fn of_failed(experiment: &Experiment<'_>, failed: &[Failed]) -> Vec<String> {
-    let each = failed.iter();
-    let mut list: Vec<String> = each
+    let mut list: Vec<String> = failed
+        .iter()
         .map(|f| format!("{} failed, and has no results: {}", f.scheduler, f.error))
         .collect();
     let base = experiment.contestants.get(experiment.baseline);
     let base = base.filter(|base| failed.iter().any(|f| f.scheduler == base.label));
-    if let (Some(base), true) = (base, experiment.compares) {
+    if let Some(base) = base.filter(|_| experiment.compares) {
         list.push(format!(
             "no scheduler is compared with the baseline, since {} failed",
             base.label

@@ -258,9 +258,8 @@ fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
     let axis = Axis::seconds("time without GPUs, by reason").in_unit(unit);
     let mut chart = BarChart::new(title, axis).subtitle(text);
     for c in all {
-        let measured = c.run.figure("measured").unwrap_or(0.0).max(1.0);
         let of = |reason: &str| c.run.waits().find(|wait| wait.reason == reason);
-        let mean = |reason: &str| of(reason).map_or(0.0, |wait| wait.total_s / measured);
+        let mean = |reason: &str| of(reason).map_or(0.0, |wait| wait.mean_s);
         let parts = totals.iter().map(|(reason, _)| (*reason, mean(reason)));
         chart = chart.with(c.name.as_str(), parts);
     }

@@ -92,6 +92,8 @@ pub(super) struct Wait<'a> {
     pub jobs: u64,
     /// Waiting time of all these jobs in seconds.
     pub total_s: f64,
+    /// Waiting time for this reason in seconds, as a mean over all measured jobs.
+    pub mean_s: f64,
 }
 
 /// The results of one scheduler.
@@ -164,12 +166,15 @@ impl RunResults {
 
     /// Returns the reasons of waiting, if they were recorded.
     pub(super) fn waits(&self) -> impl Iterator<Item = Wait<'_>> {
+        let measured = self.figure("measured").unwrap_or(0.0).max(1.0);
         let waits = self.summary["waits"].as_array().into_iter().flatten();
-        waits.filter_map(|wait| {
+        waits.filter_map(move |wait| {
+            let total_s = wait["total"].as_f64()?;
             Some(Wait {
                 reason: wait["reason"].as_str()?,
                 jobs: wait["jobs"].as_u64()?,
-                total_s: wait["total"].as_f64()?,
+                total_s,
+                mean_s: total_s / measured,
             })
         })
     }

@@ -37,9 +37,7 @@ impl World {
             }),
         }
     }
-}
 
-impl World {
     /// Returns the line about overheads that are not a model of a scheduler. `trained` is true if
     /// jobs have training data.
     pub fn overheads_line(&self, trained: bool) -> String {

@@ -427,19 +427,16 @@ fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> String {
     struct Row<'a> {
         scheduler: &'a str,
         wait: Wait<'a>,
-        /// Waiting time of all measured jobs, and their number.
+        /// Waiting time of all measured jobs.
         all_s: f64,
-        measured: f64,
     }
     let mut rows = Vec::new();
     for c in all {
         let all_s = c.run.waits().map(|wait| wait.total_s).sum();
-        let measured = c.run.figure("measured").unwrap_or(0.0).max(1.0);
         rows.extend(c.run.waits().map(|wait| Row {
             scheduler: &c.name,
             wait,
             all_s,
-            measured,
         }));
     }
     if rows.is_empty() {
@@ -462,7 +459,7 @@ fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> String {
             "waiting time per measured job",
             "waiting time for this reason / measured jobs",
             ("waiting_s", ""),
-            |r: &Row<'_>| Some(r.wait.total_s / r.measured),
+            |r: &Row<'_>| Some(r.wait.mean_s),
         ),
         Field::number(
             "share of all waiting",
