@@ -6,6 +6,7 @@
 
 mod kinds;
 mod layout;
+mod ledgers;
 mod link;
 mod passing;
 pub mod spec;
@@ -17,119 +18,12 @@ use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId}
 use crate::units::Time;
 use kinds::Kinds;
 pub use kinds::NodeKind;
+use ledgers::Ledgers;
+pub(crate) use ledgers::Owners;
 pub(crate) use passing::Passing;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use spec::{MAX_JOBS_PER_GPU, MAX_NODES, NodeSpec};
-
-const NOBODY: u32 = u32::MAX;
-
-const PLACES: usize = MAX_JOBS_PER_GPU as usize;
-
-/// The jobs on one GPU, without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owners([u32; PLACES]);
-
-/// Writes the places of a pair even if they are empty: the form of versions with pairs only.
-impl Serialize for Owners {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.0[..self.count().max(2)].serialize(s)
-    }
-}
-
-impl<'de> Deserialize<'de> for Owners {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let jobs = SmallVec::<[u32; PLACES]>::deserialize(d)?;
-        let mut owners = Owners::NONE;
-        for job in jobs.into_iter().filter(|job| *job != NOBODY).map(JobId) {
-            if owners.count() == PLACES || owners.contains(job) {
-                return Err(serde::de::Error::custom(
-                    "too many jobs on a GPU, or one twice",
-                ));
-            }
-            owners.add(job);
-        }
-        Ok(owners)
-    }
-}
-
-impl Default for Owners {
-    fn default() -> Self {
-        Owners::NONE
-    }
-}
-
-impl Owners {
-    pub(crate) const NONE: Owners = Owners([NOBODY; PLACES]);
-
-    #[inline]
-    pub(crate) fn only(job: JobId) -> Self {
-        let mut owners = Owners::NONE;
-        owners.0[0] = job.0;
-        owners
-    }
-    #[inline]
-    pub(crate) fn iter(self) -> impl Iterator<Item = JobId> {
-        let some = self.0.into_iter().take_while(|&j| j != NOBODY);
-        some.map(JobId)
-    }
-    #[inline]
-    pub(crate) fn contains(self, job: JobId) -> bool {
-        self.0.contains(&job.0)
-    }
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.0[0] == NOBODY
-    }
-    /// Returns the number of jobs.
-    #[inline]
-    pub(crate) fn count(self) -> usize {
-        self.iter().count()
-    }
-    #[inline]
-    pub(crate) fn add(&mut self, job: JobId) {
-        if let Some(place) = self.0.iter_mut().find(|p| **p == NOBODY) {
-            *place = job.0;
-        }
-    }
-    #[inline]
-    pub(crate) fn remove(&mut self, job: JobId) {
-        // Most GPUs have one job.
-        if self.0[1] == NOBODY {
-            if self.0[0] == job.0 {
-                self.0[0] = NOBODY;
-            }
-            return;
-        }
-        if let Some(place) = self.0.iter().position(|p| *p == job.0) {
-            self.0[place..].rotate_left(1);
-            self.0[PLACES - 1] = NOBODY;
-        }
-    }
-}
-
-/// Jobs of a GPU in both ledgers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Ledgers {
-    allocated: Owners,
-    bound: Owners,
-}
-
-impl Ledgers {
-    #[inline]
-    fn both(owners: Owners) -> Self {
-        Ledgers {
-            allocated: owners,
-            bound: owners,
-        }
-    }
-
-    /// Returns whether jobs share the GPU, or a job has it in one ledger only.
-    #[inline]
-    fn is_mixed(self) -> bool {
-        self != Ledgers::both(Owners::only(JobId(self.allocated.0[0])))
-    }
-}
+use spec::{MAX_NODES, NodeSpec};
 
 /// Contiguous GPUs of a node, as a bit mask; bit 0 is the node's first GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +165,8 @@ impl Node {
     pub fn is_usable(&self) -> bool {
         self.status == NodeStatus::Up && self.cordon.is_none() && self.wanted.is_none()
     }
-    /// Returns how many jobs may share one of its GPUs, from 1 to [`MAX_JOBS_PER_GPU`].
+    /// Returns how many jobs may share one of its GPUs, from 1 to
+    /// [`MAX_JOBS_PER_GPU`](spec::MAX_JOBS_PER_GPU).
     pub fn jobs_per_gpu(&self) -> u32 {
         self.spec.jobs_per_gpu
     }
@@ -334,7 +229,7 @@ impl Node {
 pub struct Cluster {
     nodes: Vec<Node>,
     gpu_node: Vec<NodeId>,
-    ledgers: Vec<Ledgers>,
+    ledgers: Ledgers,
     types: Names,
     installed: u32,
     usable: u32,
@@ -445,7 +340,7 @@ impl Cluster {
     /// Returns whether a GPU is bound to several jobs now.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
-        self.bound_owners(gpu).0[1] != NOBODY
+        self.ledgers.is_shared(gpu)
     }
 
     /// Returns how many jobs may share a GPU; 0 if it does not exist.
@@ -471,7 +366,7 @@ impl Cluster {
         let gpu_type = GpuTypeId(self.types.intern(&gpu_type).0);
         for _ in 0..spec.gpus {
             self.gpu_node.push(id);
-            self.ledgers.push(Ledgers::both(Owners::NONE));
+            self.ledgers.push();
         }
         self.nodes.push(Node {
             id,
@@ -691,14 +586,12 @@ impl Cluster {
 
     #[inline]
     pub(crate) fn allocated_owners(&self, gpu: GpuId) -> Owners {
-        let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.allocated)
+        self.ledgers.allocated(gpu)
     }
 
     #[inline]
     pub(crate) fn bound_owners(&self, gpu: GpuId) -> Owners {
-        let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.bound)
+        self.ledgers.bound(gpu)
     }
 
     /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`
@@ -728,7 +621,7 @@ impl Cluster {
         let mut rest = &a.gpus[..];
         while let Some((OnNode { node: id, bits }, count)) = self.first_run(rest) {
             for &g in &rest[..count] {
-                self.ledgers[g.index()].allocated.add(job);
+                self.ledgers.allocate(g, job);
                 self.note_mixed(g);
             }
             rest = &rest[count..];
@@ -744,9 +637,7 @@ impl Cluster {
         while let Some((OnNode { node: id, mut bits }, count)) = self.first_run(rest) {
             let first = self.nodes[id.index()].first_gpu;
             for &g in &rest[..count] {
-                let owners = &mut self.ledgers[g.index()].allocated;
-                owners.remove(job);
-                if !owners.is_empty() {
+                if !self.ledgers.deallocate(g, job) {
                     bits &= !(1 << (g.0 - first));
                 }
                 self.note_mixed(g);
@@ -774,19 +665,13 @@ impl Cluster {
     /// [`Cluster::settle`] updates the nodes.
     #[inline]
     pub(crate) fn pass_on(&mut self, job: JobId, gpus: &[GpuId], on: Option<OnNode>) {
-        let its = Ledgers::both(Owners::only(job));
-        match (gpus, on) {
-            // Most jobs have one GPU.
-            ([gpu], _) => self.ledgers[gpu.index()] = its,
-            ([first, ..], Some(_)) => self.ledgers[first.index()..][..gpus.len()].fill(its),
-            _ => gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its),
-        }
+        self.ledgers.pass_on(gpus, job, on.is_some());
     }
 
     /// Updates a node after the ledgers of a GPU have changed.
     #[inline]
     fn note_mixed(&mut self, gpu: GpuId) {
-        let mixed = self.ledgers[gpu.index()].is_mixed();
+        let mixed = self.ledgers.is_mixed(gpu);
         let node = &mut self.nodes[self.gpu_node[gpu.index()].index()];
         let bit = 1 << (gpu.0 - node.first_gpu);
         node.mixed = if mixed {
@@ -807,13 +692,13 @@ impl Cluster {
 
     #[inline]
     pub(crate) fn bind(&mut self, job: JobId, gpu: GpuId) {
-        self.ledgers[gpu.index()].bound.add(job);
+        self.ledgers.bind(gpu, job);
         self.note_mixed(gpu);
     }
 
     #[inline]
     pub(crate) fn unbind(&mut self, job: JobId, gpu: GpuId) {
-        self.ledgers[gpu.index()].bound.remove(job);
+        self.ledgers.unbind(gpu, job);
         self.note_mixed(gpu);
     }
 

@@ -1,6 +1,6 @@
 //! GPUs that a plan passes from job to job, as bit masks of each node.
 
-use super::{Cluster, Ledgers, Node, OnNode, Owners};
+use super::{Cluster, Node, OnNode};
 use crate::ids::{GpuId, NodeId};
 
 /// GPUs that the steps of a plan release and take, until [`Cluster::settle`] updates the nodes.
@@ -184,7 +184,7 @@ impl Cluster {
             let mut nobodys = left & !taken;
             while nobodys != 0 {
                 let gpu = node.first_gpu + nobodys.trailing_zeros();
-                self.ledgers[gpu as usize] = Ledgers::both(Owners::NONE);
+                self.ledgers.clear(GpuId(gpu));
                 nobodys &= nobodys - 1;
             }
             self.refresh(id);
