@@ -23,7 +23,7 @@
 //!
 //! | Layer | Content |
 //! |---|---|
-//! | `model` | plain data: [`units`], [`ids`], [`job`], [`cluster`], [`assignment`], [`shape`], [`reason`], [`decision`] |
+//! | `model` | plain data: [`units`], [`ids`], [`curve`], [`job`], [`cluster`], [`assignment`], [`shape`], [`reason`], [`decision`] |
 //! | [`state`] | [`event`], [`input`], the ledgers, [`view`] |
 //! | [`policy`] | a trait for each role; [`queue`], [`draft`], [`order`], [`estimate`] |
 //! | [`runtime`] | [`pipeline`], [`trigger`], [`core`], [`drive`], [`journal`], [`replay`], [`registry`] |
@@ -89,7 +89,9 @@ pub mod state;
 pub mod suggest;
 
 #[doc(inline)]
-pub use model::{assignment, cluster, decision, ids, job, reason, shape, sort, sorted, units};
+pub use model::{
+    assignment, cluster, curve, decision, ids, job, reason, shape, sort, sorted, units,
+};
 #[doc(inline)]
 pub use policy::{draft, estimate, order, queue};
 #[doc(inline)]
@@ -110,6 +112,7 @@ pub use self::{
         NodeSpec,
     },
     cluster::{Cluster, Drain, Growth, Node, NodeKind, NodeStatus, Wanted},
+    curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{
         Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,

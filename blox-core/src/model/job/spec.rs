@@ -4,6 +4,7 @@ use super::loss::LossReports;
 use super::sensitivity::Sensitivity;
 use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
+use crate::curve::Curve;
 use crate::ids::Name;
 use crate::units::{AMOUNT, GpuCount, Seconds, Time, is_amount};
 use serde::{Deserialize, Serialize, Serializer};
@@ -101,6 +102,14 @@ pub struct Extras {
     /// cluster. From 0 to below 1; 0 if not specified.
     #[serde(skip_serializing_if = "is_zero")]
     pub communication: f64,
+    /// Network demand of one iteration in Gbit/s, as a function of the time within the iteration;
+    /// the period is the length of an iteration. `None` if not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Curve>,
+    /// Number of copies of its GPUs that a service needs, as a function of the time; `None` for a job
+    /// that is no service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub need: Option<Curve>,
     /// Speed as a function of CPUs and memory, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Arc<Sensitivity>>,

@@ -96,6 +96,8 @@ fn alike(a: &Extras, b: &Extras) -> bool {
         memory_gib,
         loss: _,
         communication,
+        traffic,
+        need,
         sensitivity,
         speeds,
         weight: _,
@@ -107,6 +109,7 @@ fn alike(a: &Extras, b: &Extras) -> bool {
     } = a;
     (model, batch_size, class, gpu_types) == (&b.model, &b.batch_size, &b.class, &b.gpu_types)
         && (cpus, memory_gib, communication) == (&b.cpus, &b.memory_gib, &b.communication)
+        && (traffic, need) == (&b.traffic, &b.need)
         && (levels, rates, attributes) == (&b.levels, &b.rates, &b.attributes)
         && (sensitivity, speeds, training) == (&b.sensitivity, &b.speeds, &b.training)
 }
@@ -153,6 +156,7 @@ impl BlockedKinds {
 mod tests {
     use super::*;
     use crate::cluster::spec::ClusterSpec;
+    use crate::curve::Curve;
     use crate::event::Event;
     use crate::job::spec::JobSpec;
     use crate::state::State;
@@ -199,13 +203,21 @@ mod tests {
             (1, with(|e| e.communication = 0.5)),
             (
                 1,
+                with(|e| e.need = Curve::new(Seconds::new(9.0), [(Seconds::ZERO, 2.0)])),
+            ),
+            (
+                1,
+                with(|e| e.traffic = Curve::new(Seconds::new(9.0), [(Seconds::ZERO, 2.0)])),
+            ),
+            (
+                1,
                 with(|e| drop(e.attributes.insert("app_class".into(), "a".into()))),
             ),
             (1, with(|e| e.user_estimate = Some(Seconds::new(9.0)))),
             (1, with(|e| e.group = Some("sweep".into()))),
             (2, None),
         ]);
-        assert_eq!(kinds, [0, 1, 0, 2, 2, 3, 4, 5, 6, 7, 8, 9, 9, 1]);
+        assert_eq!(kinds, [0, 1, 0, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 1]);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use crate::cell::{number, values};
 use crate::rows::{Opened, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
+use blox_core::{
+    Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work,
+};
 use blox_core::{LossReports, Sensitivity, SortedMap, TypeSpeeds};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -110,6 +112,10 @@ columns! {
     loss: Option<Column<LossReports>>,
     /// share of a step spent on exchange over the best links, from 0 to below 1
     communication: Option<Column<Share>>,
+    /// Gbit/s over the network within an iteration: `SECONDS:VALUE` pairs with `;` between them, then `/` and the seconds of an iteration
+    traffic: Option<Column<Curve>>,
+    /// copies of its GPUs that a service needs, such as `0:2;28800:5/86400`: seconds and copies, then the period
+    need: Option<Column<Curve>>,
 }
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
@@ -205,6 +211,8 @@ fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, Workl
         communication: t
             .value(row.communication)?
             .map_or(0.0, |Share(share)| share),
+        traffic: t.value(row.traffic)?,
+        need: t.value(row.need)?,
         ..Extras::default()
     })
 }
@@ -243,6 +251,7 @@ values! {
     Vec<String>: "a JSON array of strings", json;
     SortedMap<Name, Value>: "a JSON object", json;
     Arc<Sensitivity>: "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs", json;
+    Curve: "SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last", curve;
     LossReports: "a JSON object of curve, with b0, b1 and b2, and epoch", json;
 }
 
@@ -289,6 +298,17 @@ fn class(text: &str) -> Option<ServiceClass> {
         "best-effort" => Some(ServiceClass::BestEffort),
         _ => None,
     }
+}
+
+/// Parses `SECONDS:VALUE;SECONDS:VALUE/PERIOD`.
+fn curve(text: &str) -> Option<Curve> {
+    let seconds = |text: &str| Seconds::try_new(text.trim().parse().ok()?);
+    let step = |pair: &str| {
+        let (at, value) = pair.split_once(':')?;
+        Some((seconds(at)?, value.trim().parse().ok()?))
+    };
+    let (steps, period) = text.rsplit_once('/')?;
+    Curve::new(seconds(period)?, list(steps, step)?)
 }
 
 fn deadline(text: &str) -> Option<Deadline> {
@@ -368,6 +388,35 @@ mod tests {
         let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
         assert_eq!(jobs[0].extras().deadlines.len(), 3);
         assert_eq!(jobs[0].extras().gpu_types, ["v100".into(), "a100".into()]);
+    }
+
+    #[test]
+    fn curves_are_columns() {
+        let read = |cell: &str| -> Result<JobSpec, WorkloadError> {
+            let text = format!("submit_s,gpus,duration_s,need\n0,1,60,{cell}\n");
+            Ok(collect(&mut read_text(&text)?)?.remove(0))
+        };
+        let job = read("0:2; 28800:5/86400").unwrap();
+        let need = job.extras().need.as_ref().unwrap();
+        assert_eq!(need.period(), Seconds::new(86400.0));
+        let steps = [(0.0, 2.0), (28800.0, 5.0)].map(|(at, n)| (Seconds::new(at), n));
+        assert_eq!(need.steps(), steps);
+        for cell in [
+            "3",
+            "0:2",
+            "0:2/0",
+            "1:2/60",
+            "0:2;60:1/60",
+            "0:-1/60",
+            "0:x/60",
+        ] {
+            assert_eq!(
+                read(cell).unwrap_err().to_string(),
+                format!(
+                    "jobs.csv:2: need is `{cell}`, expected SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last"
+                )
+            );
+        }
     }
 
     #[test]
@@ -576,6 +625,11 @@ mod tests {
         })
     }
 
+    fn any_curve((x, y, a, b): (f64, f64, f64, f64)) -> Option<Curve> {
+        let [first, second, period] = [0.0, x, x + y].map(Seconds::new);
+        Curve::new(period, [(first, a), (second, b)])
+    }
+
     fn any_job() -> impl Strategy<Value = JobSpec> {
         let name = || proptest::option::of(any::<String>().prop_filter("", |s| !s.is_empty()));
         let amount = || prop_oneof![Just(0.0), 0.0..1e9];
@@ -599,6 +653,7 @@ mod tests {
             prop_oneof![Just(0.0), 0.0..1.0],
             proptest::option::of((0.0..1e3, 1e-6..1e3, 0.0..1e3, 1e-6..1e9)),
             proptest::option::of(any_speeds()),
+            proptest::option::of((1e-3..1e6, 1e-3..1e6, amount(), amount())),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -644,6 +699,8 @@ mod tests {
                     Arc::new(table.unwrap())
                 }),
                 communication: rest.6,
+                traffic: rest.9.and_then(any_curve),
+                need: rest.9.and_then(|(x, y, a, b)| any_curve((y, x, b, a))),
                 speeds: rest.8.map(Arc::new),
                 loss: rest.7.map(|(b0, b1, b2, epoch)| LossReports {
                     curve: LossCurve { b0, b1, b2 },

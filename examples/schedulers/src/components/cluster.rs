@@ -1,7 +1,7 @@
 //! Registry entries of cluster managers.
 
 use crate::parameters::*;
-use blox_core::{NodeId, Seconds, Time};
+use blox_core::{Curve, NodeId, Seconds, Time};
 use blox_policies::cluster::{Loans, Maintenance, Quarantine, StaticCluster, Window};
 use std::sync::Arc;
 
@@ -105,15 +105,13 @@ fn loans(p: &Params) -> Result<Loans, RegistryError> {
     let need = |pair: &str| {
         let (hour, nodes) = pair.split_once(':')?;
         let hour: f64 = hour.trim().parse().ok().filter(|h: &f64| h.is_finite())?;
-        Some((Seconds::from_hours(hour), nodes.trim().parse().ok()?))
+        let nodes: u32 = nodes.trim().parse().ok()?;
+        Some((Seconds::from_hours(hour), f64::from(nodes)))
     };
     let text = p.text(NEEDS.name);
     let needs: Option<Vec<_>> = text.split('/').map(need).collect();
-    let loans = needs.and_then(|needs| Loans::new(nodes, needs, day, grace));
-    loans.ok_or_else(|| {
-        p.wrong(
-            NEEDS.name,
-            "HOUR:NODES pairs, ascending from hour 0 and below day_h",
-        )
-    })
+    let needs = needs.and_then(|needs| Curve::new(day, needs));
+    let expected = "HOUR:NODES pairs, ascending from hour 0 and below day_h";
+    let needs = needs.ok_or_else(|| p.wrong(NEEDS.name, expected))?;
+    Ok(Loans::new(nodes, needs, grace))
 }

@@ -151,10 +151,10 @@ mod tests {
         // One value for each column of the format, and attributes of every kind.
         let text = "job_id,submit_s,gpus,duration_s,iterations,rate_per_s,user,virtual_cluster,\
              group,priority,model,batch_size,cpus,memory_gib,deadline_s,class,levels,rates,gpu_types,\
-             speeds,user_estimate_s,command,sensitivity,loss,communication,attributes.team,attributes.n\n\
+             speeds,user_estimate_s,command,sensitivity,loss,communication,traffic,need,attributes.team,attributes.n\n\
              a,0,1,60,120,2,ada,vc1,g,3,bert,32,4,16,600;900:0.5,best-effort,1;2,2;3,v100;a100,v100:2,50,\
-             \"[\"\"run\"\"]\",,,0.25,red,7\n\
-             b,1,1,60,,,,,,,,,,,,,,,,,,,,,,,\n";
+             \"[\"\"run\"\"]\",,,0.25,0:9;0.1:0/0.5,0:2/60,red,7\n\
+             b,1,1,60,,,,,,,,,,,,,,,,,,,,,,,,,\n";
         for column in COLUMNS {
             let written = text.contains(&format!("{column},"));
             assert!(
@@ -167,12 +167,12 @@ mod tests {
         let head = lines.next().unwrap();
         let inputs = "iterations,rate_per_s,user,virtual_cluster,group,priority,model,batch_size,\
             cpus,memory_gib,class,levels,rates,gpu_types,speeds,user_estimate_s,command,communication,\
-            deadlines,attributes.n,attributes.team";
+            traffic,need,deadlines,attributes.n,attributes.team";
         assert_eq!(head.split_once("overhead_s,").unwrap().1, inputs);
         let values = "120,2,ada,vc1,g,3,bert,32,4,16,best-effort,1;2,2;3,v100;a100,v100:2,50,\
-            \"[\"\"run\"\"]\",0.25,600;900:0.5,7,red";
+            \"[\"\"run\"\"]\",0.25,0:9;0.1:0/0.5,0:2/60,600;900:0.5,7,red";
         assert!(lines.next().unwrap().ends_with(values), "{text}");
-        let defaults = ",,,,0,,,,,guaranteed,,,,,,,,,,";
+        let defaults = ",,,,0,,,,,guaranteed,,,,,,,,,,,,";
         assert!(lines.next().unwrap().ends_with(defaults), "{text}");
     }
 

@@ -2,7 +2,7 @@
 
 use super::{COLUMNS, Columns, Row, Texts};
 use crate::cell::is_needed;
-use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass, TypeSpeeds};
+use blox_core::{Curve, Deadline, GpuCount, JobSpec, Name, ServiceClass, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
@@ -165,6 +165,8 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
         texts.attributes = json(&extras.attributes);
     }
     texts.sensitivity = extras.sensitivity.as_ref().map(json).unwrap_or_default();
+    texts.traffic = extras.traffic.as_ref().map(curve).unwrap_or_default();
+    texts.need = extras.need.as_ref().map(curve).unwrap_or_default();
     texts.loss = extras.loss.as_ref().map(json).unwrap_or_default();
     texts
 }
@@ -185,6 +187,13 @@ fn speeds(speeds: &TypeSpeeds) -> String {
         return json(speeds);
     }
     join(speeds.types().map(|(name, rate)| format!("{name}:{rate}")))
+}
+
+/// Returns a curve as `SECONDS:VALUE;SECONDS:VALUE/PERIOD`.
+fn curve(curve: &Curve) -> String {
+    let steps = curve.steps().iter();
+    let steps = join(steps.map(|(at, value)| format!("{at}:{value}")));
+    format!("{steps}/{}", curve.period())
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {
