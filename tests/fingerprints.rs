@@ -101,6 +101,7 @@ fn node(gpu_type: &str) -> NodeSpec {
 fn worlds() -> Vec<(&'static str, Simulation, Vec<JobSpec>)> {
     let cluster = |types: &[&str]| ClusterSpec {
         nodes: types.iter().map(|t| node(t)).collect(),
+        ..ClusterSpec::default()
     };
     let overheads = FixedOverheads {
         launch: Seconds::new(20.0),

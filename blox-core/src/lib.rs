@@ -111,7 +111,7 @@ pub use self::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
         NodeSpec,
     },
-    cluster::{Cluster, Drain, Growth, Node, NodeKind, NodeStatus, Wanted},
+    cluster::{Cluster, Drain, Growth, Network, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
     curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{
@@ -121,7 +121,7 @@ pub use self::{
     draft::{Candidate, Draft, Savepoint},
     event::{Event, Outcome},
     feasibility::Feasibility,
-    ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId},
+    ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId},
     input::{Input, Refused},
     job::loss::{LOSS, LossCurve, LossReports},
     job::sensitivity::{Sensitivity, SensitivityError},

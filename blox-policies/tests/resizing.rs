@@ -71,6 +71,7 @@ fn small_nodes(count: usize) -> ClusterSpec {
     };
     ClusterSpec {
         nodes: vec![node; count],
+        ..ClusterSpec::default()
     }
 }
 

@@ -7,7 +7,8 @@ use crate::workload::{Jobs, Workload};
 use crate::{SimError, Watch};
 use blox_core::SortedMap;
 use blox_core::{
-    Adapts, ClusterSpec, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time, TrainingSpec,
+    Adapts, ClusterSpec, GpuCount, JobSpec, Name, Network, NodeSpec, Pipeline, Seconds, Time,
+    TrainingSpec,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -209,7 +210,9 @@ impl FairTimes {
         if let Some(known) = known {
             return Ok(*known);
         }
-        let simulation = self.simulation.alone_on(fair_cluster(&self.types[t], gpus));
+        let network = &self.simulation.cluster().network;
+        let cluster = fair_cluster(&self.types[t], gpus, network);
+        let simulation = self.simulation.alone_on(cluster);
         let mut jobs = Jobs::new(vec![job.clone()]);
         let mut stepper = Stepper::new(&simulation, self.scheduler.clone(), &mut jobs)?;
         let longest = LONGEST.max(TIMES * job.duration().secs());
@@ -228,7 +231,7 @@ impl FairTimes {
 }
 
 /// Returns a cluster of `gpus` GPUs of a type: whole nodes, and a smaller one with the rest.
-fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
+fn fair_cluster(of: &Type, gpus: u32, network: &Network) -> ClusterSpec {
     let size = of.node.gpus.max(1);
     let node = |gpus: u32| {
         let part = f64::from(gpus) / f64::from(size);
@@ -243,7 +246,10 @@ fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
     };
     let mut nodes = vec![node(size); (gpus / size) as usize];
     nodes.extend((!gpus.is_multiple_of(size)).then(|| node(gpus % size)));
-    ClusterSpec { nodes }
+    ClusterSpec {
+        nodes,
+        network: network.clone(),
+    }
 }
 
 /// Returns the smallest and the largest number of GPUs of a type that a job runs on; `None` if it
@@ -386,7 +392,7 @@ mod tests {
     fn a_fair_cluster_has_whole_nodes_and_a_rest() {
         let fair = fair("6x4:aws", None);
         let sizes = |gpus| -> Vec<u32> {
-            let cluster = fair_cluster(&fair.types[0], gpus);
+            let cluster = fair_cluster(&fair.types[0], gpus, &Network::default());
             cluster.nodes.iter().map(|n| n.gpus).collect()
         };
         assert_eq!(sizes(3), [3]);

@@ -20,6 +20,7 @@
 //!
 //! let cluster = ClusterSpec {
 //!     nodes: ["a", "b"].map(|vc| NodeSpec::with_gpus(1).in_partition(vc)).into(),
+//!     ..ClusterSpec::default()
 //! };
 //! let job = |at, vc| {
 //!     JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(300.0)).in_virtual_cluster(vc)
@@ -97,7 +98,10 @@ pub fn nodes_of(cluster: &ClusterSpec, name: &str) -> Result<ClusterSpec, Vec<Na
         }
         return Err(known);
     }
-    Ok(ClusterSpec { nodes })
+    Ok(ClusterSpec {
+        nodes,
+        network: cluster.network.clone(),
+    })
 }
 
 /// Simulates every virtual cluster, in the order of their first nodes. Each has a separate

@@ -18,6 +18,7 @@ fn cluster() -> ClusterSpec {
     let node = |vc: &str| NodeSpec::with_gpus(4).in_partition(vc);
     ClusterSpec {
         nodes: vec![node("a"), node("b"), node("a"), node("c")],
+        ..ClusterSpec::default()
     }
 }
 

@@ -131,6 +131,7 @@ fn typed(nodes: &[(u32, &str)]) -> ClusterSpec {
     let node = |(gpus, name): &(u32, &str)| NodeSpec::with_gpus(*gpus).of_type(*name);
     ClusterSpec {
         nodes: nodes.iter().map(node).collect(),
+        ..ClusterSpec::default()
     }
 }
 
@@ -255,7 +256,10 @@ fn no_admitted_job_is_late_on_several_types() {
 fn admission_counts_cpus_and_memory() {
     let mut node = NodeSpec::with_gpus(4);
     (node.cpus, node.memory_gib) = (8.0, 64.0);
-    let simulation = Simulation::new(ClusterSpec { nodes: vec![node] });
+    let simulation = Simulation::new(ClusterSpec {
+        nodes: vec![node],
+        ..ClusterSpec::default()
+    });
     let job = with(due(cases::job(0.0, 1, 600.0), 700.0), |e| e.cpus = 6.0);
     for name in ["elasticflow", "edf-admission"] {
         let report = cases::run(
@@ -272,7 +276,10 @@ fn admission_counts_cpus_and_memory() {
 fn cpus_and_memory_of_nodes_are_kept() {
     let mut node = NodeSpec::with_gpus(4);
     (node.cpus, node.memory_gib) = (8.0, 50.0);
-    let simulation = Simulation::new(ClusterSpec { nodes: vec![node] });
+    let simulation = Simulation::new(ClusterSpec {
+        nodes: vec![node],
+        ..ClusterSpec::default()
+    });
     let six = || with(cases::job(0.0, 1, 600.0), |e| e.cpus = 6.0);
     let large = with(cases::job(0.0, 1, 600.0), |e| e.memory_gib = 2000.0);
     for name in ["elasticflow", "edf-admission", "ef", "edf", "lucid"] {

@@ -34,7 +34,10 @@ fn cluster(rng: &mut ChaCha8Rng) -> ClusterSpec {
         }
         nodes.extend(vec![node; rng.random_range(1..4)]);
     }
-    ClusterSpec { nodes }
+    ClusterSpec {
+        nodes,
+        ..ClusterSpec::default()
+    }
 }
 
 /// A job that may name types, CPUs and memory, or train.
@@ -298,7 +301,10 @@ fn job_gets_gpus_that_have_its_cpus_and_memory() {
     let mut found = Vec::new();
     for (what, spec, nodes) in cases {
         let nodes = nodes.to_vec();
-        let cluster = ClusterSpec { nodes };
+        let cluster = ClusterSpec {
+            nodes,
+            ..ClusterSpec::default()
+        };
         for name in ["sia", "gavel", "finish-time-fairness", "pollux"] {
             let (phase, why) = decided(&cluster, &spec, scheduler(name));
             if matches!(phase, Phase::Waiting | Phase::Ended) {
@@ -313,7 +319,13 @@ fn job_gets_gpus_that_have_its_cpus_and_memory() {
 fn shares_return_to_a_type_with_new_nodes() {
     // The job fits on no node of its faster type until a larger one joins.
     let nodes = vec![node("v100", 4, 8.0, 0.0), node("t4", 4, 48.0, 0.0)];
-    let mut case = Scenario::new(&ClusterSpec { nodes }, scheduler("gavel"));
+    let mut case = Scenario::new(
+        &ClusterSpec {
+            nodes,
+            ..ClusterSpec::default()
+        },
+        scheduler("gavel"),
+    );
     let spec = with(needy(1, 20.0, 0.0), |extras| {
         let mut speeds = TypeSpeeds::default();
         speeds.set("v100", 2.0);

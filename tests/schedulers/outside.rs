@@ -44,6 +44,7 @@ fn scored(nodes: &[&str]) -> ClusterSpec {
     };
     ClusterSpec {
         nodes: nodes.iter().map(node).collect(),
+        ..ClusterSpec::default()
     }
 }
 

@@ -34,6 +34,7 @@ fn jobs_do_not_get_more_cpus_than_a_node_has() {
             memory_gib: 100.0,
             ..NodeSpec::with_gpus(4)
         }],
+        ..ClusterSpec::default()
     };
     let wants = |cpus, memory| job(1, |e| (e.cpus, e.memory_gib) = (cpus, memory));
     for placement in ["first-free", "consolidated", "consolidated{backfill=easy}"] {

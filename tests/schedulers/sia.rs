@@ -174,6 +174,7 @@ fn equal_jobs(policy: &str) {
         serde_json::from_str(&std::fs::read_to_string(summary).unwrap()).unwrap();
     let cluster = ClusterSpec {
         nodes: vec![NodeSpec::with_gpus(4).of_type("aws"); 16],
+        ..ClusterSpec::default()
     };
     for number in 1..=8 {
         let name = format!("workload-{number}");

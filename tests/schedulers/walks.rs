@@ -53,6 +53,7 @@ fn case(seed: u64) -> (Simulation, Vec<JobSpec>) {
     });
     let cluster = ClusterSpec {
         nodes: nodes.collect(),
+        ..ClusterSpec::default()
     };
     let overheads = FixedOverheads {
         restart: Seconds::new([0.0, 60.0][rng.random_range(0..2)]),

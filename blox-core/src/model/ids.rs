@@ -53,6 +53,10 @@ dense_id! {
     ActionId
 }
 dense_id! {
+    /// A link of the network: numbered in order of the nodes and of their locations.
+    LinkId
+}
+dense_id! {
     /// A name that the state has interned (user, group, virtual cluster, model, partition).
     NameId
 }

@@ -166,6 +166,7 @@ impl State {
     pub fn new(cluster: &ClusterSpec) -> Result<Self, ClusterSpecError> {
         cluster.check()?;
         let mut state = State::default();
+        state.cluster.set_network(&cluster.network);
         for spec in &cluster.nodes {
             let partition = spec.partition.as_ref().map(|p| state.names.intern(p));
             state.cluster.join(spec.clone(), partition, 0);
@@ -429,6 +430,7 @@ fn records<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Record>, D::Error> {
 fn cluster<'de, D: Deserializer<'de>>(d: D) -> Result<Cluster, D::Error> {
     let mut cluster = Cluster::deserialize(d)?;
     cluster.count_kinds();
+    cluster.link_nodes();
     Ok(cluster)
 }
 

@@ -208,6 +208,7 @@ impl Run {
         node.cpus = 16.0;
         let cluster = ClusterSpec {
             nodes: vec![node; 3],
+            ..ClusterSpec::default()
         };
         Run {
             state: State::new(&cluster).unwrap(),

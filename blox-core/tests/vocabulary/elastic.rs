@@ -229,7 +229,10 @@ fn with_cpus(cpus: f64) -> JobSpec {
 fn node_with_cpus() -> ClusterSpec {
     let mut node = NodeSpec::with_gpus(4);
     (node.cpus, node.memory_gib) = (12.0, 100.0);
-    ClusterSpec { nodes: vec![node] }
+    ClusterSpec {
+        nodes: vec![node],
+        ..ClusterSpec::default()
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn cluster(nodes: &[(u32, Option<&str>)]) -> ClusterSpec {
     };
     ClusterSpec {
         nodes: nodes.iter().map(node).collect(),
+        ..ClusterSpec::default()
     }
 }
 
@@ -105,7 +106,10 @@ fn virtual_clusters_on_one_node_plan_different_cpus() {
         (name.into(), policy.build().unwrap())
     };
     let mut b = Scenario::deciding(
-        &ClusterSpec { nodes: vec![node] },
+        &ClusterSpec {
+            nodes: vec![node],
+            ..ClusterSpec::default()
+        },
         rounds(100.0),
         PerVirtualCluster {
             pipelines: vec![pipeline("a"), pipeline("b")],

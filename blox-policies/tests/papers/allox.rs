@@ -146,7 +146,13 @@ fn job_goes_to_a_type_with_its_memory() {
         let nodes = [("k80", 256.0), ("v100", 64.0)].map(node).to_vec();
         let placement = Leases::new(Consolidated::default());
         let scheduler = composed(AlloX::new(1.0), placement);
-        let mut case = Scenario::new(&ClusterSpec { nodes }, scheduler);
+        let mut case = Scenario::new(
+            &ClusterSpec {
+                nodes,
+                ..ClusterSpec::default()
+            },
+            scheduler,
+        );
         let large = with(job(1, 100.0), |extras| extras.memory_gib = memory);
         case.submit(0.0, fast(large, &[1.0, 10.0]));
         case.round(0.0);

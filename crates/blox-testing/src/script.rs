@@ -937,6 +937,7 @@ fn cluster(r: &mut SplitMix, partitions: bool, large: bool) -> ClusterSpec {
     });
     ClusterSpec {
         nodes: nodes.collect(),
+        ..ClusterSpec::default()
     }
 }
 

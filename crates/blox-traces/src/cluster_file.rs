@@ -1,7 +1,7 @@
 //! Cluster descriptions from the command line: a shorthand, or a file.
 //!
 //! The shorthand is `NODESxGPUS[xJOBS][:TYPE]`, joined by commas: `32x4`,
-//! `6x4:t4,3x8:rtx`. JOBS is the number of jobs that may share a GPU. A file is TOML with a `[[node]]` table for each group of
+//! `6x4:t4,3x8:rtx`, `32x4,network=100`. JOBS is the number of jobs that may share a GPU. A file is TOML with a `[[node]]` table for each group of
 //! equal nodes, in the order of registration:
 //!
 //! ```toml
@@ -20,6 +20,10 @@
 //! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
 //! # or a usual layout: pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch
 //! # layout = "p3.8xlarge"
+//!
+//! [network]                # Gbit/s between nodes
+//! node = 100               # link of each node
+//! locations = [400, 1600]  # link of each rack, then of each row
 //! ```
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
@@ -31,7 +35,7 @@
 use crate::words::explained;
 use blox_core::SortedMap;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
-use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
+use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, Network, NodeSpec};
 use blox_perf::wrong_scores;
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::{one_line, shown};
@@ -175,7 +179,10 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             groups.push(i + 1);
         }
     }
-    let cluster = ClusterSpec { nodes };
+    let cluster = ClusterSpec {
+        nodes,
+        network: file.network,
+    };
     cluster.check().map_err(|error| match error {
         ClusterSpecError::Node {
             node,
@@ -255,6 +262,8 @@ pub enum ClusterFileError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
+    #[serde(default)]
+    network: Network,
     #[serde(default)]
     node: Vec<NodeGroup>,
 }
@@ -355,6 +364,27 @@ mod tests {
     }
 
     #[test]
+    fn a_network_has_bandwidths_by_level() {
+        let nodes = "[[node]]\ngpus = 4\nlocation = [\"row-0\", \"rack-0\"]\n";
+        let of = |network: &str| parse(&format!("{network}{nodes}")).map(|c| c.network);
+        let levels = |node, locations: &[f64]| Network {
+            node,
+            locations: locations.to_vec(),
+        };
+        let all = of("[network]\nnode = 100\nlocations = [400, 1600]\n");
+        assert_eq!(all, Ok(levels(Some(100.0), &[400.0, 1600.0])));
+        assert_eq!(
+            of("network.locations = [400]\n"),
+            Ok(levels(None, &[400.0]))
+        );
+        assert_eq!(of(""), Ok(Network::default()));
+        assert_eq!(
+            of("[network]\nnode = 0\n").unwrap_err(),
+            "c.toml: the network has 0 Gbit/s, expected a finite number above 0"
+        );
+    }
+
+    #[test]
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
@@ -410,7 +440,7 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
-            "c.toml:3: `[cluster]`: unknown field `cluster`, expected `node`"
+            "c.toml:3: `[cluster]`: unknown field `cluster`, expected `network` or `node`"
         );
         assert_eq!(
             parse("[[node]\n").unwrap_err(),

@@ -53,6 +53,7 @@ pub fn read_cluster(path: impl AsRef<Path>) -> Result<ClusterSpec, WorkloadError
     });
     Ok(ClusterSpec {
         nodes: nodes.collect(),
+        ..ClusterSpec::default()
     })
 }
 

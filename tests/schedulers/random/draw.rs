@@ -472,6 +472,7 @@ fn cluster(r: &mut Draw, large: bool) -> ClusterSpec {
     });
     ClusterSpec {
         nodes: nodes.collect(),
+        ..ClusterSpec::default()
     }
 }
 

@@ -462,6 +462,7 @@ pub(in crate::protocol) fn is_idle(view: View<'_>, node: &Node) -> bool {
 fn not_an_inventory(r: &Report) -> Option<String> {
     let spec = blox_core::ClusterSpec {
         nodes: vec![(*r.offer).clone()],
+        ..blox_core::ClusterSpec::default()
     };
     spec.check().err().map(|e| e.to_string())
 }

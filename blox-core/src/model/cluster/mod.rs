@@ -8,6 +8,7 @@ mod kinds;
 mod layout;
 mod ledgers;
 mod link;
+mod network;
 mod passing;
 pub mod spec;
 pub mod topology;
@@ -20,6 +21,7 @@ use kinds::Kinds;
 pub use kinds::NodeKind;
 use ledgers::Ledgers;
 pub(crate) use ledgers::Owners;
+pub use network::{Network, NetworkLink};
 pub(crate) use passing::Passing;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -246,6 +248,11 @@ pub struct Cluster {
     /// Nodes that have not left, by kind; derived from the nodes.
     #[serde(skip)]
     kinds: Kinds,
+    #[serde(default, skip_serializing_if = "Network::is_empty")]
+    network: Network,
+    /// Links of the network, if it is described; derived from the nodes.
+    #[serde(skip)]
+    tree: Option<std::sync::Arc<network::Tree>>,
 }
 
 impl Cluster {
@@ -383,6 +390,7 @@ impl Cluster {
         self.usable += n.usable_count();
         self.kinds.add(&self.nodes[id.index()]);
         self.refresh(id);
+        self.link_node(id.index());
         id
     }
 

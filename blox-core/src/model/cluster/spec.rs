@@ -2,6 +2,7 @@
 
 pub use super::layout::links_of;
 pub use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
+use super::network::Network;
 use crate::ids::Name;
 use crate::units::{AMOUNT, is_amount};
 use serde::{Deserialize, Serialize};
@@ -80,8 +81,11 @@ impl NodeSpec {
 
     /// Checks that all fields are within their ranges, as for a cluster of only this node.
     pub(crate) fn check(&self) -> Result<(), ClusterSpecError> {
-        let nodes = vec![self.clone()];
-        ClusterSpec { nodes }.check()
+        let spec = ClusterSpec {
+            nodes: vec![self.clone()],
+            ..ClusterSpec::default()
+        };
+        spec.check()
     }
 
     /// Sets the number of jobs that may share a GPU.
@@ -110,7 +114,7 @@ impl NodeSpec {
 ///
 /// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT]`, joined by commas. JOBS is the
 /// number of jobs that may share a GPU. A [layout](links_of) defines the links between
-/// the GPUs of a node:
+/// the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of the [`Network`]:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
@@ -120,6 +124,8 @@ impl NodeSpec {
 /// assert_eq!((shared.nodes[0].gpus, shared.nodes[0].jobs_per_gpu), (4, 3));
 /// let linked: ClusterSpec = "32x4:v100@p3.8xlarge".parse()?;
 /// assert_eq!(linked.nodes[0].bandwidth(0, 3), Some(50.0));
+/// let networked: ClusterSpec = "32x4,network=100".parse()?;
+/// assert_eq!(networked.network.node, Some(100.0));
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
 /// assert_eq!(
 ///     err.to_string(),
@@ -132,6 +138,9 @@ impl NodeSpec {
 pub struct ClusterSpec {
     /// The nodes in order of registration.
     pub nodes: Vec<NodeSpec>,
+    /// Bandwidths between the nodes.
+    #[serde(default, skip_serializing_if = "Network::is_empty")]
+    pub network: Network,
 }
 
 impl ClusterSpec {
@@ -139,6 +148,7 @@ impl ClusterSpec {
     pub fn uniform(nodes: usize, gpus: u32) -> Self {
         ClusterSpec {
             nodes: vec![NodeSpec::with_gpus(gpus); nodes],
+            ..ClusterSpec::default()
         }
     }
 
@@ -158,6 +168,7 @@ impl ClusterSpec {
         if self.nodes.len() > MAX_NODES {
             return Err(ClusterSpecError::TooManyNodes(self.nodes.len()));
         }
+        self.network.check()?;
         let mut names = BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {
             let wrong = |field, found: String, expected: &str| {
@@ -219,13 +230,19 @@ impl std::str::FromStr for ClusterSpec {
     type Err = ClusterSpecError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut nodes = Vec::new();
+        let (mut nodes, mut network) = (Vec::new(), None);
         for (i, part) in text.split(',').enumerate() {
             let wrong = || ClusterSpecError::Shorthand {
                 text: text.to_owned(),
                 part: i + 1,
                 found: part.to_owned(),
             };
+            if let Some(text) = part.trim().strip_prefix("network=") {
+                let only = network.is_none();
+                network = Network::parse(text).filter(|_| only);
+                network.as_ref().ok_or_else(wrong)?;
+                continue;
+            }
             let (plain, layout) = match part.split_once('@') {
                 Some((plain, name)) => (plain, Some(name.trim())),
                 None => (part, None),
@@ -266,7 +283,8 @@ impl std::str::FromStr for ClusterSpec {
             }
             nodes.resize(nodes.len() + count, node);
         }
-        let spec = ClusterSpec { nodes };
+        let network = network.unwrap_or_default();
+        let spec = ClusterSpec { nodes, network };
         spec.check()?;
         Ok(spec)
     }
@@ -296,6 +314,9 @@ pub enum ClusterSpecError {
     /// Too many nodes.
     #[error("the cluster has {0} nodes, expected at most {MAX_NODES}")]
     TooManyNodes(usize),
+    /// A bandwidth of the network.
+    #[error("the network has {0} Gbit/s, expected a finite number above 0")]
+    Network(f64),
     /// A field of a node.
     #[error("node {node}: {field} is {}, expected {expected}", on_one_line(found))]
     Node {

@@ -18,6 +18,7 @@ use std::iter;
 
 mod kinds;
 mod ledger;
+mod links;
 mod memory;
 mod walk;
 

@@ -104,6 +104,7 @@ pub fn unlimited(gpus: impl IntoIterator<Item = u32>) -> ClusterSpec {
     let nodes = all.div_ceil(64).max(1) as usize;
     ClusterSpec {
         nodes: vec![NodeSpec::with_gpus(64); nodes],
+        ..ClusterSpec::default()
     }
 }
 

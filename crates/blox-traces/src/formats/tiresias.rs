@@ -137,6 +137,7 @@ fn cluster_of(source: &Source) -> Result<ClusterSpec, WorkloadError> {
     };
     Ok(ClusterSpec {
         nodes: (0..switch_count).flat_map(on_switch).collect(),
+        ..ClusterSpec::default()
     })
 }
 

@@ -191,6 +191,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
         });
         ClusterSpec {
             nodes: nodes.collect(),
+            ..ClusterSpec::default()
         }
     };
     if !path.is_file() {

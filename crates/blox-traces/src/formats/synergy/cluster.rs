@@ -102,7 +102,10 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
         }
         nodes.resize(nodes.len() + servers as usize, node);
     }
-    Ok(ClusterSpec { nodes })
+    Ok(ClusterSpec {
+        nodes,
+        ..ClusterSpec::default()
+    })
 }
 
 #[cfg(test)]
