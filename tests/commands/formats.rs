@@ -38,7 +38,8 @@ fn chrome_trace_has_each_run_and_each_wait() {
     for e in events {
         let number = |key: &str| e[key].as_u64().unwrap();
         let job = e["args"]["job"].as_u64().unwrap();
-        *seconds.entry((number("pid"), job)).or_default() += number("dur") as f64 / 1e6;
+        let gpus = e["args"]["gpus"].as_f64().unwrap_or(1.0);
+        *seconds.entry((number("pid"), job)).or_default() += gpus * number("dur") as f64 / 1e6;
         // Slices of a track do not overlap.
         let end = ends.entry((number("pid"), number("tid"))).or_default();
         assert!(*end <= e["ts"].as_i64().unwrap(), "{e}");

@@ -1,15 +1,19 @@
 //! A run in the trace format of Chrome, which Perfetto and `chrome://tracing` open.
 //!
-//! The process `GPUs` has a thread for each GPU, and a slice for each job on it. The process
-//! `waiting jobs` has a thread for each job, and a slice for each reason of its wait. A GPU with
-//! several jobs at a time has several threads, since slices of a thread may not overlap. Times are
-//! simulated: a second of the simulation is a second of the trace.
+//! The process `GPUs` has threads for each node, and a slice for each job on it. Slices of a thread
+//! may not overlap, so a node has as many threads as it had jobs at a time. The process `waiting jobs`
+//! has a thread for each job, and a slice for each reason of its wait. Times are simulated: a second
+//! of the simulation is a second of the trace. At most [`MOST_SLICES`] slices are written.
 
 use blox_core::{ClusterSpec, Time};
 use blox_sim::results::{AssignmentRow, WaitSpan, job_id};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::{self, Write};
+
+/// The most slices of a trace, about 70 MB. Perfetto becomes slow with more.
+pub(super) const MOST_SLICES: u64 = 500_000;
 
 /// The process of GPUs.
 const GPUS: u32 = 1;
@@ -19,20 +23,25 @@ const WAITS: u32 = 2;
 /// Writes events while a simulation runs.
 pub(super) struct Chrome<W> {
     out: W,
-    /// Name of each GPU.
+    /// Name of each node.
     names: Vec<String>,
-    /// For each GPU, the last end on each of its threads.
+    /// The node of each GPU. A GPU of a node that joined later has no entry.
+    nodes: Vec<u32>,
+    /// For each node, the last end on each of its threads.
     lanes: BTreeMap<u32, Vec<(u64, Time)>>,
-    /// Number of threads of GPUs.
+    /// Number of threads of nodes.
     threads: u64,
     waiting: BTreeSet<u32>,
+    slices: u64,
+    most: u64,
+    left_out: u64,
     started: bool,
     error: Option<io::Error>,
 }
 
 impl<W: Write> Chrome<W> {
     pub fn new(out: W, cluster: &ClusterSpec) -> Self {
-        let mut names = Vec::new();
+        let (mut names, mut nodes) = (Vec::new(), Vec::new());
         for (i, node) in cluster.nodes.iter().enumerate() {
             let kind = node.gpu_type.as_deref();
             let kind = kind.map_or(String::new(), |kind| format!(" ({kind})"));
@@ -40,14 +49,19 @@ impl<W: Write> Chrome<W> {
                 Some(name) => name.to_string(),
                 None => format!("node {i}"),
             };
-            names.extend((0..node.gpus).map(|gpu| format!("{node_name} GPU {gpu}{kind}")));
+            names.push(node_name + &kind);
+            nodes.extend((0..node.gpus).map(|_| i as u32));
         }
         let mut chrome = Chrome {
             out,
             names,
+            nodes,
             lanes: BTreeMap::new(),
             threads: 0,
             waiting: BTreeSet::new(),
+            slices: 0,
+            most: MOST_SLICES,
+            left_out: 0,
             started: false,
             error: None,
         };
@@ -58,35 +72,70 @@ impl<W: Write> Chrome<W> {
         chrome
     }
 
-    /// Writes a job on its GPUs.
+    /// Writes a job on its GPUs, a slice for each node.
     pub fn ran(&mut self, row: &AssignmentRow) {
         let id = job_id(row.name.as_ref(), row.job);
+        let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
         for gpu in &row.gpus {
-            let tid = self.lane(gpu.0, row.start, row.end);
-            let args = json!({
-                "job": row.job.0, "launch": row.launch, "gpus": row.gpus.len(), "left": row.why,
-                "placed_s": row.placed.secs(),
-            });
-            self.slice((GPUS, tid), (&id, "job"), (row.start, row.end), args);
+            // Each GPU of a later node stands for itself.
+            let alone = self.names.len() as u32 + gpu.0;
+            let node = self.nodes.get(gpu.0 as usize).copied().unwrap_or(alone);
+            *nodes.entry(node).or_default() += 1;
+        }
+        for (node, gpus) in nodes {
+            if self.is_full() {
+                continue;
+            }
+            let tid = self.lane(node, row.start, row.end);
+            let args = format_args!(
+                "\"job\":{},\"launch\":{},\"gpus\":{gpus},\"left\":{}",
+                row.job.0,
+                row.launch,
+                Value::from(row.why)
+            );
+            self.slice((GPUS, tid), &id, (row.start, row.end), args);
         }
     }
 
     /// Writes a wait of a job.
     pub fn waited(&mut self, span: &WaitSpan) {
-        let id = job_id(span.name.as_ref(), span.job);
+        if self.is_full() {
+            return;
+        }
         let tid = u64::from(span.job.0) + 1;
         if self.waiting.insert(span.job.0) {
+            let id = job_id(span.name.as_ref(), span.job);
             self.thread(WAITS, tid, u64::from(span.job.0), &format!("job {id}"));
         }
-        let args = json!({ "job": span.job.0, "job_id": id });
-        let reason = span.reason.as_str();
-        self.slice((WAITS, tid), (reason, "wait"), (span.from, span.to), args);
+        let args = format_args!("\"job\":{}", span.job.0);
+        self.slice(
+            (WAITS, tid),
+            span.reason.as_str(),
+            (span.from, span.to),
+            args,
+        );
     }
 
-    /// Returns a thread of a GPU on which nothing else runs from `start` on. Slices come in order
+    /// Returns the number of slices beyond [`MOST_SLICES`].
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Counts a slice. Returns true if it is to be left out.
+    fn is_full(&mut self) -> bool {
+        let full = self.slices >= self.most;
+        *(if full {
+            &mut self.left_out
+        } else {
+            &mut self.slices
+        }) += 1;
+        full
+    }
+
+    /// Returns a thread of a node on which nothing else runs from `start` on. Slices come in order
     /// of their ends.
-    fn lane(&mut self, gpu: u32, start: Time, end: Time) -> u64 {
-        let lanes = self.lanes.entry(gpu).or_default();
+    fn lane(&mut self, node: u32, start: Time, end: Time) -> u64 {
+        let lanes = self.lanes.entry(node).or_default();
         if let Some((tid, busy)) = lanes.iter_mut().find(|(_, busy)| *busy <= start) {
             *busy = end;
             return *tid;
@@ -95,12 +144,15 @@ impl<W: Write> Chrome<W> {
         let tid = self.threads;
         let lane = lanes.len();
         lanes.push((tid, end));
-        let name = self.names.get(gpu as usize).cloned();
-        let mut name = name.unwrap_or_else(|| format!("GPU {gpu}"));
+        let known = self.names.len();
+        let mut name = match self.names.get(node as usize) {
+            Some(name) => name.clone(),
+            None => format!("GPU {}", node as usize - known),
+        };
         if lane > 0 {
-            name = format!("{name}, beside");
+            name = format!("{name}, {}", lane + 1);
         }
-        self.thread(GPUS, tid, u64::from(gpu) * 16 + lane as u64, &name);
+        self.thread(GPUS, tid, u64::from(node) * 1024 + lane as u64, &name);
         tid
     }
 
@@ -110,25 +162,27 @@ impl<W: Write> Chrome<W> {
     }
 
     fn metadata(&mut self, name: &str, pid: u32, tid: u64, args: Value) {
-        self.event(&json!({ "ph": "M", "name": name, "pid": pid, "tid": tid, "args": args }));
+        let event = json!({ "ph": "M", "name": name, "pid": pid, "tid": tid, "args": args });
+        self.event(format_args!("{event}"));
     }
 
     fn slice(
         &mut self,
         (pid, tid): (u32, u64),
-        (name, kind): (&str, &str),
+        name: &str,
         (from, to): (Time, Time),
-        args: Value,
+        args: fmt::Arguments<'_>,
     ) {
         let micros = |s: f64| (s * 1e6).round() as i64;
         let (ts, dur) = (micros(from.secs()), micros((to - from).secs()));
-        self.event(&json!({
-            "ph": "X", "name": name, "cat": kind, "pid": pid, "tid": tid, "ts": ts, "dur": dur,
-            "args": args,
-        }));
+        let name = Value::from(name);
+        self.event(format_args!(
+            "{{\"ph\":\"X\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\"name\":{name},\
+             \"args\":{{{args}}}}}"
+        ));
     }
 
-    fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: fmt::Arguments<'_>) {
         if self.error.is_some() {
             return;
         }
@@ -154,13 +208,13 @@ impl<W: Write> Chrome<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::GpuId;
     use blox_sim::Simulation;
     use blox_sim::workload::Jobs;
     use std::sync::{Arc, Mutex};
 
-    /// Runs jobs under FIFO on one node of two GPUs and returns the events of the trace.
-    fn events() -> Vec<Value> {
+    /// Runs jobs under FIFO on one node of two GPUs. Returns the events of a trace of at most this
+    /// number of slices, and the number of slices left out.
+    fn traced(most: u64) -> (Vec<Value>, u64) {
         use blox_core::{GpuCount, JobSpec, Seconds};
         let job = |name: &str, gpus| {
             JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).named(name)
@@ -179,6 +233,7 @@ mod tests {
         simulation.run(fifo, &mut jobs).unwrap();
         let mut text = Vec::new();
         let mut chrome = Chrome::new(&mut text, &cluster);
+        chrome.most = most;
         rows.lock().unwrap().iter().for_each(|row| chrome.ran(row));
         waits
             .lock()
@@ -186,13 +241,14 @@ mod tests {
             .iter()
             .for_each(|span| chrome.waited(span));
         chrome.finish().unwrap();
+        let left_out = chrome.left_out();
         let trace: Value = serde_json::from_slice(&text).unwrap();
-        trace["traceEvents"].as_array().unwrap().clone()
+        (trace["traceEvents"].as_array().unwrap().clone(), left_out)
     }
 
     #[test]
     fn jobs_and_waits_are_slices_of_two_processes() {
-        let events = events();
+        let (events, _) = traced(MOST_SLICES);
         let slices = |pid: u32| -> Vec<(String, i64, i64)> {
             let of = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == pid);
             let slice = |e: &Value| {
@@ -206,7 +262,7 @@ mod tests {
             of.map(slice).collect()
         };
         let second = 600_000_000;
-        let ran = [("a", 0), ("a", 0), ("b", second)];
+        let ran = [("a", 0), ("b", second)];
         let ran = ran.map(|(job, ts)| (job.to_owned(), ts, second));
         assert_eq!(slices(GPUS), ran);
         let waits = slices(WAITS);
@@ -217,19 +273,23 @@ mod tests {
             .filter(|e| e["name"] == "thread_name")
             .filter_map(|e| e["args"]["name"].as_str())
             .collect();
-        assert_eq!(
-            names,
-            ["node 0 GPU 0 (v100)", "node 0 GPU 1 (v100)", "job b"]
-        );
+        assert_eq!(names, ["node 0 (v100)", "job b"]);
     }
 
     #[test]
-    fn jobs_on_a_shared_gpu_do_not_overlap() {
+    fn jobs_of_a_node_do_not_overlap() {
         let mut text = Vec::new();
         let mut chrome = Chrome::new(&mut text, &ClusterSpec::uniform(1, 1));
         let lanes = [(0.0, 50.0), (20.0, 60.0), (50.0, 90.0), (55.0, 95.0)]
-            .map(|(start, end)| chrome.lane(GpuId(0).0, Time::new(start), Time::new(end)));
+            .map(|(start, end)| chrome.lane(0, Time::new(start), Time::new(end)));
         // The third slice starts when the first one ends, the fourth needs a thread of its own.
         assert_eq!(lanes, [1, 2, 1, 3]);
+    }
+
+    #[test]
+    fn slices_beyond_the_limit_are_counted() {
+        let (events, left_out) = traced(1);
+        let slices = events.iter().filter(|e| e["ph"] == "X").count();
+        assert_eq!((slices, left_out), (1, 2));
     }
 }

@@ -87,6 +87,12 @@ impl Recording {
         self.waits.then(|| self.writers.clone() as SharedWaitSink)
     }
 
+    /// Returns the number of slices that the trace for Chrome leaves out.
+    pub fn left_out(&self) -> u64 {
+        let writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.chrome.as_ref().map_or(0, Chrome::left_out)
+    }
+
     /// Removes the files of a run that was interrupted.
     pub fn discard(self) {
         for path in &self.paths {
