@@ -310,10 +310,10 @@ impl fmt::Display for Shortfall {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Reason {
+    fn write(&self, f: &mut impl fmt::Write, job: &dyn fmt::Display) -> fmt::Result {
         match self {
-            Reason::NeverFits(shortfall) => shortfall.fmt(f),
+            Reason::NeverFits(shortfall) => write!(f, "{shortfall}"),
             Reason::TooFewGpus { needed, free } => {
                 write!(f, "needs {needed} {}, {free} are free", gpus(*needed))
             }
@@ -322,14 +322,46 @@ impl fmt::Display for Reason {
                 "needs {needed} {}, {free} are free but not where the placement rule wants them",
                 gpus(*needed)
             ),
-            Reason::BehindHead(job) => {
+            Reason::BehindHead(_) => {
                 write!(f, "waits behind job {job}, which could not be placed")
             }
-            Reason::WouldDelay(job) => write!(f, "would delay job {job}, which has a reservation"),
-            Reason::PreemptedFor(job) => write!(f, "preempted for job {job}"),
+            Reason::WouldDelay(_) => write!(f, "would delay job {job}, which has a reservation"),
+            Reason::PreemptedFor(_) => write!(f, "preempted for job {job}"),
             Reason::LaunchFailed(why) => write!(f, "launch failed: {why}"),
             Reason::Other(text) => f.write_str(text),
             other => f.write_str(other.kind()),
         }
+    }
+
+    /// Returns the text of the reason, with the name that `called` returns for another job.
+    ///
+    /// ```
+    /// use blox_core::{JobId, Reason};
+    /// let why = Reason::PreemptedFor(JobId(3));
+    /// assert_eq!(why.to_string(), "preempted for job 3");
+    /// assert_eq!(why.text_with(|job| format!("train-{job}")), "preempted for job train-3");
+    /// ```
+    pub fn text_with(&self, called: impl FnOnce(JobId) -> String) -> String {
+        let job = self.other_job().map(called).unwrap_or_default();
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text, &job);
+        text
+    }
+
+    /// Returns the other job that the reason names.
+    fn other_job(&self) -> Option<JobId> {
+        match self {
+            Reason::BehindHead(job) | Reason::WouldDelay(job) | Reason::PreemptedFor(job) => {
+                Some(*job)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &self.other_job().unwrap_or(JobId(0)))
     }
 }

@@ -1,7 +1,7 @@
 //! Records results of jobs and rounds while a simulation runs.
 
-use super::JobResult;
 use super::training::Account;
+use super::{JobResult, job_id};
 use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
@@ -424,11 +424,20 @@ impl Recorder {
         self.tell(view.now(), what);
     }
 
+    /// Returns the `job_id` of a job.
+    fn called(&self, view: View<'_>, id: JobId) -> String {
+        let ended = self.jobs.get(id.index()).and_then(Option::as_ref);
+        let live = view.job(id).and_then(|job| job.spec().name.clone());
+        let name = live.or_else(|| ended.and_then(|job| job.name.clone()));
+        job_id(name.as_ref(), id).into_owned()
+    }
+
     fn explain_round(&mut self, view: View<'_>, plan: &Plan, id: JobId) {
         for action in plan.actions.iter().filter(|a| a.job() == id) {
             match action {
                 Action::Stop { why, .. } => {
-                    self.tell(view.now(), format!("ordered to stop: {why}"))
+                    let why = why.text_with(|other| self.called(view, other));
+                    self.tell(view.now(), format!("ordered to stop: {why}"));
                 }
                 Action::Promote { .. } => {
                     self.tell(view.now(), "promoted before all others".to_owned());
@@ -438,7 +447,8 @@ impl Recorder {
         }
         let waits = view.job(id).filter(|j| j.phase() == Phase::Waiting);
         if let Some(job) = waits {
-            let why = plan.reason_for(id, job.gpus()).to_string();
+            let why = plan.reason_for(id, job.gpus());
+            let why = why.text_with(|other| self.called(view, other));
             if why != self.last_reason {
                 let said = why.strip_prefix("waits ").unwrap_or(&why);
                 self.tell(view.now(), format!("waits: {said}"));
