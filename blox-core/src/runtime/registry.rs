@@ -472,6 +472,8 @@ pub struct Registered<T> {
     pub job_data: Vec<JobData>,
     /// Data of jobs that it is about with a value of a parameter.
     by_param: Vec<(&'static str, &'static str, JobData)>,
+    /// Notices about values of parameters.
+    notices: Vec<(&'static str, &'static str, &'static str)>,
     /// Data of nodes that it is about.
     pub node_data: Vec<NodeData>,
     build: Build<T>,
@@ -555,19 +557,43 @@ impl<T> Registered<T> {
         self
     }
 
+    /// Adds a notice that the command line prints if a parameter has a value, such as a file that is
+    /// not given and that the component is about.
+    pub fn with_notice_if(
+        &mut self,
+        (param, value): (&'static str, &'static str),
+        notice: &'static str,
+    ) -> &mut Self {
+        self.notices.push((param, value, notice));
+        self
+    }
+
+    /// Returns the notices about these parameters.
+    pub fn notices_with(&self, params: &Params) -> Vec<&'static str> {
+        let notices = self.notices.iter();
+        notices
+            .filter(|(param, value, _)| self.has_value(params, param, value))
+            .map(|(.., notice)| *notice)
+            .collect()
+    }
+
     /// Returns the data of jobs that this scheduler is about with these parameters.
     pub fn job_data_with(&self, params: &Params) -> Vec<JobData> {
         let by_param = self.by_param.iter();
-        let by_param = by_param.filter(|(param, value, _)| {
-            let doc = self.params.iter().find(|doc| doc.name == *param);
-            let default = doc.map(|doc| doc.default.to_string());
-            match (params.text(param), default) {
-                ("", Some(default)) => default == *value,
-                (given, _) => given == *value,
-            }
-        });
-        let of_value = by_param.map(|(.., data)| *data);
+        let of_value = by_param
+            .filter(|(param, value, _)| self.has_value(params, param, value))
+            .map(|(.., data)| *data);
         self.job_data.iter().copied().chain(of_value).collect()
+    }
+
+    /// Returns whether a parameter has a value, given or by default.
+    fn has_value(&self, params: &Params, param: &str, value: &str) -> bool {
+        let doc = self.params.iter().find(|doc| doc.name == param);
+        let default = doc.map(|doc| doc.default.to_string());
+        match (params.text(param), default) {
+            ("", Some(default)) => default == value,
+            (given, _) => given == value,
+        }
     }
 
     /// Names the execution model that this scheduler is designed for.
@@ -591,6 +617,7 @@ impl<T> Clone for Registered<T> {
             world: self.world.clone(),
             job_data: self.job_data.clone(),
             by_param: self.by_param.clone(),
+            notices: self.notices.clone(),
             node_data: self.node_data.clone(),
             build: Arc::clone(&self.build),
         }
@@ -650,6 +677,7 @@ impl<T> ComponentRegistry<T> {
             world: WorldParts::default(),
             job_data: Vec::new(),
             by_param: Vec::new(),
+            notices: Vec::new(),
             node_data: Vec::new(),
             build,
         };

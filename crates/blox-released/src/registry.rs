@@ -5,7 +5,8 @@ use crate::lucid::{self, Placer};
 use crate::sia;
 use crate::tiresias::{self, quirks::DlasQueues};
 use blox_core::Pipeline;
-use blox_core::registry::{DefaultValue, ParamDoc, Registry};
+use blox_core::estimate::{ESTIMATE, check_estimate};
+use blox_core::registry::{DefaultValue, JobData, ParamDoc, Registry};
 use blox_schedulers::parameters::{PROMOTE, param, promote, thresholds};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Profiles, built_in};
@@ -16,6 +17,14 @@ const PLACER: ParamDoc = param(
     "consolidate",
     "selection of free GPUs: consolidate, random, consolidateFirst",
 );
+
+/// Estimates, which give the order of jobs.
+const ESTIMATES: JobData = JobData {
+    name: "an estimate (`attributes.estimate_s`)",
+    has: |job| job.extras().attributes.contains_key(ESTIMATE),
+    without: "jobs of one GPU come first, then all others in order of submission",
+    check: check_estimate,
+};
 
 type Baseline = fn(Placer) -> Pipeline;
 
@@ -103,12 +112,15 @@ pub fn register(mut r: Registry) -> Registry {
         ),
     ];
     for (name, about, compose) in baselines {
-        s.add(name, about, &[PLACER], move |p, _| {
+        let added = s.add(name, about, &[PLACER], move |p, _| {
             let names = Placer::NAMES.map(|(name, _)| name);
             let chosen = p.choice("placer", &names)?;
             let placer = Placer::NAMES.iter().find(|(name, _)| *name == chosen);
             Ok(compose(placer.map_or(Placer::default(), |(_, p)| *p)))
         });
+        if name == "lucid-qssf" {
+            added.with_job_data(ESTIMATES);
+        }
     }
     r.placement.add(
         "blox-scattered",

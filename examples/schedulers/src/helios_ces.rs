@@ -73,10 +73,15 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
-    r.schedulers.add(
-        "helios-ces",
-        "first in, first out; idle nodes are switched off by a forecast of the demand",
-        &PARAMETERS,
-        |p, _| composed(p),
-    );
+    r.schedulers
+        .add(
+            "helios-ces",
+            "first in, first out; idle nodes are switched off by a forecast of the demand",
+            &PARAMETERS,
+            |p, _| composed(p),
+        )
+        .with_notice_if(
+            ("forecast", "none"),
+            "no forecast is given (forecast=FILE.csv): demand is expected to stay constant",
+        );
 }
