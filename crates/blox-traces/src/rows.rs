@@ -234,7 +234,8 @@ pub(crate) fn all(
 /// another unit, and the simulation would never end.
 pub(crate) const LONGEST_S: f64 = 1e10;
 
-const TOO_LONG: &str = "at most 1e10 seconds, three hundred years: is the unit right?";
+/// The range of times in seconds.
+pub(crate) const TOO_LONG: &str = "at most 1e10 seconds, three hundred years: is the unit right?";
 
 /// Returns the job if it is valid, for a format without a time shift.
 pub(crate) fn sensible(
@@ -243,7 +244,13 @@ pub(crate) fn sensible(
     job: JobSpec,
     notices: &mut Notices,
 ) -> Result<JobSpec, WorkloadError> {
-    let wrong = |expected| wrong_field(path, line, "submit", job.submit.to_string(), expected);
+    let wrong = |expected| {
+        let found = match job.submit.secs() {
+            long if long >= 1e16 => format!("{long:e}"),
+            _ => job.submit.to_string(),
+        };
+        wrong_field(path, line, "submit", found, expected)
+    };
     if job.submit < Time::ZERO {
         return Err(wrong("a time that is not negative"));
     }

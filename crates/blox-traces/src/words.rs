@@ -37,6 +37,8 @@ pub(crate) fn found_and_expected(message: &str) -> Option<(String, String)> {
         "u8" => whole("0", "255"),
         "u32" => whole("0", "4294967295"),
         "u64" | "usize" => whole("0", "18446744073709551615"),
+        "a nonzero u32" => whole("1", "4294967295"),
+        "a nonzero u64" | "a nonzero usize" => whole("1", "18446744073709551615"),
         "i32" => whole("-2147483648", "2147483647"),
         "f32" | "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),

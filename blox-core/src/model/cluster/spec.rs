@@ -262,8 +262,11 @@ impl std::str::FromStr for ClusterSpec {
             let count: usize = count.parse().map_err(|_| wrong())?;
             let gpus: u32 = gpus.parse().map_err(|_| wrong())?;
             let jobs: Option<u32> = jobs.map(str::parse).transpose().map_err(|_| wrong())?;
-            if count == 0 || gpus == 0 {
-                return Err(wrong());
+            for (count, what) in [(count, "NODES"), (gpus as usize, "GPUS")] {
+                if count == 0 {
+                    let (text, part) = (text.to_owned(), i + 1);
+                    return Err(ClusterSpecError::Zero { text, part, what });
+                }
             }
             // Checked before the nodes are created.
             let total = count.saturating_add(nodes.len());
@@ -307,6 +310,19 @@ pub enum ClusterSpecError {
         part: usize,
         /// Text of the part.
         found: String,
+    },
+    /// A part of a shorthand without nodes, or with nodes without GPUs.
+    #[error(
+        "cluster `{}`: part {part}: {what} of NODESxGPUS is 0, expected at least 1",
+        on_one_line(text)
+    )]
+    Zero {
+        /// The whole shorthand.
+        text: String,
+        /// Number of the part, from 1.
+        part: usize,
+        /// `NODES` or `GPUS`.
+        what: &'static str,
     },
     /// No GPU at all.
     #[error("the cluster has no GPU, expected at least one node with a GPU")]

@@ -4,7 +4,7 @@
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
 use crate::cell::{number, values};
-use crate::rows::{Opened, jobs, sensible, work};
+use crate::rows::{LONGEST_S, Opened, TOO_LONG, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{
@@ -127,6 +127,9 @@ pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
 
 fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, WorkloadError> {
     let (submit, gpus) = (t.get(row.submit_s)?, t.get(row.gpus)?);
+    if submit.secs() > LONGEST_S {
+        return Err(t.wrong(row.submit_s, TOO_LONG));
+    }
     let mut job = JobSpec::new(submit, gpus, Seconds::ZERO);
     let extras = extras(t, row, names)?;
     job.work = work_of(t, row, gpus, &extras)?;
