@@ -1,7 +1,7 @@
 //! `blox estimate`: models of durations and load, trained from logs.
 
 use super::args::Defaults;
-use super::files::{not_taken, write_whole};
+use super::files::{check_writable, not_taken, write_whole};
 use super::output::{prepare, pretty};
 use super::value::TestShare;
 use super::{Failure, OK, Terminal};
@@ -219,6 +219,7 @@ fn refuse(args: &TrainArgs) -> Result<(), Failure> {
 }
 
 fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    args.output.as_deref().map_or(Ok(()), check_writable)?;
     refuse(args)?;
     let log = Log::read(&args.log)?;
     if args.features.is_empty() && args.date.is_none() {
@@ -339,6 +340,7 @@ fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
 }
 
 fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    args.output.as_deref().map_or(Ok(()), check_writable)?;
     let saved = Saved::load(&args.model)?;
     let log = Log::read(&args.log)?;
     let others = log.header().iter().filter(|name| **name != args.column);

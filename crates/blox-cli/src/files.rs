@@ -37,6 +37,23 @@ pub(super) fn write_whole<E: Error + 'static>(
     filled
 }
 
+/// Fails if [`write_whole`] cannot create the file. Long work then fails before it begins. Changes
+/// nothing.
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        // Opening a pipe would wait for its reader.
+        return Ok(());
+    }
+    if path.is_dir() {
+        let text = "is a directory, expected the path of a file";
+        return Err(Failure::at(path, text));
+    }
+    let part = part_of(path);
+    let opened = File::options().append(true).create(true).open(&part);
+    opened.map_err(|e| Failure::unwritable(path, e))?;
+    std::fs::remove_file(&part).map_err(|e| Failure::unwritable(path, e))
+}
+
 /// Returns a name that is not taken: this one, or with a number.
 pub(super) fn not_taken(name: String, taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2_u32..).map(|n| format!("{name}-{n}"));
@@ -54,6 +71,20 @@ pub(super) fn part_of(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn checked_files_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.svg");
+        assert!(check_writable(&path).is_ok() && !path.exists());
+        std::fs::write(&path, "x").unwrap();
+        assert!(check_writable(&path).is_ok());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(check_writable(dir.path()).is_err());
+        let error = check_writable(&dir.path().join("none/a.svg")).unwrap_err();
+        assert!(error.into_text().contains("cannot be written"));
+    }
 
     #[test]
     fn taken_name_gets_the_first_free_number() {

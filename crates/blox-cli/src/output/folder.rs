@@ -2,7 +2,7 @@
 
 use super::super::args::Options;
 use super::super::failure::Code;
-use super::super::files::write_whole;
+use super::super::files::{check_writable, write_whole};
 use super::super::grid;
 use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
@@ -66,7 +66,8 @@ pub(crate) fn scratch() -> Result<TempDir, Failure> {
     })
 }
 
-/// Returns the pictures of `--plot`. A picture that would replace an input is an error.
+/// Returns the pictures of `--plot`. A picture that would replace an input, or that cannot be
+/// written, is an error.
 pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Failure> {
     let files = resolved(&experiment.files);
     let mut list = Vec::new();
@@ -78,6 +79,7 @@ pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Fail
             let text = "is read, and the picture would replace it, expected another --plot";
             return Err(Failure::at(path, text));
         }
+        check_writable(path)?;
         list.push(drawing);
     }
     Ok(list)

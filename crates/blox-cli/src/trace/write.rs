@@ -2,7 +2,7 @@
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::failure::Code;
-use crate::files::write_whole;
+use crate::files::{check_writable, write_whole};
 use crate::grid::number_of;
 use crate::resolve::Experiment;
 use crate::value::Probability;
@@ -108,6 +108,7 @@ impl OutArgs {
         make: &dyn Fn() -> Result<Box<dyn Workload>, Failure>,
         terminal: &mut Terminal<'_>,
     ) -> Result<i32, Failure> {
+        self.output.as_deref().map_or(Ok(()), check_writable)?;
         let mut jobs = make()?;
         // An empty file would be an error for the command that reads it.
         if make()?.next_job()?.is_none() {
