@@ -153,7 +153,7 @@ impl Deadlines {
 pub struct Column {
     /// Name of the column in files.
     pub name: &'static str,
-    /// Heading of the column in reports. Tables on a terminal have shorter ones.
+    /// Heading of the column in reports, without its unit. Tables on a terminal have shorter ones.
     pub heading: &'static str,
     /// Formula of the column.
     pub formula: &'static str,
@@ -184,30 +184,30 @@ pub const COLUMNS: &[Column] = &[
         "unfinished",
         "measured jobs that had not ended",
     ),
-    column("avg_jct_s", "avg JCT s", "mean of finish - submit"),
+    column("avg_jct_s", "average JCT", "mean of finish - submit"),
     column(
         "median_jct_s",
-        "median JCT s",
+        "median JCT",
         "50th percentile of finish - submit (nearest rank)",
     ),
     column(
         "p99_jct_s",
-        "p99 JCT s",
+        "99th percentile of JCT",
         "99th percentile of finish - submit (nearest rank)",
     ),
     column(
         "avg_responsiveness_s",
-        "avg first wait s",
+        "average first wait",
         "mean of first start - submit",
     ),
     column(
         "avg_queueing_s",
-        "avg queue s",
+        "average queueing time",
         "mean of finish - submit - time running",
     ),
     column(
         "makespan_s",
-        "makespan s",
+        "makespan",
         "last end - first submission, over all jobs that were not rejected",
     ),
     column(

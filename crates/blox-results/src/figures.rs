@@ -189,12 +189,12 @@ pub(crate) const DEADLINES: [Column; 3] = [
     },
     Column {
         name: "deadlines_missed",
-        heading: "missed",
+        heading: "deadlines missed",
         formula: "jobs with a deadline that ended later, failed, or had not ended",
     },
     Column {
         name: "deadlines_declined",
-        heading: "declined",
+        heading: "deadlines declined",
         formula: "jobs with a deadline that admission rejected",
     },
 ];
@@ -213,7 +213,7 @@ pub(crate) const RHO: [Column; 3] = [
     },
     Column {
         name: "fairness_unfair",
-        heading: "unfair",
+        heading: "rho above 1",
         formula: "jobs with a rho above 1, as a fraction",
     },
 ];

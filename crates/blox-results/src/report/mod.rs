@@ -62,7 +62,7 @@ pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
     let mut all = compared;
     let title = title(&all, &sweeps);
     all.extend(contestants(&of_sweeps));
-    let about = about(folders) + &sweep::about(&sweeps);
+    let about = about(folders, unit) + &sweep::about(&sweeps);
     let drawn = figures(&drawn);
     let others = [PAGE, STYLE, SCRIPT, &about, &tables, &drawn, &rule];
     let used: usize = others.map(str::len).iter().sum();
@@ -116,8 +116,28 @@ fn command_line(words: &Value) -> String {
     quoted.join(" ")
 }
 
+/// Returns a text with its times in seconds, such as `1,800 s`, in the unit of the page.
+fn in_unit(text: &str, unit: TimeUnit) -> String {
+    let mut words = text.split(' ').peekable();
+    let mut out = Vec::new();
+    while let Some(word) = words.next() {
+        let number = word.trim_start_matches('(');
+        let seconds = number.replace(',', "").parse().ok();
+        let is_unit = |word: &&str| word.trim_end_matches([',', ')', ';']) == "s";
+        match (seconds, words.peek().copied().filter(is_unit)) {
+            (Some(seconds), Some(after)) => {
+                words.next();
+                let before = &word[..word.len() - number.len()];
+                out.push(format!("{before}{}{}", unit.text(seconds), &after[1..]));
+            }
+            _ => out.push(word.to_owned()),
+        }
+    }
+    out.join(" ")
+}
+
 /// Returns the origin of the results, and notices.
-fn about(folders: &[Folder]) -> String {
+fn about(folders: &[Folder], unit: TimeUnit) -> String {
     let mut html = String::new();
     for folder in folders.iter().filter(|f| !f.manifest.is_null()) {
         let m = &folder.manifest;
@@ -126,7 +146,7 @@ fn about(folders: &[Folder]) -> String {
         let lines = [
             ("folder", folder.path.display().to_string()),
             ("command", command_line(&m["command_line"])),
-            ("workload", text("workload")),
+            ("workload", in_unit(&text("workload"), unit)),
             (
                 "cluster",
                 format!("{}, {}", count("nodes", "node"), count("gpus", "GPU")),
@@ -304,22 +324,6 @@ impl<'a, T> Field<'a, T> {
     }
 }
 
-/// Returns the heading of a column in the page, without the unit.
-pub(super) fn heading(column: &Column) -> &'static str {
-    match column.name {
-        "avg_jct_s" => "average JCT",
-        "median_jct_s" => "median JCT",
-        "p99_jct_s" => "99th percentile of JCT",
-        "avg_responsiveness_s" => "average first wait",
-        "avg_queueing_s" => "average queueing time",
-        "makespan_s" => "makespan",
-        "deadlines_missed" => "deadlines missed",
-        "deadlines_declined" => "deadlines declined",
-        "fairness_unfair" => "rho above 1",
-        _ => column.heading,
-    }
-}
-
 /// Returns a table whose headings sort their columns. The hint of a heading is the formula. The
 /// first column holds names. A row with averages over fewer jobs than were measured (`partial`) is
 /// marked, and stays below the others. A long table ends after its first rows, with a note.
@@ -411,7 +415,7 @@ fn summary(all: &[Contestant<'_>], unit: TimeUnit) -> String {
     )];
     for c in &columns[1..] {
         let own = move |of: &Contestant<'_>| value(of, c.name);
-        fields.push(Field::number(heading(c), c.formula, (c.name, "-"), own));
+        fields.push(Field::number(c.heading, c.formula, (c.name, "-"), own));
         if c.name == "avg_jct_s" {
             let formula = "mean JCT over that of the first scheduler";
             let ratio = move |c: &Contestant<'_>| Some(average(c)? / base?);
@@ -501,7 +505,7 @@ fn by_group(all: &[Contestant<'_>], unit: TimeUnit) -> String {
     for c in &columns[1..] {
         if rows.iter().any(|row| row.figures.contains_key(c.name)) {
             let own = move |row: &Row<'_>| value(row, c.name);
-            fields.push(Field::number(heading(c), c.formula, (c.name, "-"), own));
+            fields.push(Field::number(c.heading, c.formula, (c.name, "-"), own));
         }
     }
     let partial = |row: &Row<'_>| value(row, "completed") < value(row, "measured");
@@ -572,6 +576,13 @@ mod tests {
         let words = serde_json::json!(["blox", "las{guard_h=1}", "--map=a b", "it's", "1..9", ""]);
         let typed = r"blox 'las{guard_h=1}' '--map=a b' 'it'\''s' 1..9 ''";
         assert_eq!(command_line(&words), typed);
+    }
+
+    #[test]
+    fn times_of_a_text_have_the_unit_of_the_page() {
+        let text = "5 jobs, bursty (90 s for those of bursts), mean duration 60,362 s, seed 1";
+        let hours = "5 jobs, bursty (0.025 h for those of bursts), mean duration 16.8 h, seed 1";
+        assert_eq!(in_unit(text, TimeUnit::Hours), hours);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, RHO};
 use super::super::sweep::{Group, Run, Sweep};
-use super::{Field, assumptions, command_line, heading, list, notice, table, told, version};
+use super::{Field, assumptions, command_line, list, notice, table, told, version};
 use crate::{of_measured, value_or_none};
 use blox_plot::{Escaped, TimeUnit};
 use blox_sim::results::{COLUMNS, Column};
@@ -158,10 +158,10 @@ fn interval<'a>(fields: &mut Vec<Field<'a, Group<'a>>>, of: &'a Column) {
     let column = of.name;
     let median = move |g: &Group<'_>| Some(g.estimate(column)?.median);
     let text = format!("median over seeds: {}", of.formula);
-    fields.push(Field::number(heading(of), text, (column, ""), median));
+    fields.push(Field::number(of.heading, text, (column, ""), median));
     for (heading, end) in [("from", 0), ("to", 1)] {
         let value = move |g: &Group<'_>| Some(g.estimate(column)?.interval?[end]);
-        let text = "end of the 95 % interval of the median over seeds";
+        let text = "end of the interval of the median over seeds, of nominal level 95 %";
         fields.push(Field::number(heading, text, (column, ""), value));
     }
 }
@@ -177,7 +177,7 @@ fn each(sweep: &Sweep, unit: TimeUnit) -> String {
     let (columns, note) = told(|name, what| sweep.runs.iter().all(|r| r.figure(name) == what));
     for c in &columns[1..] {
         let own = |run: &Run| run.figure(c.name);
-        fields.push(Field::number(heading(c), c.formula, (c.name, ""), own));
+        fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));
     }
     let partial = |run: &Run| run.partial().is_some();
     table("", &fields, &sweep.runs, partial, unit) + &note

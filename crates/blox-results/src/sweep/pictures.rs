@@ -152,7 +152,9 @@ fn medians_of(groups: &[Group<'_>]) -> String {
                 false => format!("{least} to {most}"),
             };
             match groups.iter().any(|g| g.runs.len() >= LEAST_SEEDS) {
-                true => format!("Medians over {seeds} seeds; whiskers: 95 % intervals"),
+                true => {
+                    format!("Medians over {seeds} seeds; whiskers: intervals of nominal level 95 %")
+                }
                 false => format!("Medians over {seeds} seeds"),
             }
         }
