@@ -23,7 +23,7 @@ The tables show what the paper of each scheduler claims, and what simulations he
 They are smaller than the paper's, so factors may be smaller, too.
 
 - *against*: the number is a factor. A factor above 1 means that the scheduler is better than the baseline. Several baselines count as one, which is the best of them for each seed.
-- *here*: the median over seeds, with its interval of 95 % (94 % for five seeds).
+- *here*: the median over seeds, with its interval (nominal level 95 %, measured coverage 93 to 94 % for five seeds).
 - *world*: cluster, jobs, load and seeds of the simulations. A load is the demand as a fraction of all GPUs.
 - *holds*: the factor reaches the tolerance of the claim, and the whole interval is above 1.
 - *weaker*: the median factor is above 1, but smaller or less certain; or it is 1, and the interval ends above 1.

@@ -142,8 +142,8 @@ pub(super) enum Command {
     },
     /// Check what the schedulers' papers claim, on generated workloads
     ///
-    /// A factor above 1 means that the scheduler is better than the baseline. The interval of 95 %
-    /// is over seeds. The exit status is 1 if a verdict differs from the expected one.
+    /// A factor above 1 means that the scheduler is better than the baseline. The interval of nominal
+    /// level 95 % is over seeds. The exit status is 1 if a verdict differs from the expected one.
     Claims(ClaimsArgs),
     /// Compare with the results of the original programs, job by job
     Verify(VerifyArgs),
@@ -665,8 +665,8 @@ pub(super) struct Options {
     /// Formats of the files of each scheduler, joined by commas: csv, parquet, chrome [default: csv]
     ///
     /// Tables always are written as CSV. With parquet, they are written as Parquet, too (in builds
-    /// with the feature `parquet`). chrome writes trace.json for Perfetto: jobs on GPUs, and waits with
-    /// their reasons.
+    /// with the feature `parquet`). chrome writes trace.json for Perfetto: jobs on nodes, and waits with
+    /// their reasons, at most 500,000 slices.
     #[arg(long, value_name = "FORMATS", help_heading = "Results")]
     pub file_format: Option<Written<FileFormats>>,
     /// Draw plots of the results into the output folder
@@ -730,7 +730,8 @@ pub(super) struct Options {
     /// Same as --output-format json
     #[arg(long, help_heading = "Results")]
     pub json: bool,
-    /// Print no progress and no notes; standard error still counts what the figures leave out
+    /// Print no progress and no notes, only what the figures assume; standard error still counts what
+    /// the figures leave out
     #[arg(long, short, help_heading = "Results")]
     pub quiet: bool,
 

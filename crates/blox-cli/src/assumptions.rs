@@ -3,45 +3,49 @@
 use super::grid::{number_of, whole};
 use super::losses::Lost;
 use super::resolve::{AS_STATED, Experiment};
+use super::table::in_brackets;
 use blox_results::in_groups;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// The assumptions of a table: names with lines, in order.
+/// The assumptions of a table: names with lines, in order. A name may have several lines.
 #[derive(Default)]
 pub(super) struct Assumptions(pub Vec<(&'static str, String)>);
 
+/// Runs that differ only in their seeds.
+pub(super) struct Setting<'e, 'r, 'l> {
+    /// Values of the varied options.
+    pub varied: Vec<(&'l str, String)>,
+    pub experiment: &'e Experiment<'r>,
+    /// The finished runs, each with its scheduler.
+    pub runs: Vec<(&'l str, &'l Lost)>,
+}
+
 impl Assumptions {
     /// Returns the assumptions of the runs of one experiment, each with its scheduler.
-    pub fn of<'a>(
+    pub fn of<'l>(
         experiment: &Experiment<'_>,
-        runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
+        runs: impl IntoIterator<Item = (&'l str, &'l Lost)>,
     ) -> Self {
-        Self::of_several(&[experiment], runs)
+        Self::of_settings(&[Setting {
+            varied: Vec::new(),
+            experiment,
+            runs: runs.into_iter().collect(),
+        }])
     }
 
-    /// Returns the assumptions of the runs of several experiments, each with its scheduler. An
-    /// assumption that depends on the experiment states all its values.
-    pub fn of_several<'a>(
-        experiments: &[&Experiment<'_>],
-        runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
-    ) -> Self {
-        let runs: Vec<(&str, &Lost)> = runs.into_iter().collect();
-        let distinct = |all: Vec<String>| {
-            let mut lines: Vec<String> = Vec::new();
-            for line in all {
-                if !lines.contains(&line) {
-                    lines.push(line);
-                }
-            }
-            lines.join("; or ")
+    /// Returns the assumptions of several settings. A line that not all settings have states theirs.
+    pub fn of_settings(settings: &[Setting<'_, '_, '_>]) -> Self {
+        let trained = settings.iter().flat_map(|setting| &setting.runs);
+        let trained = trained.clone().any(|(_, lost)| lost.with_training);
+        let mut list = Vec::new();
+        let mut add = |name, line: &dyn Fn(&Setting<'_, '_, '_>) -> Option<String>| {
+            let lines: Vec<Option<String>> = settings.iter().map(line).collect();
+            list.extend(merged(settings, &lines).map(|line| (name, line)));
         };
-        let of_each = |line: &dyn Fn(&Experiment<'_>) -> String| {
-            distinct(experiments.iter().map(|e| line(e)).collect())
-        };
-        let trained = runs.iter().any(|(_, lost)| lost.with_training);
-        let mut list = vec![("durations", durations(&runs))];
-        list.push(("overheads", of_each(&|e| e.overheads_line(trained))));
+        add("rounds", &|s| s.ran(rounds));
+        add("durations", &|s| s.ran(|s| durations(&s.runs)));
+        add("overheads", &|s| Some(s.experiment.overheads_line(trained)));
         // Without such an option, there is no line.
         let set: [(_, _, Line); 3] = [
             ("speeds", AS_STATED, |e| e.speeds_line()),
@@ -49,27 +53,100 @@ impl Assumptions {
             ("losses", AS_STATED, losses),
         ];
         for (name, otherwise, line) in set {
-            let lines: Vec<Option<String>> = experiments.iter().map(|e| line(e)).collect();
-            if lines.iter().any(Option::is_some) {
-                let line = |line: Option<String>| line.unwrap_or_else(|| otherwise.to_owned());
-                list.push((name, distinct(lines.into_iter().map(line).collect())));
-            }
+            let any = settings.iter().any(|s| line(s.experiment).is_some());
+            let line = |s: &Setting<'_, '_, '_>| {
+                any.then(|| line(s.experiment).unwrap_or_else(|| otherwise.to_owned()))
+            };
+            add(name, &line);
         }
-        if experiments.iter().any(|e| e.gpu_types() > 1) {
-            list.push(("GPU types", speeds(&runs)));
-        }
-        list.push(("jobs end", of_each(&ends)));
+        add("GPU types", &|s| {
+            let several = s.experiment.gpu_types() > 1;
+            several.then(|| s.ran(|s| speeds(&s.runs))).flatten()
+        });
+        add("jobs end", &|s| Some(ends(s.experiment)));
         Assumptions(list)
     }
 
     /// Returns the assumptions as an object for files.
     pub fn fields(&self) -> Map<String, Value> {
-        let of = |(name, line): &(&str, String)| {
+        let mut fields = Map::new();
+        for (name, lines) in in_groups(self.0.iter().map(|(name, line)| (name, line.as_str()))) {
             let name = name.to_lowercase().replace(' ', "_");
-            (name, Value::from(line.as_str()))
-        };
-        self.0.iter().map(of).collect()
+            fields.insert(name, Value::from(lines.join("; or ")));
+        }
+        fields
     }
+}
+
+impl Setting<'_, '_, '_> {
+    /// Returns a line about the runs, if any is finished.
+    fn ran(&self, line: impl Fn(&Self) -> String) -> Option<String> {
+        (!self.runs.is_empty()).then(|| line(self))
+    }
+}
+
+/// Returns each line of the settings once. A line that not all settings have states the varied
+/// options on which it depends, with their values.
+fn merged(
+    settings: &[Setting<'_, '_, '_>],
+    lines: &[Option<String>],
+) -> impl Iterator<Item = String> {
+    let of = settings.iter().zip(lines);
+    let of: Vec<_> = of
+        .filter_map(|(setting, line)| Some((&setting.varied, line.as_deref()?)))
+        .collect();
+    let groups = in_groups(of.iter().map(|(varied, line)| (*line, *varied)));
+    let several = groups.len() > 1;
+    let varied = of.first().map_or(0, |(varied, _)| varied.len());
+    let alike = |a: &[(&str, String)], b: &[(&str, String)], but: usize| {
+        (0..varied).all(|i| i == but || a[i] == b[i])
+    };
+    let matters = |i: usize| {
+        of.iter().enumerate().any(|(k, (a, line))| {
+            let mut later = of[k + 1..].iter();
+            later.any(|(b, other)| line != other && alike(a, b, i))
+        })
+    };
+    let mut axes: Vec<usize> = (0..varied).filter(|i| several && matters(*i)).collect();
+    if several && axes.is_empty() {
+        // Too few settings are finished to tell.
+        axes = (0..varied).collect();
+    }
+    let line = move |(line, of): (&str, Vec<&Vec<(&str, String)>>)| {
+        let chosen = |varied: &Vec<(&str, String)>| -> Vec<String> {
+            let values = axes.iter().map(|i| &varied[*i]);
+            values
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect()
+        };
+        let rows = in_groups(of.into_iter().map(|varied| (chosen(varied).join(" "), ())));
+        let rows: Vec<String> = rows.into_iter().map(|(row, _)| row).collect();
+        match several {
+            true => format!("{line} (rows with {})", rows.join(", ")),
+            false => line.to_owned(),
+        }
+    };
+    let lines: Vec<String> = groups.into_iter().map(line).collect();
+    lines.into_iter()
+}
+
+/// Formats the length of a round of the first scheduler, with different lengths of others in
+/// brackets.
+fn rounds(setting: &Setting<'_, '_, '_>) -> String {
+    let of_runs = in_groups(setting.runs.iter().copied());
+    let period = |label: &str| setting.experiment.period_of(label);
+    let first = of_runs.first().and_then(|(label, _)| period(label));
+    let text = first.map_or_else(
+        || "none: decisions follow events".to_owned(),
+        |s| format!("{s} s"),
+    );
+    let others = of_runs.iter().filter(|(label, _)| period(label) != first);
+    let others = others.map(|(label, _)| {
+        let length = period(label).map_or("none".to_owned(), |s| format!("{s} s"));
+        format!("{label} {length}")
+    });
+    let others: Vec<String> = others.collect();
+    in_brackets(text, &others)
 }
 
 /// The line about an option of an experiment, if it is set.
@@ -125,7 +202,7 @@ fn losses(experiment: &Experiment<'_>) -> Option<String> {
 fn ends(experiment: &Experiment<'_>) -> String {
     let rule = experiment.options.completion.as_ref();
     match rule.map(|rule| rule.text()) {
-        None if experiment.has_rounds => {
+        None if experiment.has_rounds() => {
             "at ends of rounds; with --completion exact, when the work is done".to_owned()
         }
         Some("round") => "at ends of rounds".to_owned(),

@@ -124,7 +124,7 @@ pub(super) fn recorded(name: &str, form: Form) -> Option<String> {
         ("claim", &|(claim, _)| claim.text(paper)),
         ("section", &|(claim, _)| claim.section.clone()),
         ("paper", &|(claim, _)| claim.paper_text()),
-        ("here (95 %)", &|(_, record)| record.here.clone()),
+        ("here (interval)", &|(_, record)| record.here.clone()),
         ("verdict", &|(_, record)| record.verdict.to_string()),
     ];
     let mut text = format!(
@@ -206,7 +206,7 @@ fn table(checked: &[&Checked], form: Form, quiet: bool) -> String {
             ("claim", &|c| c.claim.text(c.paper)),
             ("section", &|c| c.claim.section.clone()),
             ("paper", &|c| c.claim.paper_text()),
-            ("here (95 %)", &|c| c.here_text()),
+            ("here (interval)", &|c| c.here_text()),
             ("verdict", &|c| {
                 c.verdict.map_or(String::new(), |v| v.to_string())
             }),

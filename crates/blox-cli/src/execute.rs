@@ -125,7 +125,6 @@ fn simulate(
     let (experiment, i) = (plan.experiment(planned), planned.contestant);
     let o = &experiment.options;
     let scheduler = experiment.pipeline(i)?;
-    let period_s = scheduler.trigger().period().map(|p| p.secs());
     let mut workload = experiment.workload()?;
     let label = workload.describe();
     let journal = records.journals.get(number).cloned();
@@ -180,14 +179,15 @@ fn simulate(
         }
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
+    let mut lost = Lost::of(&report, workload.notices(), o.by.is_some());
+    lost.untraced = recording.map_or(0, Recording::left_out);
     Ok(Run {
         groups: o.by.as_deref().map(|by| grouped(&report, by)),
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
-        lost: Lost::of(&report, workload.notices()),
+        lost,
         report,
         workload: label,
-        period_s,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Notices of jobs that the figures leave out, and of parts that an option replaces.
 //! `--quiet` does not hide them.
 
+use super::chrome::MOST_SLICES;
 use super::grid::{decimal, number_of, whole};
 use super::job_data::{JobsWith, Known};
 use super::resolve::Experiment;
@@ -27,6 +28,10 @@ pub(super) struct Lost {
     resized: u64,
     /// Number of measured jobs that were not submitted before the end.
     unsubmitted: u64,
+    /// The same number if the figures are also by group.
+    ungrouped: u64,
+    /// Number of slices that `trace.json` leaves out.
+    pub untraced: u64,
     /// Numbers of jobs with the data that the scheduler is about.
     known: Vec<Known>,
     /// True if the scheduler read true durations of jobs.
@@ -144,7 +149,8 @@ pub(super) fn submitted_measured(report: &Report) -> u64 {
 }
 
 impl Lost {
-    pub fn of(report: &Report, notices: &Notices) -> Self {
+    /// `grouped` is true with `--by`.
+    pub fn of(report: &Report, notices: &Notices, grouped: bool) -> Self {
         let first = report.stale_action.as_ref();
         Lost {
             input: of_input(notices),
@@ -159,6 +165,8 @@ impl Lost {
             ended_early: report.ended_early(),
             resized: report.resized,
             unsubmitted: report.unsubmitted,
+            ungrouped: if grouped { report.unsubmitted } else { 0 },
+            untraced: 0,
             known: report
                 .collected
                 .get::<JobsWith>()
@@ -174,6 +182,8 @@ impl Lost {
         self.ended_early += other.ended_early;
         self.resized += other.resized;
         self.unsubmitted += other.unsubmitted;
+        self.ungrouped += other.ungrouped;
+        self.untraced += other.untraced;
         self.idle_actions.count += other.idle_actions.count;
         let first = &mut self.idle_actions.first;
         *first = first.take().or_else(|| other.idle_actions.first.clone());
@@ -212,6 +222,25 @@ impl Lost {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
+    /// Returns a notice about unfinished jobs whose group is unknown.
+    fn ungrouped(&self) -> Option<String> {
+        let jobs = (self.ungrouped > 0).then(|| number_of(self.ungrouped, "unfinished job"))?;
+        Some(format!(
+            "{jobs} not submitted before the end, counted in no group of --by"
+        ))
+    }
+
+    /// Returns a notice about the part of a run that `trace.json` lacks.
+    fn untraced(&self) -> Option<String> {
+        (self.untraced > 0).then(|| {
+            format!(
+                "trace.json holds the first {} slices, {} later ones are left out",
+                whole(MOST_SLICES),
+                whole(self.untraced)
+            )
+        })
+    }
+
     fn idle_actions(&self) -> Option<String> {
         let IdleActions { count, first } = &self.idle_actions;
         let actions = (*count > 0).then(|| number_of(*count, "node action"))?;
@@ -238,10 +267,12 @@ pub(super) fn of_runs<'a>(
         (scheduler, total)
     };
     let totals: Vec<(&str, Lost)> = in_groups(runs).into_iter().map(total).collect();
-    let kinds: [(bool, Kind); 5] = [
+    let kinds: [(bool, Kind); 7] = [
         (true, |lost| lost.ends.text()),
         (false, Lost::ended_early),
         (false, Lost::resized),
+        (true, Lost::ungrouped),
+        (true, Lost::untraced),
         (true, Lost::idle_actions),
         (true, Lost::lacking),
     ];

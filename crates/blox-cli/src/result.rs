@@ -14,8 +14,6 @@ pub(super) struct Run {
     pub lost: Lost,
     /// Short description of the workload.
     pub workload: String,
-    /// Length of a round, if there are rounds.
-    pub period_s: Option<f64>,
     /// Figures of each collector, with the collector's name.
     pub collected: Collected,
     /// The jobs by their values in the column of `--by`.

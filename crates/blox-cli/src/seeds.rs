@@ -282,10 +282,15 @@ fn render(
         text.push('\n');
         text.push_str(&table_of(rows.collect(), Some(&by.0)).text(form));
     }
-    if !plan.base.quiet {
-        text.push('\n');
-        text.push_str(&about(plan, entries, failed, left_out).text(form));
-    }
+    let about = match (plan.base.quiet, plan.cells.first()) {
+        (true, Some(cell)) => About::of(
+            &Assumptions::of(&cell.experiment, of_runs(entries)),
+            has_marks(entries),
+        ),
+        _ => about(plan, entries, failed, left_out),
+    };
+    text.push('\n');
+    text.push_str(&about.text(form));
     text
 }
 
@@ -369,6 +374,12 @@ fn partly_rated(r: &Repeated<'_>) -> bool {
     r.runs.iter().any(of)
 }
 
+/// Returns whether an average is marked.
+fn has_marks(entries: &[Entry<'_>]) -> bool {
+    let marked = |r: &Repeated<'_>| r.partial().is_some() && r.estimate("avg_jct_s").is_some();
+    entries.iter().any(|e| marked(&e.results))
+}
+
 fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[u64]) -> About {
     let mut about = About::default();
     let Some(cell) = plan.cells.first() else {
@@ -384,9 +395,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[
     let figures = entries.iter().flat_map(|e| &e.results.runs);
     let figures = figures.map(|run| &run.figures);
     about.say("measured", table::measured_in_each(given, figures));
-    let marked = |r: &Repeated<'_>| r.partial().is_some() && r.estimate("avg_jct_s").is_some();
-    let marked = entries.iter().any(|e| marked(&e.results));
-    about.0.extend(marked.then(table::marks));
+    about.0.extend(has_marks(entries).then(table::marks));
     about.assume(&Assumptions::of(&cell.experiment, of_runs(entries)));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     about.say("seeds", seeds.join(", "));

@@ -75,8 +75,8 @@ pub(crate) struct Experiment<'r> {
     /// A line for each part of schedulers that an option replaces, and one for each scheduler with
     /// a simulated world of its own.
     pub settings: Vec<String>,
-    /// True if a scheduler decides in rounds.
-    pub has_rounds: bool,
+    /// Length of a round of each contestant in seconds, if it has rounds.
+    periods: Vec<Option<f64>>,
     /// Collectors whose figures are shown.
     pub collectors: Vec<ComponentSpec>,
 }
@@ -135,6 +135,12 @@ impl<'r> Experiment<'r> {
         let mut settings = contestant::replaced(o);
         for (contestant, parts) in contestants.iter().zip(&parts) {
             settings.extend(world::replaced(parts, o, registry, contestant));
+        }
+        for contestant in &contestants {
+            let entry = registry.schedulers.get(&contestant.named.name);
+            let notices = entry.map(|entry| entry.notices_with(&contestant.named.params));
+            let notices = notices.into_iter().flatten();
+            settings.extend(notices.map(|notice| format!("{}: {notice}", contestant.label)));
         }
         if let Some(placement) = &o.placement
             && let Some(entry) = registry.placement.get(&placement.name)
@@ -202,7 +208,7 @@ impl<'r> Experiment<'r> {
             world,
             parts,
             settings,
-            has_rounds: false,
+            periods: Vec::new(),
             collectors,
             options: given.options,
         };
@@ -210,7 +216,7 @@ impl<'r> Experiment<'r> {
         let at_rounds = completion.is_some_and(|rule| rule.text() == "round");
         for i in 0..experiment.contestants.len() {
             let period = experiment.pipeline(i)?.trigger().period();
-            experiment.has_rounds |= period.is_some();
+            experiment.periods.push(period.map(|p| p.secs()));
             if at_rounds && period.is_none() {
                 return Err(Failure::new(format!(
                     "--completion is `round`, but `{}` has no rounds; give --round S",
@@ -240,6 +246,17 @@ impl<'r> Experiment<'r> {
             number_of(self.cluster.nodes.len() as u64, "node"),
             number_of(self.cluster.total_gpus(), "GPU")
         )
+    }
+
+    /// Returns whether a scheduler decides in rounds.
+    pub fn has_rounds(&self) -> bool {
+        self.periods.iter().any(Option::is_some)
+    }
+
+    /// Returns the length of a round of a scheduler in seconds; `None` without rounds.
+    pub fn period_of(&self, label: &str) -> Option<f64> {
+        let at = self.contestants.iter().position(|c| c.label == label)?;
+        *self.periods.get(at)?
     }
 
     /// Describes the overheads, with the models of single schedulers. `trained` is true if jobs have

@@ -3,13 +3,13 @@
 mod store;
 
 use super::args::OutputFormat;
-use super::assumptions::Assumptions;
+use super::assumptions::{Assumptions, Setting};
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
 use super::grid::{Form, Grid, decimal, percent, range, whole};
-use super::losses;
+use super::losses::{self, Lost};
 use super::output;
-use super::plan::{Plan, Planned, shown};
+use super::plan::{Cell, Plan, Planned, shown};
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
@@ -235,14 +235,18 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
         text.push('\n');
         text.push_str(&table_of(&groups_of_jobs(plan, rows, &by.0), &heads).text(form));
     }
-    if !plan.base.quiet {
-        text.push('\n');
-        let mut about = about(plan, rows);
-        about.0.push(table::intervals(most_seeds(&groups)));
-        about.0.extend(is_rated(&groups).then(table::of_rho));
-        about.0.extend(marked.then(table::marks));
-        text.push_str(&about.text(form));
-    }
+    let about = match plan.base.quiet {
+        true => About::of(&assumptions(plan, rows), marked),
+        false => {
+            let mut about = about(plan, rows);
+            about.0.push(table::intervals(most_seeds(&groups)));
+            about.0.extend(is_rated(&groups).then(table::of_rho));
+            about.0.extend(marked.then(table::marks));
+            about
+        }
+    };
+    text.push('\n');
+    text.push_str(&about.text(form));
     text
 }
 
@@ -348,9 +352,22 @@ fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
     about
 }
 
-/// Returns the assumptions of the finished runs.
+/// Returns the assumptions of the finished runs. Seeds are no settings.
 fn assumptions(plan: &Plan<'_>, rows: &[Option<Row>]) -> Assumptions {
-    let experiments: Vec<_> = plan.cells.iter().map(|c| &c.experiment).collect();
-    let runs = finished(plan, rows).map(|(run, done)| (plan.label(run), &done.lost));
-    Assumptions::of_several(&experiments, runs)
+    let varied = |cell: &Cell<'_>| -> Vec<String> {
+        axes(plan).iter().map(|i| shown(&cell.varied[*i])).collect()
+    };
+    let runs = finished(plan, rows).map(|(run, done)| (run.cell, (plan.label(run), &done.lost)));
+    let mut by_cell: Vec<Vec<(&str, &Lost)>> = plan.cells.iter().map(|_| Vec::new()).collect();
+    runs.for_each(|(cell, run)| by_cell[cell].push(run));
+    let cells = plan.cells.iter().zip(by_cell);
+    let keys = axes(plan).into_iter().map(|i| plan.axes[i].key.as_str());
+    let keys: Vec<&str> = keys.collect();
+    let settings = in_groups(cells.map(|(cell, runs)| (varied(cell), (cell, runs))));
+    let settings = settings.into_iter().map(|(values, cells)| Setting {
+        varied: keys.iter().copied().zip(values).collect(),
+        experiment: &cells[0].0.experiment,
+        runs: cells.into_iter().flat_map(|(_, runs)| runs).collect(),
+    });
+    Assumptions::of_settings(&settings.collect::<Vec<_>>())
 }
