@@ -17,12 +17,8 @@ impl ExecutionModel for Neighbours {
         job.own_rate() * (1.0 - 0.1 * others.count() as f64).max(0.1)
     }
 
-    fn reaches_other_gpus(&self) -> bool {
-        true
-    }
-
-    fn affected(&self, view: View<'_>, _: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        on_nodes_of(view, gpus)
+    fn reach(&self) -> Reach {
+        Reach::Nodes
     }
 }
 

@@ -31,7 +31,7 @@ pub use crate::schedulers;
 pub use crate::core::registry::{Params, Registry, param};
 // Simulation.
 pub use crate::core::ClusterSpec;
-pub use crate::sim::execution::{ExecutionModel, on_nodes_of};
+pub use crate::sim::execution::{ExecutionModel, Reach, on_nodes_of};
 pub use crate::sim::{Report, Simulation, workload::Jobs};
 
 #[cfg(test)]

@@ -109,9 +109,9 @@ pub use self::{
     assignment::{Assignment, BatchConfig, GpuList},
     cluster::spec::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
-        NodeSpec,
+        Network, NodeSpec,
     },
-    cluster::{Cluster, Drain, Growth, Network, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
+    cluster::{Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
     curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{

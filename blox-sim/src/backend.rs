@@ -2,7 +2,7 @@
 
 use crate::clock::{Kind, Timer, Timers};
 use crate::completion::{AtRoundEnd, CompletionRule};
-use crate::execution::{AnyExecution, beside};
+use crate::execution::{AnyExecution, Reach, beside};
 use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
 use crate::stall::Stall;
@@ -167,8 +167,8 @@ pub(crate) struct Simulator<'w> {
     history: SortedMap<JobId, Assignment>,
     /// True if jobs without extras, alone on their GPUs, run at their specified rate.
     plain_rates: bool,
-    /// True if a change of one job affects jobs on other GPUs.
-    reaches: bool,
+    /// Jobs that a change of one job affects.
+    reach: Reach,
     /// True if there was a job with nonzero costs of launches or stops.
     charges: bool,
     /// End times of jobs whose rate changed since their launch; their other timers are void.
@@ -245,8 +245,8 @@ impl<'w> Simulator<'w> {
         watch: Arc<Watch>,
         nodes: usize,
     ) -> Result<Self, SimError> {
-        let reaches = world.execution.any_reaches_other_gpus();
-        let plain_rates = world.execution.any_keeps_plain_rates() && !reaches;
+        let reach = world.execution.any_reach();
+        let plain_rates = world.execution.any_keeps_plain_rates() && reach == Reach::Gpus;
         let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -270,7 +270,7 @@ impl<'w> Simulator<'w> {
             watch,
             history: SortedMap::new(),
             plain_rates,
-            reaches,
+            reach,
             charges: false,
             moved_ends: SortedMap::new(),
             reports: SortedMap::new(),
@@ -562,21 +562,16 @@ impl<'w> Simulator<'w> {
             _ => None,
         };
         let in_group = |bound: &Assignment| bound.partners.len() > 1;
-        let last = match self.reaches || job.bound().is_some_and(in_group) {
+        let last = match self.reach > Reach::Gpus || job.bound().is_some_and(in_group) {
             true => self.now_events.iter().rev().find_map(coming),
             false => None,
         };
         last.unwrap_or(job.rate())
     }
 
-    /// Returns the other jobs whose rate may change with a job on `gpus`: first those on the same
-    /// GPUs.
+    /// Returns the other jobs whose rate may change with a job on `gpus`.
     fn near(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        let mut jobs = beside(view, job, gpus);
-        if self.reaches {
-            jobs.extend(self.execution.any_affected(view, job, gpus));
-        }
-        jobs
+        self.reach.of(view, job, gpus)
     }
 
     fn refresh_all(&mut self, view: View<'_>, jobs: Vec<JobId>) {
@@ -829,7 +824,7 @@ impl<'w> Simulator<'w> {
                 }
                 let bound = job.bound().map_or(&[][..], |bound| &bound.gpus);
                 let near = self.near(view, id, bound);
-                if !near.is_empty() || self.reaches {
+                if !near.is_empty() || self.reach > Reach::Gpus {
                     // If jobs start at the same time, none was running when their rates were
                     // computed.
                     self.refresh(view, id);
@@ -1042,7 +1037,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn is_instant(&self) -> bool {
-        !self.charges && self.faults.launch_failure <= 0.0 && !self.reaches
+        !self.charges && self.faults.launch_failure <= 0.0 && self.reach == Reach::Gpus
     }
 
     fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {

@@ -24,7 +24,7 @@
 use crate::collectors::{NodeHours, QueueLength};
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{
-    AnyExecution, Contention, FixedRate, LOCALITY, Variability, as_specified, untrained,
+    AnyExecution, Contention, FixedRate, LOCALITY, Traffic, Variability, as_specified, untrained,
 };
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
@@ -184,6 +184,12 @@ pub fn register(mut registry: Registry) -> Registry {
             let slowdown = p.number("slowdown", "a number, at least 0", |v| v >= 0.0)?;
             Ok(Box::new(Contention::over(untrained(), slowdown)))
         },
+    );
+    models.add(
+        "traffic",
+        "as-specified, but jobs slow each other on links of the network that lack bandwidth for their traffic",
+        &[],
+        |_, _| Ok(Box::new(Traffic::over(untrained()))),
     );
     models.add(
         "variability",

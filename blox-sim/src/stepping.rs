@@ -118,8 +118,7 @@ impl<'w> Stepper<'w> {
     /// Computes the rate of every running job again, with a copy of the execution model's memory.
     ///
     /// Between the last step of a moment and the next moment, each result equals the rate of the
-    /// job. Otherwise the model's [`affected`](crate::execution::ExecutionModel::affected) left out
-    /// the job, or the rate depends on the time.
+    /// job. Otherwise the model's [`reach`](crate::execution::ExecutionModel::reach) is too narrow, or the rate depends on the time.
     pub fn rates(&self) -> Vec<RunningRate> {
         let rates = self.parts.backend.rates(self.view()).into_iter();
         rates

@@ -2,9 +2,9 @@
 
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
-use blox_core::{ClusterSpec, Composition, Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_core::{ClusterSpec, Composition, Curve, Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::Simulation;
-use blox_sim::execution::LinkBound;
+use blox_sim::execution::{FixedRate, LinkBound, Traffic};
 use blox_sim::workload::Jobs;
 use blox_testing::FirstFit;
 
@@ -35,8 +35,54 @@ fn slower_links_cost_in_proportion_to_traffic() {
     assert_eq!(took("1x4@p3.8xlarge", 1, 0.25), 1000.0);
     // 1.25 of 50 GB/s between nodes.
     assert_eq!(
-        took("2x4@p3.8xlarge", 8, 0.25),
+        took("2x4@p3.8xlarge,network=10", 8, 0.25),
         1000.0 * (0.75 + 0.25 * 40.0)
     );
     assert_eq!(took("2x4", 8, 0.25), 1000.0);
+}
+
+/// Returns the ends of jobs on two rows of two racks of two nodes with two GPUs. Each job has a
+/// number of GPUs, which follow those of the job before, a duration and a traffic in Gbit/s.
+fn ends(jobs: &[(u32, f64, f64)]) -> Vec<f64> {
+    let mut cluster: ClusterSpec = "8x2,network=100:50:20".parse().unwrap();
+    for (i, node) in cluster.nodes.iter_mut().enumerate() {
+        let rack = Name::from(format!("rack-{}", i / 2 % 2));
+        node.location = vec![Name::from(format!("row-{}", i / 4)), rack];
+    }
+    let job = |(gpus, duration, gbps): &(u32, f64, f64)| {
+        let job = JobSpec::new(Time::ZERO, GpuCount(*gpus), Seconds::new(*duration));
+        job.with_extras(Extras {
+            traffic: Curve::new(Seconds::new(0.1), [(Seconds::ZERO, *gbps)]),
+            ..Extras::default()
+        })
+    };
+    let fifo = Composition::new("fifo")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    let report = Simulation::new(cluster)
+        .execution(Traffic::over(FixedRate))
+        .completion(blox_sim::completion::Exact)
+        .run(fifo, &mut Jobs::new(jobs.iter().map(job).collect()))
+        .unwrap();
+    let ends = report.jobs.iter().filter_map(|job| job.finish);
+    ends.map(|end| end.secs().round()).collect()
+}
+
+#[test]
+fn the_slowest_link_of_three_levels_counts() {
+    // GPUs 0 to 2 are taken. A has 3 and 4 in two racks, B 5 and 6 in one, C 7 and 8 in two rows,
+    // and D 9 to 11 in one rack.
+    let on = |of_c: f64| {
+        let (none, a, b) = ((3, 100.0, 0.0), (2, 3000.0, 40.0), (2, 3500.0, 80.0));
+        ends(&[none, a, b, (2, of_c, 30.0), (3, 3500.0, 90.0)])
+    };
+    // A: 70 of 50 Gbit/s in its second rack, beside C. B: 120 of 100 in its first node, beside A.
+    // C: 30 of 20 in its rows. D: 120 of 100 in its first node, beside C.
+    assert_eq!(on(2800.0), [100.0, 4200.0, 4200.0, 4200.0, 4200.0]);
+    // After C, A has 120 of 100 in its second node, beside B, and D has enough. After A, B has, too.
+    assert_eq!(on(1400.0), [100.0, 3900.0, 4150.0, 2100.0, 3850.0]);
+    // Within a node, there is no link.
+    assert_eq!(ends(&[(2, 50.0, 900.0), (1, 60.0, 900.0)]), [50.0, 60.0]);
 }

@@ -170,7 +170,7 @@ fn skipped_rounds_change_nothing() {
     ] {
         let run = |visit| {
             let mut jobs = with_losses(bursty(2.0, 200), 1);
-            let report = Simulation::new("16x4@p3.8xlarge".parse().expect("a cluster"))
+            let report = Simulation::new("16x4@p3.8xlarge,network=10".parse().expect("a cluster"))
                 .visiting_every_round(visit)
                 .run(scheduler(name), &mut jobs)
                 .expect("a sound policy");

@@ -1,7 +1,7 @@
 //! Contention between jobs on a node.
 
-use super::{ExecutionModel, on_nodes_of};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View, forward_policy};
+use super::{ExecutionModel, Reach, on_nodes_of};
+use blox_core::{Assignment, JobId, JobRef, Phase, View, forward_policy};
 
 /// Slows a job by each other job on its nodes: a linear model of contention for CPUs, memory
 /// bandwidth and PCIe links.
@@ -62,13 +62,7 @@ impl<M: ExecutionModel> ExecutionModel for Contention<M> {
         rate / (1.0 + self.slowdown * others.count() as f64)
     }
 
-    fn reaches_other_gpus(&self) -> bool {
-        true
-    }
-
-    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        let mut jobs = on_nodes_of(view, gpus);
-        jobs.retain(|other| *other != job);
-        jobs
+    fn reach(&self) -> Reach {
+        self.inner.reach().max(Reach::Nodes)
     }
 }

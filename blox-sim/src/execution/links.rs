@@ -9,16 +9,13 @@ use serde::{Deserialize, Serialize};
 ///
 /// A job spends the fraction `communication` of a step on the exchange if all links are as fast as
 /// the best of the cluster. The exchange takes longer in proportion if the
-/// [bandwidth](blox_core::NodeSpec::bandwidth_of) of the job's GPUs is lower, or the network's if
-/// they are on several nodes. Three cases keep the speed of the inner model: jobs without this
+/// [bandwidth](blox_core::NodeSpec::bandwidth_of) of the job's GPUs is lower, or the slowest
+/// [link of the network](blox_core::Cluster::links_of) between them. Three cases keep the speed of the inner model: jobs without this
 /// fraction, jobs on one GPU, and clusters without specified links.
 #[derive(Clone, Debug)]
 pub struct LinkBound<M = FixedRate> {
     inner: M,
 }
-
-/// Bandwidth between nodes.
-const NETWORK_GB_PER_S: f64 = 1.25;
 
 /// The best link of the nodes seen so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -50,7 +47,7 @@ impl Default for LinkBound {
 }
 
 impl<M> LinkBound<M> {
-    /// Wraps another model, with a network of 1.25 GB/s (10 Gbit/s) between nodes.
+    /// Wraps another model.
     pub fn over(inner: M) -> Self {
         LinkBound { inner }
     }
@@ -69,8 +66,9 @@ impl<M> LinkBound<M> {
         let within = parts
             .iter()
             .filter_map(|(id, list)| view.cluster().node(*id)?.spec().bandwidth_of(list));
-        let between = (parts.len() > 1).then_some(NETWORK_GB_PER_S);
-        within.chain(between).reduce(f64::min)
+        let links = view.cluster().links_of(&assignment.gpus);
+        let links = links.iter().filter_map(|l| view.cluster().link(*l));
+        within.chain(links.map(|l| l.gbps / 8.0)).reduce(f64::min)
     }
 }
 

@@ -6,6 +6,7 @@ mod cpu_memory;
 mod links;
 mod profiled;
 mod shared;
+mod traffic;
 pub mod training;
 mod variability;
 
@@ -14,6 +15,7 @@ pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
 pub use profiled::Profiled;
 pub use shared::Shared;
+pub use traffic::Traffic;
 pub use training::Training;
 pub use variability::{LOCALITY, Variability};
 
@@ -24,25 +26,16 @@ macro_rules! passes_on {
             self.inner.keeps_plain_rates()
         }
 
-        fn reaches_other_gpus(&self) -> bool {
-            self.inner.reaches_other_gpus()
-        }
-
-        fn affected(
-            &self,
-            view: blox_core::View<'_>,
-            job: blox_core::JobId,
-            gpus: &[blox_core::GpuId],
-        ) -> Vec<blox_core::JobId> {
-            self.inner.affected(view, job, gpus)
+        fn reach(&self) -> super::Reach {
+            self.inner.reach()
         }
     };
 }
 use passes_on;
 
 use blox_core::{
-    Assignment, BatchConfig, GpuId, JobId, JobRef, Phase, Policy, Stateless, Time, TrainingReport,
-    View,
+    Assignment, BatchConfig, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Stateless, Time,
+    TrainingReport, View,
 };
 use std::sync::Arc;
 
@@ -138,24 +131,52 @@ pub trait ExecutionModel: Policy {
         false
     }
 
-    /// Returns whether [`affected`](ExecutionModel::affected) returns jobs on other GPUs than the
-    /// job's own.
-    ///
-    /// If it returns `true`, the simulator applies every launch and stop separately, and computes
-    /// the rate of every job.
-    fn reaches_other_gpus(&self) -> bool {
-        false
+    /// Returns which other jobs the rate of a job depends on. If one of them starts or stops, the
+    /// simulator updates the [rate](ExecutionModel::rate). A model that wraps another returns the
+    /// wider reach of both. Beyond [`Reach::Gpus`], the simulator applies every launch and stop
+    /// separately.
+    fn reach(&self) -> Reach {
+        Reach::Gpus
     }
+}
 
-    /// Returns the jobs whose rate changes if `job` starts or stops running on `gpus`.
-    ///
-    /// The simulator then updates the [rate](ExecutionModel::rate) of these jobs, and always of the
-    /// jobs on the same GPUs. It calls this only if
-    /// [`reaches_other_gpus`](ExecutionModel::reaches_other_gpus) returns `true`. [`on_nodes_of`]
-    /// lists the jobs of a node.
-    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        let _ = (view, job, gpus);
-        Vec::new()
+/// The other jobs that the rate of a job depends on. Each reach includes those before it: a model
+/// that names a wider reach than its own is slower, but not wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// The jobs on its GPUs.
+    #[default]
+    Gpus,
+    /// The jobs [on its nodes](on_nodes_of).
+    Nodes,
+    /// The jobs [on its links](on_link).
+    Links,
+}
+
+impl Reach {
+    /// Returns the other jobs within reach of a job on `gpus`. Jobs on the same GPUs come first.
+    pub(crate) fn of(self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        let mut jobs = beside(view, job, gpus);
+        let mut more = match self {
+            Reach::Gpus => return jobs,
+            Reach::Nodes | Reach::Links => on_nodes_of(view, gpus),
+        };
+        if self == Reach::Links {
+            let links = view.cluster().links_of(gpus);
+            let nodes = links.iter().filter_map(|l| view.cluster().link(*l));
+            let nodes = nodes.flat_map(|link| &link.nodes).copied().collect();
+            let mut others = bound_on(view, nodes);
+            others.retain(|id| {
+                let bound = view.job(*id).and_then(|j| j.bound());
+                let theirs = bound.map(|bound| view.cluster().links_of(&bound.gpus));
+                theirs.is_some_and(|theirs| theirs.iter().any(|l| links.contains(l)))
+            });
+            more.append(&mut others);
+            more.sort_unstable();
+            more.dedup();
+        }
+        jobs.extend(more.into_iter().filter(|other| *other != job));
+        jobs
     }
 }
 
@@ -195,8 +216,7 @@ blox_core::erased! {
         without {
             name as any_name() -> String;
             keeps_plain_rates as any_keeps_plain_rates() -> bool;
-            reaches_other_gpus as any_reaches_other_gpus() -> bool;
-            affected as any_affected(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId>;
+            reach as any_reach() -> Reach;
         }
     }
 }
@@ -239,8 +259,26 @@ pub fn untrained() -> impl ExecutionModel {
 
 /// Returns the jobs bound to GPUs on the nodes of `gpus`, in order of job.
 pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
+    let nodes = gpus.iter().filter_map(|g| view.cluster().node_of(*g));
+    bound_on(view, nodes.collect())
+}
+
+/// Returns the jobs bound to GPUs that [use](blox_core::Cluster::links_of) a link of the network, in
+/// order of job.
+pub fn on_link(view: View<'_>, link: LinkId) -> Vec<JobId> {
     let cluster = view.cluster();
-    let mut nodes: Vec<_> = gpus.iter().filter_map(|g| cluster.node_of(*g)).collect();
+    let nodes = cluster.link(link).map(|link| link.nodes.clone());
+    let mut jobs = bound_on(view, nodes.unwrap_or_default());
+    jobs.retain(|id| {
+        let bound = view.job(*id).and_then(|j| j.bound());
+        bound.is_some_and(|bound| cluster.links_of(&bound.gpus).contains(&link))
+    });
+    jobs
+}
+
+/// Returns the jobs bound to GPUs on nodes, in order of job.
+fn bound_on(view: View<'_>, mut nodes: Vec<NodeId>) -> Vec<JobId> {
+    let cluster = view.cluster();
     nodes.sort_unstable();
     nodes.dedup();
     let nodes = nodes.into_iter().filter_map(|n| cluster.node(n));
@@ -248,6 +286,7 @@ pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
         .flat_map(|node| node.gpus())
         .flat_map(|gpu| cluster.bound_to(gpu))
         .collect();
+    jobs.dedup();
     jobs.sort_unstable();
     jobs.dedup();
     jobs

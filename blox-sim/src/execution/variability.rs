@@ -1,7 +1,7 @@
 //! GPUs of one type with different speeds.
 
-use super::ExecutionModel;
-use blox_core::{Assignment, GpuId, JobId, JobRef, View, forward_policy};
+use super::{ExecutionModel, Reach};
+use blox_core::{Assignment, JobRef, View, forward_policy};
 use blox_perf::{app_class, gpu_scores};
 
 /// Default of the locality penalty: the factor by which a step takes longer across nodes.
@@ -57,11 +57,7 @@ impl<M: ExecutionModel> ExecutionModel for Variability<M> {
         }
     }
 
-    fn reaches_other_gpus(&self) -> bool {
-        self.inner.reaches_other_gpus()
-    }
-
-    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        self.inner.affected(view, job, gpus)
+    fn reach(&self) -> Reach {
+        self.inner.reach()
     }
 }

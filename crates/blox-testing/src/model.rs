@@ -9,7 +9,7 @@ use blox_core::ids::{GpuId, JobId, Name};
 use blox_core::job::spec::JobSpec;
 use blox_core::job::training::Adapts;
 use blox_core::units::{Seconds, Time};
-use blox_core::{Composition, Pipeline};
+use blox_core::{ClusterSpec, Composition, Curve, Network, NodeSpec, Pipeline};
 use blox_sim::completion::Exact;
 use blox_sim::execution::{AnyExecution, ExecutionModel, training};
 use blox_sim::overheads::FixedOverheads;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ModelProperty {
-    /// A job keeps its rate until an event changes the rate, and
-    /// [`affected`](ExecutionModel::affected) names each job whose rate a launch or a stop changes.
+    /// A job keeps its rate until an event changes the rate, and a launch or a stop changes only
+    /// rates of jobs within [`reach`](ExecutionModel::reach).
     Updates,
     /// The rate of a launch is a finite number above 0 on every GPU type and level that the job
     /// accepts. A later rate is a finite number, at least 0.
@@ -100,6 +100,8 @@ pub struct ModelReport {
     pub shared: u64,
     /// Launches over several nodes.
     pub spanning: u64,
+    /// Launches over links of the network.
+    pub linked: u64,
     /// Launches on another number of GPUs than requested.
     pub resized: u64,
     /// Launches of jobs with speeds by GPU type.
@@ -112,7 +114,7 @@ pub struct ModelReport {
 
 impl ModelReport {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 11] {
+    pub fn counters(&self) -> [(&'static str, u64); 12] {
         [
             ("launches", self.launches),
             ("rates computed again", self.computed),
@@ -121,6 +123,7 @@ impl ModelReport {
             ("stretches", self.stretches),
             ("shared GPUs", self.shared),
             ("several nodes", self.spanning),
+            ("links of the network", self.linked),
             ("other GPU counts", self.resized),
             ("speeds by GPU type", self.by_type),
             ("stages", self.staged),
@@ -144,6 +147,7 @@ impl ModelReport {
         self.delayed += u64::from(delayed);
         self.shared += u64::from(!on.partners.is_empty());
         self.spanning += u64::from(view.cluster().nodes_spanned(on) > 1);
+        self.linked += u64::from(!view.cluster().links_of(&on.gpus).is_empty());
         self.resized += u64::from(on.count() != job.gpus());
         self.by_type += u64::from(extras.speeds.is_some());
         self.staged += u64::from(extras.attributes.contains_key("stages"));
@@ -178,7 +182,7 @@ impl fmt::Display for ModelReport {
 ///     fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
 ///         job.own_rate() / (1.0 + 0.1 * f64::from(view.placed_count()))
 ///     }
-///     // `reaches_other_gpus` and `affected` are missing: no job gets a new rate.
+///     // A rate depends on jobs out of `reach`: they get no new rate.
 /// }
 ///
 /// let failure = conformance_of_model(|_seed| Crowded).check().unwrap_err();
@@ -214,6 +218,7 @@ pub fn conformance_of_model<'a, M: ExecutionModel>(
 ///
 /// The clusters have one or several nodes and GPU types. Jobs have speeds by type, speeds beside
 /// other jobs, stages, utilisations, levels, CPUs and memory, and some train a built-in application.
+/// In a third of the cases, the nodes are in racks and rows with scarce links, and jobs have traffic.
 /// A scheduler of the suite stops and places jobs at random in each round, on any of their levels.
 /// Jobs run on one or several nodes and share GPUs. In half of the cases, launches and stops take
 /// time.
@@ -347,6 +352,9 @@ impl World {
                 });
             }
             train(seed, &mut jobs);
+        }
+        if seed % 3 == 1 {
+            connect(seed, &mut cluster, &mut jobs);
         }
         let last = jobs.last().map_or(Time::ZERO, |job| job.submit);
         let mut simulation = Simulation::new(cluster)
@@ -498,7 +506,7 @@ impl Watch {
             if (again - first.rate).abs() > 1e-9 * again.max(first.rate) {
                 let expected = format!("job {job} to run at {again} from now on");
                 let found = format!(
-                    "{}: `reaches_other_gpus` and `affected` leave out the job, or the rate changes with time without a `stretch`",
+                    "{}: the job is out of `reach`, or the rate changes with time without a `stretch`",
                     first.rate
                 );
                 self.stale = Some(broken(ModelProperty::Updates, expected, found));
@@ -520,6 +528,42 @@ fn ended(error: SimError) -> Broken {
         at,
         expected: "a finite rate above 0 at each launch, and at least 0 later".to_owned(),
         found: error.to_string(),
+    }
+}
+
+/// Splits the nodes into small ones in racks and rows with links, and gives traffic to most jobs.
+fn connect(seed: u64, cluster: &mut ClusterSpec, jobs: &mut [JobSpec]) {
+    let r = &mut SplitMix::keyed(&[seed, 18]);
+    let size = r.pick(&[1, 2]);
+    let parts = cluster.nodes.iter().flat_map(|node| {
+        let part = NodeSpec {
+            name: None,
+            gpus: size.min(node.gpus),
+            links: Vec::new(),
+            ..node.clone()
+        };
+        std::iter::repeat_n(part, node.gpus.div_ceil(size) as usize)
+    });
+    cluster.nodes = parts.collect();
+    for node in &mut cluster.nodes {
+        let row = r.pick(&["row-1", "row-2"]);
+        let rack = r.pick(&["rack-1", "rack-2"]);
+        node.location = vec![row.into(), rack.into()];
+    }
+    cluster.network = Network {
+        node: r.pick(&[None, Some(40.0), Some(100.0)]),
+        locations: vec![r.pick(&[40.0, 100.0]), r.pick(&[25.0, 100.0])],
+    };
+    for job in jobs {
+        if r.chance(0.2) {
+            continue;
+        }
+        let (gbps, length) = (r.pick(&[5.0, 20.0, 50.0]), r.pick(&[0.1, 0.2, 0.3]));
+        let phases = [[gbps, 0.0], [0.0, gbps], [gbps, gbps]];
+        let [first, second] = r.pick(&phases);
+        let steps = [(Seconds::ZERO, first), (Seconds::new(length / 2.0), second)];
+        let traffic = Curve::new(Seconds::new(length), steps);
+        job.extras.get_or_insert_default().traffic = traffic;
     }
 }
 
@@ -558,22 +602,20 @@ mod tests {
     use blox_core::job::{JobRef, Phase};
     use blox_core::policy::{Policy, Stateless};
     use blox_core::view::View;
-    use blox_sim::execution::{Contention, FixedRate, on_nodes_of, untrained};
+    use blox_sim::execution::{Contention, FixedRate, Reach, Traffic, on_nodes_of, untrained};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// The jobs of a node slow each other. The fields plant mistakes.
     #[derive(Clone, Copy)]
     struct Neighbours {
-        reaches: bool,
-        affected: fn(View<'_>, JobId, &[GpuId]) -> Vec<JobId>,
+        reach: Reach,
         plain: bool,
         /// True if jobs that are still starting count.
         early: bool,
     }
 
     const RIGHT: Neighbours = Neighbours {
-        reaches: true,
-        affected: |view, _, gpus| on_nodes_of(view, gpus),
+        reach: Reach::Nodes,
         plain: false,
         early: false,
     };
@@ -591,12 +633,8 @@ mod tests {
             job.own_rate() / (1.0 + 0.1 * others.count() as f64)
         }
 
-        fn reaches_other_gpus(&self) -> bool {
-            self.reaches
-        }
-
-        fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-            (self.affected)(view, job, gpus)
+        fn reach(&self) -> Reach {
+            self.reach
         }
 
         fn keeps_plain_rates(&self) -> bool {
@@ -617,27 +655,51 @@ mod tests {
     }
 
     #[test]
-    fn an_affected_that_names_no_job_is_found() {
-        let affected = |_: View<'_>, _: JobId, _: &[GpuId]| Vec::new();
-        let failure = broken(|_| Neighbours { affected, ..RIGHT });
+    fn a_model_of_too_narrow_a_reach_is_found() {
+        let reach = Reach::Gpus;
+        let failure = broken(|_| Neighbours { reach, ..RIGHT });
         assert_eq!(failure.property, ModelProperty::Updates);
         assert_eq!(failure.model, "Neighbours");
         assert!(failure.jobs < 5, "{failure}");
-    }
-
-    #[test]
-    fn an_affected_of_one_node_only_is_found() {
-        let affected = |view: View<'_>, _: JobId, gpus: &[GpuId]| on_nodes_of(view, &gpus[..1]);
-        let failure = broken(|_| Neighbours { affected, ..RIGHT });
+        assert!(failure.to_string().contains("out of `reach`"));
+        let failure = broken(|_| Narrow(Traffic::over(untrained())));
         assert_eq!(failure.property, ModelProperty::Updates);
     }
 
+    /// A model that denies its reach over links.
+    struct Narrow<M>(M);
+
+    blox_core::forward_policy!(Narrow<M: ExecutionModel>, 0);
+
+    impl<M: ExecutionModel> ExecutionModel for Narrow<M> {
+        fn rate(
+            &self,
+            memory: &mut Self::Memory,
+            view: View<'_>,
+            job: &JobRef<'_>,
+            on: &Assignment,
+        ) -> f64 {
+            self.0.rate(memory, view, job, on)
+        }
+
+        fn reach(&self) -> Reach {
+            Reach::Nodes
+        }
+    }
+
     #[test]
-    fn a_model_that_denies_its_reach_is_found() {
-        let reaches = false;
-        let failure = broken(|_| Neighbours { reaches, ..RIGHT });
-        assert_eq!(failure.property, ModelProperty::Updates);
-        assert!(failure.to_string().contains("`reaches_other_gpus`"));
+    fn links_derive_the_rates_of_all_jobs() {
+        let traffic = |_| Traffic::over(Contention::over(untrained(), 0.5));
+        let report = conformance_of_model(traffic).cases(120).check().unwrap();
+        assert!(
+            report.linked > 300 && report.changed_elsewhere > 300,
+            "{report}"
+        );
+        // A wider reach than needed changes nothing.
+        let reach = Reach::Links;
+        conformance_of_model(|_| Neighbours { reach, ..RIGHT })
+            .check()
+            .unwrap();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use blox::core::registry::{Registry, param};
-use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
+use blox::core::{Assignment, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
-use blox::sim::execution::{ExecutionModel, on_nodes_of};
+use blox::sim::execution::{ExecutionModel, Reach, on_nodes_of};
 use blox::sim::registry::World;
 use blox::sim::workload::{Jobs, Workload, WorkloadError, WorkloadSource};
 
@@ -24,12 +24,8 @@ impl ExecutionModel for Neighbours {
         job.own_rate() * (1.0 - self.share * others as f64).max(0.1)
     }
 
-    fn reaches_other_gpus(&self) -> bool {
-        true
-    }
-
-    fn affected(&self, view: View<'_>, _: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        on_nodes_of(view, gpus)
+    fn reach(&self) -> Reach {
+        Reach::Nodes
     }
 }
 // ANCHOR_END: model

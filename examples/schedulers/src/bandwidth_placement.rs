@@ -10,8 +10,8 @@ use blox::schedulers::parameters::*;
 /// over the set. Ties go to the node with the fewest free GPUs, then to the set with the highest
 /// sum of bandwidths. Remaining ties go to the set that leaves the best links to others.
 ///
-/// The nodes of the cluster state how their GPUs are linked: `32x4@p3.8xlarge`, or `layout` or
-/// `links` in a cluster file. Jobs state the fraction of a step in which they exchange gradients
+/// The nodes of the cluster state how their GPUs are linked: `32x4@p3.8xlarge,network=10`, or
+/// `layout` or `links` and `network` in a cluster file. Jobs state the fraction of a step in which they exchange gradients
 /// (`communication`). They run slower on slower links.
 ///
 /// **Parameters**: none.

@@ -15,17 +15,19 @@ pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
-use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId};
 use crate::units::Time;
 use kinds::Kinds;
 pub use kinds::NodeKind;
 use ledgers::Ledgers;
 pub(crate) use ledgers::Owners;
-pub use network::{Network, NetworkLink};
+pub use network::NetworkLink;
+use network::Tree;
 pub(crate) use passing::Passing;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use spec::{MAX_NODES, NodeSpec};
+use spec::{MAX_NODES, Network, NodeSpec};
+use std::sync::Arc;
 
 /// Contiguous GPUs of a node, as a bit mask; bit 0 is the node's first GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +254,7 @@ pub struct Cluster {
     network: Network,
     /// Links of the network, if it is described; derived from the nodes.
     #[serde(skip)]
-    tree: Option<std::sync::Arc<network::Tree>>,
+    tree: Option<Arc<Tree>>,
 }
 
 impl Cluster {
@@ -359,6 +361,61 @@ impl Cluster {
     /// Returns the number of nodes of an assignment's GPUs.
     pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
         self.shares(&assignment.gpus).len()
+    }
+
+    /// Returns the links that a gang on these GPUs uses, in order. The gang uses the link of every
+    /// part of the network that has some of its GPUs but not all. Returns nothing if the cluster
+    /// does not describe its [network](Network).
+    ///
+    /// ```
+    /// use blox_core::{ClusterSpec, GpuId, State};
+    /// let mut spec: ClusterSpec = "4x2,network=100:400".parse()?;
+    /// for (i, node) in spec.nodes.iter_mut().enumerate() {
+    ///     node.location = vec![format!("rack-{}", i / 2).into()];
+    /// }
+    /// let state = State::new(&spec)?;
+    /// let cluster = state.cluster();
+    /// let names = |gpus: &[u32]| -> Vec<String> {
+    ///     let gpus: Vec<GpuId> = gpus.iter().map(|g| GpuId(*g)).collect();
+    ///     let links = cluster.links_of(&gpus);
+    ///     links.iter().filter_map(|l| Some(cluster.link(*l)?.name.to_string())).collect()
+    /// };
+    /// assert!(names(&[0, 1]).is_empty());
+    /// assert_eq!(names(&[1, 2]), ["node-0", "node-1"]);
+    /// assert_eq!(names(&[3, 4]), ["rack-0", "node-1", "node-2", "rack-1"]);
+    /// # Ok::<(), blox_core::ClusterSpecError>(())
+    /// ```
+    pub fn links_of(&self, gpus: &[GpuId]) -> SmallVec<[LinkId; 8]> {
+        let Some(tree) = &self.tree else {
+            return SmallVec::new();
+        };
+        tree.parting(gpus.iter().filter_map(|g| self.node_of(*g)).collect())
+    }
+
+    /// Returns a link of the network.
+    pub fn link(&self, id: LinkId) -> Option<&NetworkLink> {
+        self.tree.as_ref()?.link(id)
+    }
+
+    /// Sets the network of a cluster without nodes.
+    pub(crate) fn set_network(&mut self, network: &Network) {
+        self.network = network.clone();
+        self.link_nodes();
+    }
+
+    /// Adds the links of all nodes, after they were deserialized.
+    pub(crate) fn link_nodes(&mut self) {
+        self.tree = (!self.network.is_empty()).then(Arc::default);
+        for i in 0..self.nodes.len() {
+            self.link_node(i);
+        }
+    }
+
+    /// Adds the links of a node that joined.
+    fn link_node(&mut self, at: usize) {
+        if let (Some(tree), Some(node)) = (&mut self.tree, self.nodes.get(at)) {
+            Arc::make_mut(tree).join(&self.network, node.id, &node.spec);
+        }
     }
 
     pub(crate) fn join(

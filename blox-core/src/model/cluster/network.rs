@@ -1,55 +1,9 @@
 //! The network between nodes: a tree of nodes and their locations.
 
-use super::Cluster;
-use super::spec::{ClusterSpecError, NodeSpec};
-use crate::ids::{GpuId, LinkId, Name, NodeId};
-use crate::units::is_amount;
-use serde::{Deserialize, Serialize};
+use super::spec::{Network, NodeSpec};
+use crate::ids::{LinkId, Name, NodeId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// Bandwidths of the network between nodes.
-///
-/// The network is a tree: each node has a link to its innermost location, and each
-/// [location](NodeSpec::location) a link to the location around it. A part of the network without a
-/// bandwidth has no link: it slows nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Network {
-    /// Gbit/s of the link of each node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<f64>,
-    /// Gbit/s of the link of each location, by level, innermost first. If locations have different
-    /// depths, the first node of a location determines its level.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub locations: Vec<f64>,
-}
-
-impl Network {
-    /// Returns whether the network is not described.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.node.is_none() && self.locations.is_empty()
-    }
-
-    pub(super) fn check(&self) -> Result<(), ClusterSpecError> {
-        let all = self.node.iter().chain(&self.locations);
-        match all.copied().find(|gbps| !is_amount(*gbps) || *gbps == 0.0) {
-            Some(gbps) => Err(ClusterSpecError::Network(gbps)),
-            None => Ok(()),
-        }
-    }
-
-    /// Parses the Gbit/s of the node level and of the levels of locations: `100:400:1600`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut all = text.split(':').map(|part| part.trim().parse().ok());
-        let node = all.next()?;
-        Some(Network {
-            node: Some(node?),
-            locations: all.collect::<Option<_>>()?,
-        })
-    }
-}
 
 /// A link of the network, from a part of it to the rest.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +27,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    fn join(&mut self, network: &Network, id: NodeId, spec: &NodeSpec) {
+    /// Adds the links of a node.
+    pub fn join(&mut self, network: &Network, id: NodeId, spec: &NodeSpec) {
         let mut path: SmallVec<[LinkId; 4]> = SmallVec::new();
         if let Some(gbps) = network.node {
             let name = spec.name.clone();
@@ -102,53 +57,21 @@ impl Tree {
         self.paths.push(path);
     }
 
-    fn add(&mut self, name: Name, gbps: f64) -> LinkId {
-        self.links.push(NetworkLink {
-            name,
-            gbps,
-            nodes: Vec::new(),
-        });
-        LinkId(self.links.len() as u32 - 1)
+    /// Returns a link.
+    pub fn link(&self, id: LinkId) -> Option<&NetworkLink> {
+        self.links.get(id.index())
     }
-}
 
-impl Cluster {
-    /// Returns the links that a gang on these GPUs uses, in order. The gang uses the link of every
-    /// part of the network that has some of its GPUs but not all. Returns nothing if the cluster
-    /// does not describe its [network](Network).
-    ///
-    /// ```
-    /// use blox_core::{ClusterSpec, GpuId, State};
-    /// let mut spec: ClusterSpec = "4x2,network=100:400".parse()?;
-    /// for (i, node) in spec.nodes.iter_mut().enumerate() {
-    ///     node.location = vec![format!("rack-{}", i / 2).into()];
-    /// }
-    /// let state = State::new(&spec)?;
-    /// let cluster = state.cluster();
-    /// let names = |gpus: &[u32]| -> Vec<String> {
-    ///     let gpus: Vec<GpuId> = gpus.iter().map(|g| GpuId(*g)).collect();
-    ///     let links = cluster.links_of(&gpus);
-    ///     links.iter().filter_map(|l| Some(cluster.link(*l)?.name.to_string())).collect()
-    /// };
-    /// assert!(names(&[0, 1]).is_empty());
-    /// assert_eq!(names(&[1, 2]), ["node-0", "node-1"]);
-    /// assert_eq!(names(&[3, 4]), ["rack-0", "node-1", "node-2", "rack-1"]);
-    /// # Ok::<(), blox_core::ClusterSpecError>(())
-    /// ```
-    pub fn links_of(&self, gpus: &[GpuId]) -> SmallVec<[LinkId; 8]> {
-        let mut links: SmallVec<[LinkId; 8]> = SmallVec::new();
-        let Some(tree) = &self.tree else {
-            return links;
-        };
-        let mut nodes: SmallVec<[NodeId; 8]> =
-            gpus.iter().filter_map(|g| self.node_of(*g)).collect();
+    /// Returns the links of the parts that have some of these nodes but not all, in order.
+    pub fn parting(&self, mut nodes: SmallVec<[NodeId; 8]>) -> SmallVec<[LinkId; 8]> {
         nodes.dedup();
         nodes.sort_unstable();
         nodes.dedup();
+        let mut links: SmallVec<[LinkId; 8]> = SmallVec::new();
         if nodes.len() < 2 {
             return links;
         }
-        let paths = nodes.iter().filter_map(|n| tree.paths.get(n.index()));
+        let paths = nodes.iter().filter_map(|n| self.paths.get(n.index()));
         links.extend(paths.flatten().copied());
         links.sort_unstable();
         let (mut kept, mut at) = (0, 0);
@@ -165,37 +88,21 @@ impl Cluster {
         links
     }
 
-    /// Returns a link of the network.
-    pub fn link(&self, id: LinkId) -> Option<&NetworkLink> {
-        self.tree.as_ref()?.links.get(id.index())
-    }
-
-    /// Sets the network of a cluster without nodes.
-    pub(crate) fn set_network(&mut self, network: &Network) {
-        self.network = network.clone();
-        self.link_nodes();
-    }
-
-    /// Adds the links of all nodes, after they were deserialized.
-    pub(crate) fn link_nodes(&mut self) {
-        self.tree = (!self.network.is_empty()).then(Arc::default);
-        for i in 0..self.nodes.len() {
-            self.link_node(i);
-        }
-    }
-
-    /// Adds the links of a node that joined.
-    pub(super) fn link_node(&mut self, at: usize) {
-        if let (Some(tree), Some(node)) = (&mut self.tree, self.nodes.get(at)) {
-            Arc::make_mut(tree).join(&self.network, node.id, &node.spec);
-        }
+    fn add(&mut self, name: Name, gbps: f64) -> LinkId {
+        self.links.push(NetworkLink {
+            name,
+            gbps,
+            nodes: Vec::new(),
+        });
+        LinkId(self.links.len() as u32 - 1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::spec::ClusterSpec;
+    use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
+    use crate::ids::GpuId;
     use crate::state::State;
 
     /// Two rows of two racks of two nodes with two GPUs each.

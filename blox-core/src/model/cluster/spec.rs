@@ -2,7 +2,6 @@
 
 pub use super::layout::links_of;
 pub use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
-use super::network::Network;
 use crate::ids::Name;
 use crate::units::{AMOUNT, is_amount};
 use serde::{Deserialize, Serialize};
@@ -107,6 +106,48 @@ impl NodeSpec {
     pub fn in_partition(mut self, partition: impl Into<Name>) -> Self {
         self.partition = Some(partition.into());
         self
+    }
+}
+
+/// Bandwidths of the network between nodes.
+///
+/// The network is a tree: each node has a link to its innermost location, and each
+/// [location](NodeSpec::location) a link to the location around it. A part of the network without a
+/// bandwidth has no link: it slows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// Gbit/s of the link of each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<f64>,
+    /// Gbit/s of the link of each location, by level, innermost first. If locations have different
+    /// depths, the first node of a location determines its level.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub locations: Vec<f64>,
+}
+
+impl Network {
+    /// Returns whether the network is not described.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.node.is_none() && self.locations.is_empty()
+    }
+
+    fn check(&self) -> Result<(), ClusterSpecError> {
+        let all = self.node.iter().chain(&self.locations);
+        match all.copied().find(|gbps| !is_amount(*gbps) || *gbps == 0.0) {
+            Some(gbps) => Err(ClusterSpecError::Network(gbps)),
+            None => Ok(()),
+        }
+    }
+
+    /// Parses the Gbit/s of the node level and of the levels of locations: `100:400:1600`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut all = text.split(':').map(|part| part.trim().parse().ok());
+        let node = all.next()?;
+        Some(Network {
+            node: Some(node?),
+            locations: all.collect::<Option<_>>()?,
+        })
     }
 }
 

@@ -21,7 +21,7 @@ const BEST: f64 = 50.0;
 
 /// Plans placement by the bandwidth between GPUs of a node, and by the lowest free GPUs.
 pub(crate) fn table4(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
-    let cluster: ClusterSpec = "32x4@p3.8xlarge".parse()?;
+    let cluster: ClusterSpec = "32x4@p3.8xlarge,network=10".parse()?;
     let mean = Seconds::from_hours(4.0);
     let law = DurationLaw::Exponential { mean };
     let load = Load::OfCapacity {
@@ -113,7 +113,7 @@ fn placements(
     figure: &'static Figure,
     of_group: fn(f64) -> (f64, f64),
 ) -> Result<Plan, ReproduceError> {
-    let cluster: ClusterSpec = "32x4@p3.8xlarge".parse()?;
+    let cluster: ClusterSpec = "32x4@p3.8xlarge,network=10".parse()?;
     let consolidated = InOrder::new(Consolidated::new(Split::WholeNodes));
     let consolidated = consolidated.when_blocked(Blocked::Skip);
     let mut runs = Vec::new();
