@@ -4,8 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
 use blox::core::{
-    ClusterSpec, Composition, Event, GpuCount, JobId, JobSpec, MetricCollector, Outcome, Pipeline,
-    Plan, Seconds, Time, View,
+    ClusterSpec, Composition, Event, GpuCount, JobId, JobSpec, MetricCollector, NodeSpec, Offer,
+    Outcome, Pipeline, Plan, Seconds, Time, View,
 };
 use blox::policies::cluster::{PowerRule, PowerSaving};
 use blox::policies::placement::{Consolidated, InOrder};
@@ -219,6 +219,7 @@ fn run_at<F: Future<Output = ()>>(
         },
         wait_for_nodes: first.split(',').count(),
         speed: size.speed,
+        offers: vec![Offer::new("grown", NodeSpec::with_gpus(size.gpus), 4)],
     };
     let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
@@ -450,7 +451,11 @@ fn simulated(
         JobSpec::new(Time::new(times[0]), GpuCount(gpus), Seconds::new(seconds))
     };
     let jobs = jobs.iter().zip(&real.jobs).map(spec).collect();
-    Simulation::new(ClusterSpec::uniform(nodes, REAL.gpus))
+    let cluster = ClusterSpec {
+        offers: vec![Offer::new("grown", NodeSpec::with_gpus(REAL.gpus), 4)],
+        ..ClusterSpec::uniform(nodes, REAL.gpus)
+    };
+    Simulation::new(cluster)
         .completion(Exact)
         .overheads(FixedOverheads {
             launch: Seconds::new(launch),

@@ -109,9 +109,11 @@ pub use self::{
     assignment::{Assignment, BatchConfig, GpuList},
     cluster::spec::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
-        Network, NodeSpec,
+        Network, NodeSpec, Offer,
     },
-    cluster::{Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
+    cluster::{
+        Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted,
+    },
     curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{
@@ -121,7 +123,7 @@ pub use self::{
     draft::{Candidate, Draft, Savepoint},
     event::{Event, Outcome},
     feasibility::Feasibility,
-    ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId},
+    ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId},
     input::{Input, Refused},
     job::loss::{LOSS, LossCurve, LossReports},
     job::sensitivity::{Sensitivity, SensitivityError},
@@ -140,7 +142,7 @@ pub use self::{
     },
     queue::{JobQueue, Request},
     reason::{Amount, Reason, Resource, Shortfall, Within},
-    room::{Fit, Fits, Offer, Room},
+    room::{Alike, Fit, Fits, Room},
     shape::{Place, Shape, Shapes},
     sorted::SortedMap,
     state::{EventError, State},

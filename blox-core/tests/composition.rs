@@ -538,8 +538,8 @@ fn scheduler_without_memory_saves_and_restores_none() {
 
 #[test]
 fn check_too_large_job_is_refused_unless_it_grows() {
-    /// Could add these nodes; any if it states none.
-    struct Grows(Option<(NodeSpec, u32)>);
+    /// Can request nodes.
+    struct Grows;
 
     impl Stateless for Grows {}
 
@@ -550,10 +550,6 @@ fn check_too_large_job_is_refused_unless_it_grows() {
 
         fn actions(&self) -> NodeActionKinds {
             NodeActionKinds::of(&[NodeActionKind::Grow])
-        }
-
-        fn could_add(&self, _: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-            self.0.clone().map(|nodes| vec![nodes])
         }
     }
 
@@ -571,14 +567,31 @@ fn check_too_large_job_is_refused_unless_it_grows() {
         rule.check(&state, &job(9)),
         Err(Reason::never_fits(GpuCount(9), GpuCount(4)))
     );
-    let with = |could_add| pipeline().with_cluster(Grows(could_add)).unwrap();
-    let one_of = |gpus| Some((NodeSpec::with_gpus(gpus), 1));
-    // A manager that requests nodes may state which; one that requests none adds none.
-    for (grows, most) in [
-        (pipeline().awaiting_growth(true), 99),
-        (with(None), 99),
-        (with(one_of(5)), 9),
-        (pipeline().with_cluster(StaticCluster).unwrap(), 4),
+    let offered = |gpus, cluster: &ClusterSpec| {
+        let offer = Offer::new("big", NodeSpec::with_gpus(gpus), 1);
+        let offers = vec![offer];
+        let nodes = cluster.nodes.clone();
+        State::new(&ClusterSpec {
+            nodes,
+            offers,
+            ..ClusterSpec::default()
+        })
+        .unwrap()
+    };
+    let with = || pipeline().with_cluster(Grows).unwrap();
+    let none = ClusterSpec::default();
+    // Offers count if the manager requests nodes, also without any node.
+    for (grows, state, most) in [
+        (pipeline().awaiting_growth(true), state.clone(), 99),
+        (with(), state.clone(), 4),
+        (with(), offered(5, &cluster), 9),
+        (with(), offered(5, &none), 5),
+        (pipeline(), offered(5, &cluster), 4),
+        (
+            pipeline().with_cluster(StaticCluster).unwrap(),
+            state.clone(),
+            4,
+        ),
     ] {
         let rule = grows.feasibility();
         assert_eq!(rule.check(&state, &job(most)), Ok(()));

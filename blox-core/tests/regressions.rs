@@ -3,9 +3,9 @@
 use crate::functions::{any_number, by_submission, composed, list, placement_fn};
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
-    Action, AdmissionDecision, Assignment, ClusterSpec, Command, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Partners, Pipeline, PlacementPolicy, Plan,
-    PlanError, Reason, Seconds, State, Time, Validity, order::SortKey,
+    Action, AdmissionDecision, AfterDrain, Assignment, ClusterSpec, Command, DraftError, Event,
+    GpuCount, GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Partners, Pipeline,
+    PlacementPolicy, Plan, PlanError, Reason, Seconds, State, Time, Validity, order::SortKey,
 };
 use blox_testing::{FirstFit, Scenario};
 use std::sync::Arc;
@@ -413,7 +413,7 @@ fn what_no_node_can_do_is_refused_without_effect() {
         power(NodeId(0), true),
         power(left, true),
         power(left, false),
-        NodeAction::Shrink { node: left },
+        give_back(1),
     ];
     let before = serde_json::to_string(&state).unwrap();
     for action in refused {
@@ -427,16 +427,29 @@ fn what_no_node_can_do_is_refused_without_effect() {
 }
 
 #[test]
-fn a_node_with_a_job_is_not_given_back() {
+fn a_node_with_a_job_drains_before_it_leaves() {
     let mut state = waiting(1);
-    let shrink = |node| Event::NodeManaged {
-        action: NodeAction::Shrink { node: NodeId(node) },
+    let leaves = |node| Event::NodeManaged {
+        action: give_back(node),
     };
     plan(&mut state, vec![place(0, &[0], None)]);
-    assert!(state.apply(Time::ZERO, &shrink(0)).is_err());
+    state.apply(Time::ZERO, &leaves(0)).unwrap();
     assert_eq!(commands(&mut state), []);
-    state.apply(Time::ZERO, &shrink(1)).unwrap();
+    assert_eq!(state.cluster().nodes()[0].wanted(), None);
+    assert!(state.cluster().nodes()[0].drain().is_some());
+    state.apply(Time::ZERO, &leaves(1)).unwrap();
     assert_eq!(commands(&mut state).len(), 1);
+    // It leaves only once.
+    assert!(state.apply(Time::ZERO, &leaves(1)).is_err());
+}
+
+fn give_back(node: u32) -> NodeAction {
+    NodeAction::Drain {
+        node: NodeId(node),
+        by: Time::ZERO,
+        then: AfterDrain::Leave,
+        why: "idle".into(),
+    }
 }
 
 #[test]

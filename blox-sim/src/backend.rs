@@ -1225,15 +1225,18 @@ impl Simulator<'_> {
                     self.boot(view, id, spec, Event::NodeReturned { node: *node });
                 }
             }
-            NodeAction::Grow { spec, .. } => {
+            NodeAction::Grow { offer, .. } => {
+                let Some(offer) = view.cluster().offer(*offer) else {
+                    return;
+                };
                 let names = view.cluster().growth(id).map(|growth| &growth.names);
                 for name in names.into_iter().flatten() {
-                    let mut spec = spec.clone();
+                    let mut spec = Box::new(offer.spec.clone());
                     spec.name = Some(name.clone());
                     self.boot(view, id, &spec.clone(), Event::NodeJoined { spec });
                 }
             }
-            NodeAction::Shrink { node } => {
+            NodeAction::Drain { node, .. } => {
                 self.now_events.push_back(Event::NodeLeft { node: *node });
             }
             _ => {}

@@ -249,6 +249,7 @@ fn fair_cluster(of: &Type, gpus: u32, network: &Network) -> ClusterSpec {
     ClusterSpec {
         nodes,
         network: network.clone(),
+        ..ClusterSpec::default()
     }
 }
 

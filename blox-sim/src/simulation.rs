@@ -612,6 +612,11 @@ impl Simulation {
         let first = recorder.first_submit.unwrap_or_default();
         let (busy, changed) = (state.busy_gpu_time(), recorder.capacity(gpus, first, last));
         summary.occupy(&jobs, busy, changed);
+        if self.cluster.has_prices() {
+            let accounts = state.cluster().accounts(end);
+            summary.node_hours = Some(accounts.node_hours);
+            summary.cost = Some(accounts.cost);
+        }
         summary.measured += unsubmitted;
         summary.unfinished += unsubmitted;
         Report {

@@ -101,6 +101,7 @@ pub fn nodes_of(cluster: &ClusterSpec, name: &str) -> Result<ClusterSpec, Vec<Na
     Ok(ClusterSpec {
         nodes,
         network: cluster.network.clone(),
+        ..ClusterSpec::default()
     })
 }
 

@@ -40,22 +40,22 @@ fn lines_with(seen: &Seen, part: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns a busy node in each decision, which is impossible.
-struct Shrinks;
+/// Powers a busy node off in each decision, which is impossible.
+struct Darkens;
 
-impl Stateless for Shrinks {}
+impl Stateless for Darkens {}
 
-impl ClusterManager for Shrinks {
+impl ClusterManager for Darkens {
     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
         if view.running().next().is_some() {
             let node = NodeId(0);
-            out.push(NodeAction::Shrink { node });
+            out.push(NodeAction::Power { node, on: false });
         }
         Validity::NextRound
     }
 
     fn actions(&self) -> NodeActionKinds {
-        NodeActionKinds::of(&[NodeActionKind::Shrink])
+        NodeActionKinds::of(&[NodeActionKind::PowerOff])
     }
 }
 
@@ -64,14 +64,14 @@ fn node_actions_without_effect_are_counted() {
     let mut registry = blox::registry();
     registry
         .cluster
-        .add("shrinks", "returns a busy node", &[], |_, _| {
-            Ok(Arc::new(Shrinks))
+        .add("darkens", "powers a busy node off", &[], |_, _| {
+            Ok(Arc::new(Darkens))
         });
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("one.csv");
     fs::write(&trace, "submit_s,gpus,duration_s\n0,1,1000\n").unwrap();
     let rest = format!(
-        "fifo --cluster 1x1 --cluster-manager shrinks --trace {}",
+        "fifo --cluster 1x1 --cluster-manager darkens --trace {}",
         trace.display()
     );
     for (command, count) in [
@@ -85,7 +85,7 @@ fn node_actions_without_effect_are_counted() {
             let seen = run_with(&registry, &line);
             assert_eq!(seen.code, Some(0), "{}", seen.err);
             let notice = format!(
-                "fifo: {count} node actions had no effect (first: `shrink` of node 0): \
+                "fifo: {count} node actions had no effect (first: `power` of node 0): \
                  the node was busy, unknown or in the wrong state"
             );
             let lines = lines_with(&seen, "no effect");

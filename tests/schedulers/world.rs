@@ -6,8 +6,8 @@ use crate::support::run_with;
 use blox::core::registry::{Registry, param};
 use blox::core::{
     Assignment, ClusterManager, ClusterSpec, GpuCount, JobRef, JobSpec, MetricCollector,
-    NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Plan, Seconds, Stateless, Time,
-    Validity, View,
+    NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Offer, OfferId, Plan, Seconds,
+    Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
@@ -297,8 +297,8 @@ impl ClusterManager for OneMore {
         } else if waits && !self.grows {
             out.push(NodeAction::Power { node, on: true });
         } else if waits && view.cluster().coming() == 0 {
-            let spec = Box::new(NodeSpec::with_gpus(1));
-            out.push(NodeAction::Grow { spec, count: 1 });
+            let offer = OfferId(0);
+            out.push(NodeAction::Grow { offer, count: 1 });
         }
         Validity::NextRound
     }
@@ -317,7 +317,11 @@ fn node_is_up_after_the_time_of_its_boot() {
             boot: Seconds::new(boot),
             ..FixedOverheads::default()
         };
-        let nodes = Simulation::new(ClusterSpec::uniform(2, 1)).overheads(booting);
+        let cluster = ClusterSpec {
+            offers: vec![Offer::new("more", NodeSpec::with_gpus(1), 1)],
+            ..ClusterSpec::uniform(2, 1)
+        };
+        let nodes = Simulation::new(cluster).overheads(booting);
         let jobs = [0.0, 100.0].map(|at| cases::job(at, 1, 5000.0));
         let report = cases::run(&nodes, scheduler, &jobs);
         report.jobs[1].first_start.map(Time::secs)

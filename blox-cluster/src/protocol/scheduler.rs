@@ -14,7 +14,8 @@ use blox_core::core::{self, Core, Question};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     ActionId, AfterDrain, Command, Decision, DecisionError, Event, Feasibility, Input, JobId,
-    JobSpec, Name, NodeAction, NodeId, NodeStatus, Phase, Reason, Refused, Seconds, Time, View,
+    JobSpec, Name, NodeAction, NodeId, NodeStatus, Offer, Phase, Reason, Refused, Seconds, Time,
+    View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -154,7 +155,7 @@ pub struct Step {
 }
 
 /// Settings of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The timers.
     pub timers: Timers,
@@ -166,6 +167,9 @@ pub struct Settings {
     /// Seconds of cluster time in one second of the machine's clock. The value is 1, or larger to
     /// rehearse long runs with short programs.
     pub speed: f64,
+    /// Nodes that the cluster manager can request from the provider. Earlier offers that are not
+    /// among them end.
+    pub offers: Vec<Offer>,
 }
 
 impl Default for Settings {
@@ -175,6 +179,7 @@ impl Default for Settings {
             limits: NodeLimits::default(),
             wait_for_nodes: 1,
             speed: 1.0,
+            offers: Vec::new(),
         }
     }
 }
@@ -276,9 +281,33 @@ impl Controller {
             let (question, why) = (number, DecisionError::Restarted);
             scheduler.tell(Input::Lost { at, question, why });
         }
+        scheduler.offer(at);
         scheduler.settle_requests(now);
         let step = std::mem::take(&mut scheduler.step);
         (scheduler, step)
+    }
+
+    /// Brings the offers of the core in line with the settings.
+    fn offer(&mut self, at: Time) {
+        let known = self.core.state().cluster().offers();
+        let known: Vec<Offer> = known.map(|(_, offer)| offer.clone()).collect();
+        let offers = self.settings.offers.clone();
+        let is_over = |known: &Offer| offers.iter().all(|offer| offer.name != known.name);
+        let over = known
+            .iter()
+            .filter(|known| known.most > 0 && is_over(known));
+        let over = over.map(|known| Offer {
+            most: 0,
+            ..known.clone()
+        });
+        let changed = offers.iter().filter(|offer| !known.contains(offer));
+        for offer in over.chain(changed.cloned()) {
+            let offer = Box::new(offer);
+            self.tell(Input::Event {
+                at,
+                event: Event::Offered { offer },
+            });
+        }
     }
 
     /// Refuses submissions of jobs that can never fit the cluster, by the rule of the scheduler's

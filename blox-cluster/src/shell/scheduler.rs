@@ -142,6 +142,7 @@ pub fn start_with(
     let wall = std::time::SystemTime::UNIX_EPOCH
         .elapsed()
         .unwrap_or_default();
+    let node_limits = settings.limits;
     let begin = Start {
         settings,
         limits,
@@ -159,7 +160,7 @@ pub fn start_with(
         // The scheduler may have stopped.
         let _ = answers.send(Message::Input(heard, None));
     };
-    let to_provider = provider::start(nodes, settings.limits, answer).map_err(|error| {
+    let to_provider = provider::start(nodes, node_limits, answer).map_err(|error| {
         let path = dir.to_owned();
         LogError::Io { path, error }
     })?;
@@ -763,7 +764,7 @@ mod tests {
                 let _ = done.send(());
             }));
             let limits = Limits::default();
-            let running = start(dir.path(), settings, fifo(), limits, watch).unwrap();
+            let running = start(dir.path(), settings.clone(), fifo(), limits, watch).unwrap();
             for job in 0..3 {
                 let submit = Request::Submit {
                     key: format!("{life}-{job}").into(),

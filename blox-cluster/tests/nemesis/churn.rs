@@ -3,9 +3,9 @@
 //! whether it has missed an event or a decision.
 
 use blox_core::{
-    Action, AdmissionDecisions, Assignment, DecisionError, Event, GpuId, JobId, MemoryError, Node,
-    NodeAction, NodeActionKinds, NodeActions, NodeSpec, NodeStatus, Plan, Reason, Scheduler,
-    Validity, View, Wanted,
+    Action, AdmissionDecisions, AfterDrain, Assignment, DecisionError, Event, GpuId, JobId,
+    MemoryError, Node, NodeAction, NodeActionKinds, NodeActions, NodeStatus, Plan, Reason,
+    Scheduler, Validity, View, Wanted,
 };
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -58,7 +58,12 @@ impl Scheduler for Churn {
                     usable -= 1;
                     out.push(match dice {
                         0..4 => NodeAction::Power { node, on: false },
-                        _ => NodeAction::Shrink { node },
+                        _ => NodeAction::Drain {
+                            node,
+                            by: view.now(),
+                            then: AfterDrain::Leave,
+                            why: "idle".into(),
+                        },
                     });
                 }
                 // A node with another inventory stays cordoned until it joins anew.
@@ -83,8 +88,8 @@ impl Scheduler for Churn {
             false => 0,
         };
         if count > 0 {
-            let spec = Box::new(NodeSpec::with_gpus(2));
-            out.push(NodeAction::Grow { spec, count });
+            let offers = cluster.offers().map(|(offer, _)| offer);
+            out.extend(offers.map(|offer| NodeAction::Grow { offer, count }));
         }
         Validity::NextRound
     }

@@ -24,7 +24,7 @@ use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
     ActionId, Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name,
-    NodeActionKind, Outcome, Seconds, Time,
+    NodeActionKind, NodeSpec, Offer, Outcome, Seconds, Time,
 };
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -549,6 +549,7 @@ impl World {
         Settings {
             timers,
             wait_for_nodes: first.count(),
+            offers: vec![Offer::new("grown", NodeSpec::with_gpus(2), 1000)],
             ..Settings::default()
         }
     }

@@ -1,8 +1,7 @@
 //! Answers of policies (admission decisions, node actions, plans), and the commands that follow from them.
 
 use crate::assignment::Assignment;
-use crate::cluster::spec::NodeSpec;
-use crate::ids::{ActionId, JobId, Name, NodeId};
+use crate::ids::{ActionId, JobId, Name, NodeId, OfferId};
 use crate::job::spec::ServiceClass;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Time};
@@ -157,30 +156,37 @@ pub enum NodeAction {
         on: bool,
     },
     /// Places no new jobs on the node. Jobs that still run on it at `by` are preempted. Once the
-    /// node is idle, it does what `then` states. [`NodeAction::Uncordon`] cancels the drain.
+    /// node is idle, it does what `then` states; an idle node leaves at once.
+    /// [`NodeAction::Uncordon`] cancels the drain.
+    // Versions without offers recorded `shrink` for an idle node that leaves.
+    #[serde(alias = "shrink")]
     Drain {
         /// The node.
         node: NodeId,
         /// Time of the preemption. Each job then has its own grace period.
+        #[serde(default)]
         by: Time,
         /// The next step of the idle node.
+        #[serde(default = "AfterDrain::leave")]
         then: AfterDrain,
         /// The reason.
+        #[serde(default = "returned")]
         why: Name,
     },
-    /// Requests more nodes of a specification. Each gets a name of its own; a node that joins under
-    /// it with as many GPUs of the same type fulfils its part of the request.
+    /// Requests more nodes of an offer. Each gets a name of its own; a node that joins under it with
+    /// as many GPUs of the same type fulfils its part of the request.
     Grow {
-        /// The specification of each node.
-        spec: Box<NodeSpec>,
-        /// Number of nodes.
+        /// The offer.
+        #[serde(default = "OfferId::unlisted")]
+        offer: OfferId,
+        /// Number of nodes, at most [`Cluster::left_of`](crate::Cluster::left_of).
         count: u32,
     },
-    /// Returns an idle node to its provider.
-    Shrink {
-        /// The node.
-        node: NodeId,
-    },
+}
+
+/// Returns the reason of a drain that does not state one.
+fn returned() -> Name {
+    Name::from("returned")
 }
 
 /// Next step of a drained node that is idle.
@@ -198,7 +204,7 @@ pub enum AfterDrain {
 }
 
 impl NodeAction {
-    /// Returns the name of the action, such as `shrink`.
+    /// Returns the name of the action, such as `drain`.
     pub fn name(&self) -> &'static str {
         match self {
             NodeAction::Cordon { .. } => "cordon",
@@ -207,7 +213,6 @@ impl NodeAction {
             NodeAction::Power { .. } => "power",
             NodeAction::Drain { .. } => "drain",
             NodeAction::Grow { .. } => "grow",
-            NodeAction::Shrink { .. } => "shrink",
         }
     }
 
@@ -218,8 +223,7 @@ impl NodeAction {
             | NodeAction::Uncordon { node }
             | NodeAction::Move { node, .. }
             | NodeAction::Power { node, .. }
-            | NodeAction::Drain { node, .. }
-            | NodeAction::Shrink { node } => Some(*node),
+            | NodeAction::Drain { node, .. } => Some(*node),
             NodeAction::Grow { .. } => None,
         }
     }
@@ -231,7 +235,6 @@ impl NodeAction {
             NodeAction::Power { on: true, .. } => Some(NodeActionKind::PowerOn),
             NodeAction::Power { on: false, .. } => Some(NodeActionKind::PowerOff),
             NodeAction::Grow { .. } => Some(NodeActionKind::Grow),
-            NodeAction::Shrink { .. } => Some(NodeActionKind::Shrink),
             NodeAction::Drain { then, .. } => then.kind(),
             NodeAction::Cordon { .. } | NodeAction::Uncordon { .. } | NodeAction::Move { .. } => {
                 None
@@ -241,6 +244,11 @@ impl NodeAction {
 }
 
 impl AfterDrain {
+    /// The step after a drain that does not state one.
+    const fn leave() -> Self {
+        AfterDrain::Leave
+    }
+
     /// Returns the kind of the step; `None` if the node stays.
     pub fn kind(self) -> Option<NodeActionKind> {
         match self {

@@ -57,8 +57,19 @@ dense_id! {
     LinkId
 }
 dense_id! {
+    /// An offer of nodes: its rank in the list of the cluster.
+    OfferId
+}
+dense_id! {
     /// A name that the state has interned (user, group, virtual cluster, model, partition).
     NameId
+}
+
+impl OfferId {
+    /// The offer of a growth that a version without offers recorded.
+    pub(crate) const fn unlisted() -> Self {
+        OfferId(u32::MAX)
+    }
 }
 
 /// A shared, immutable string. Cloning it copies a pointer.

@@ -1,8 +1,7 @@
 //! Cluster management: decides which nodes may be used.
 
 use super::{Policy, Stateless};
-use crate::cluster::spec::NodeSpec;
-use crate::decision::{NodeActionKind, NodeActionKinds, NodeActions, Validity};
+use crate::decision::{NodeActionKinds, NodeActions, Validity};
 use crate::view::View;
 
 /// Decides which nodes may be used (Blox's cluster management policy).
@@ -44,21 +43,11 @@ pub trait ClusterManager: Policy {
 
     /// Returns the actions that need a provider of nodes and that the manager uses. A backend that
     /// cannot carry them out refuses the scheduler. Any other use of them is an error of the policy.
+    ///
+    /// With [`Grow`](crate::NodeActionKind::Grow), the runtime rejects a job at submission only if
+    /// the placement policy could not place it even with the [offers](crate::Cluster::offers).
     fn actions(&self) -> NodeActionKinds {
         NodeActionKinds::NONE
-    }
-
-    /// Returns the nodes that the manager could still add to those in view and those that it has
-    /// requested: each specification with the largest number of nodes. `None` if there is no such
-    /// list, since it could add any nodes.
-    ///
-    /// The runtime rejects a job at submission if the placement policy could not place it even with
-    /// these nodes. By default, this is `None` for a manager that declares
-    /// [`NodeActionKind::Grow`], and no node otherwise.
-    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-        let _ = view;
-        let grows = self.actions().contains(NodeActionKind::Grow);
-        (!grows).then(Vec::new)
     }
 }
 

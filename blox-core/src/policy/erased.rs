@@ -6,7 +6,6 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
-use crate::cluster::spec::NodeSpec;
 use crate::decide_error::{DraftError, MissingData};
 use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
@@ -220,7 +219,6 @@ erased! {
         }
         without {
             actions as any_actions() -> NodeActionKinds;
-            could_add as any_could_add(view: View<'_>) -> Option<Vec<(NodeSpec, u32)>>;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which jobs a scheduler can never run, decided before a job is submitted.
 
+use crate::decision::NodeActionKind;
 use crate::job::JobRef;
 use crate::job::spec::JobSpec;
 use crate::policy::{AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
@@ -31,7 +32,7 @@ impl Feasibility {
     /// Returns whether the scheduler could run a job on the cluster of a state, with all its nodes
     /// empty and up.
     ///
-    /// A cluster without nodes, and one that may grow in any way, can hold every job. So does a
+    /// A cluster without nodes and offers, and one that may grow in any way, can hold every job. So does a
     /// cluster whose policies panic: the decision about the job reports the panic.
     ///
     /// # Errors
@@ -43,19 +44,32 @@ impl Feasibility {
             checked.map_err(|e| Reason::other(format!("the job {e}")))?;
         }
         let view = View::of(state);
-        if self.awaits_growth || view.installed_gpus().get() == 0 {
-            return Ok(());
-        }
+        let none = view.installed_gpus().get() == 0 && view.cluster().offers().next().is_none();
         let ask = || {
-            let Some(added) = (*self.manager).any_could_add(view) else {
+            let room = room(&*self.manager, self.awaits_growth || none, view);
+            let Some(room) = room else {
                 return Ok(());
             };
-            let room = Room::of(view).with(&added);
             let (scheduling, placement) = (&*self.scheduling, &*self.placement);
             state.with_candidate(spec, |job| has_room(scheduling, placement, &room, &job))
         };
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or(Ok(()))
     }
+}
+
+/// Returns the room of a cluster, with its offers if the manager requests nodes. Returns `None` if
+/// any nodes could join.
+pub(super) fn room<'a>(
+    manager: &dyn AnyClusterManager,
+    awaits_growth: bool,
+    view: View<'a>,
+) -> Option<Room<'a>> {
+    let grows = || manager.any_actions().contains(NodeActionKind::Grow);
+    let offered = view.cluster().offers().next().is_some() && grows();
+    (!awaits_growth).then(|| match offered {
+        true => Room::of(view).with_offers(),
+        false => Room::of(view),
+    })
 }
 
 /// Checks whether a room could hold one of the shapes in which a job could be requested.

@@ -3,8 +3,7 @@
 pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
-use crate::cluster::spec::NodeSpec;
-use crate::cluster::{Node, NodeStatus, Wanted};
+use crate::cluster::{Drain, Node, NodeStatus, Wanted};
 use crate::decision::{
     Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKinds, NodeActions, Plan,
     Validity,
@@ -12,7 +11,7 @@ use crate::decision::{
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::{self, Feasibility};
-use crate::ids::{JobId, Name, NodeId};
+use crate::ids::{JobId, Name};
 use crate::job::spec::{JobSpec, Submission, Work};
 use crate::job::{JobRef, Phase};
 use crate::policy::{
@@ -530,23 +529,21 @@ impl Pipeline {
 
     /// Checks whether the scheduler could ever run a job: the placement policy could place one of
     /// the shapes in which the scheduling policy could request it. All nodes count as empty and up,
-    /// and the nodes that the cluster manager could still add count, too.
+    /// and the offers count, too, if the cluster manager requests nodes.
     ///
     /// # Errors
     /// The reason why the scheduler could never run the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        match self.could_add(view) {
-            Some(added) => self.has_room(&Room::of(view).with(&added), job),
+        match self.room(view) {
+            Some(room) => self.has_room(&room, job),
             None => Ok(()),
         }
     }
 
-    /// Returns the nodes that could join the cluster; `None` if any could.
-    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-        match self.awaits_growth {
-            true => None,
-            false => (*self.cluster.policy).any_could_add(view),
-        }
+    /// Returns the room of the cluster, with the offers that the manager can use. Returns `None` if
+    /// any nodes could join.
+    fn room<'a>(&self, view: View<'a>) -> Option<Room<'a>> {
+        feasibility::room(&*self.cluster.policy, self.awaits_growth, view)
     }
 
     #[inline]
@@ -661,7 +658,7 @@ impl Pipeline {
 
     /// Sets whether the cluster may grow without its manager. If so, jobs that could never be placed
     /// on the present cluster may wait. Otherwise admission rejects them, unless they could be placed
-    /// with the nodes that the cluster manager [could add](ClusterManager::could_add).
+    /// with the [offers](crate::Cluster::offers) and the cluster manager requests nodes.
     #[must_use]
     pub fn awaiting_growth(mut self, yes: bool) -> Self {
         self.awaits_growth = yes;
@@ -788,11 +785,10 @@ impl Scheduler for Pipeline {
         out: &mut AdmissionDecisions,
     ) -> Validity {
         self.askers.clear();
-        let added = match asking.is_empty() {
+        let room = match asking.is_empty() {
             true => None,
-            false => self.could_add(view),
+            false => self.room(view),
         };
-        let room = added.as_ref().map(|added| Room::of(view).with(added));
         for &id in asking {
             let Some(job) = view.job(id) else {
                 self.askers.push(id);
@@ -956,7 +952,7 @@ impl Pipeline {
     }
 }
 
-/// Adds the next step of each node that is idle when its drain begins. The validity names the next
+/// Powers off each node that is idle when its drain to this end begins. The validity names the next
 /// time at which jobs are to be preempted.
 fn begin_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
     let begun = out.iter().filter_map(|action| match action {
@@ -975,19 +971,31 @@ fn begin_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
             node.status() == NodeStatus::Up && settled && cluster.is_idle(node)
         };
         let last = out[at + 1..].iter().all(|later| later.node() != Some(id));
-        if last && cluster.node(id).is_some_and(ends) {
-            out.extend(next_step(id, then));
+        if last && then == AfterDrain::Off && cluster.node(id).is_some_and(ends) {
+            out.push(NodeAction::Power {
+                node: id,
+                on: false,
+            });
         }
     }
     validity
 }
 
 /// Returns the action of an idle node after its drain.
-fn next_step(node: NodeId, then: AfterDrain) -> Option<NodeAction> {
+fn next_step(node: &Node, Drain { by, then, .. }: Drain) -> Option<NodeAction> {
+    let (id, why) = (node.id(), node.cordoned().cloned());
     match then {
         AfterDrain::Stay => None,
-        AfterDrain::Off => Some(NodeAction::Power { node, on: false }),
-        AfterDrain::Leave => Some(NodeAction::Shrink { node }),
+        AfterDrain::Off => Some(NodeAction::Power {
+            node: id,
+            on: false,
+        }),
+        AfterDrain::Leave => Some(NodeAction::Drain {
+            node: id,
+            by,
+            then,
+            why: why.unwrap_or_else(|| Name::from("drained")),
+        }),
     }
 }
 
@@ -1003,7 +1011,7 @@ fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
         }
         let idle = view.cluster().is_idle(node);
         if idle {
-            out.extend(next_step(id, drain.then));
+            out.extend(next_step(node, drain));
         }
         // This decision preempts the jobs of a drain whose time has come.
         if !idle && drain.by > view.now() {

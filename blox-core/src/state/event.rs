@@ -1,9 +1,9 @@
 //! Events: all changes of the state.
 
 use crate::assignment::BatchConfig;
-use crate::cluster::spec::NodeSpec;
+use crate::cluster::spec::{NodeSpec, Offer};
 use crate::decision::{AdmissionDecision, NodeAction};
-use crate::ids::{ActionId, GpuId, JobId, Name, NodeId};
+use crate::ids::{ActionId, GpuId, JobId, Name, NodeId, OfferId};
 use crate::job::spec::JobSpec;
 use crate::job::training::TrainingReport;
 use crate::reason::Reason;
@@ -175,6 +175,26 @@ pub enum Event {
     NodeLeft {
         /// The node.
         node: NodeId,
+    },
+    /// A provider offers nodes. An offer with the name of an earlier one replaces it.
+    Offered {
+        /// The offer.
+        offer: Box<Offer>,
+    },
+    /// An offer has another price from now on, and so have its nodes.
+    Priced {
+        /// The offer.
+        offer: OfferId,
+        /// Price of an hour of a node.
+        price: f64,
+    },
+    /// The provider takes nodes of an offer back: those that joined last. Each is drained within the
+    /// notice of the offer, and then leaves. A node that is not up leaves at once.
+    Reclaimed {
+        /// The offer.
+        offer: OfferId,
+        /// Number of nodes. Nodes that already leave do not count.
+        count: u32,
     },
     /// The provider did not carry out a node action. The rest of a growth is dropped. A node that
     /// was not powered on stays off, or lost. One that was not powered off or returned is cordoned.

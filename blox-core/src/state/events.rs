@@ -2,14 +2,14 @@
 
 use super::{EventError, State};
 use crate::assignment::GpuList;
-use crate::cluster::NodeStatus;
-use crate::decision::{AdmissionDecision, Command, NodeAction};
+use crate::cluster::{Drain, Node, NodeStatus, Wanted};
+use crate::decision::{AdmissionDecision, AfterDrain, Command, NodeAction};
 use crate::event::{Event, Outcome};
-use crate::ids::{GpuId, JobId, Name, NameId, NodeId};
+use crate::ids::{GpuId, JobId, Name, NameId, NodeId, OfferId};
 use crate::job::spec::JobSpec;
 use crate::job::{Before, Bound, JobRef, Phase, Record, Wants};
 use crate::reason::Reason;
-use crate::units::Time;
+use crate::units::{AMOUNT, Time, is_amount};
 use std::sync::Arc;
 
 impl State {
@@ -159,9 +159,11 @@ impl State {
             Event::NodeJoined { spec } => {
                 let checked = spec.check();
                 checked.map_err(|e| EventError::BadSpec(e.to_string()))?;
+                let mut spec = (**spec).clone();
                 let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
-                self.cluster.fulfil(spec);
-                self.cluster.join((**spec).clone(), partition, self.version);
+                self.cluster.now = self.now;
+                let offer = self.cluster.fulfil(&mut spec);
+                self.cluster.join(spec, partition, offer, self.version);
             }
             Event::NodeLost { node } => {
                 self.node_status("a lost node", *node, &[NodeStatus::Up], NodeStatus::Lost)?;
@@ -175,7 +177,25 @@ impl State {
                 )?;
                 self.cluster.came_back(*node);
             }
+            Event::Offered { offer } => {
+                let checked = offer.check();
+                checked.map_err(|e| EventError::BadSpec(e.to_string()))?;
+                self.cluster.now = self.now;
+                self.cluster.add_offer(self.version, offer);
+            }
+            Event::Priced { offer, price } => {
+                if !is_amount(*price) {
+                    let what = format!("the price of offer {offer} is {price}, expected {AMOUNT}");
+                    return Err(EventError::BadSpec(what));
+                }
+                self.cluster.now = self.now;
+                if !self.cluster.set_price(self.version, *offer, *price) {
+                    return unknown("a price", format!("offer {offer}"));
+                }
+            }
+            Event::Reclaimed { offer, count } => self.reclaimed(*offer, *count)?,
             Event::NodeActionFailed { id, node, why } => {
+                self.cluster.now = self.now;
                 if !self.cluster.fail(self.version, *id, *node, why) {
                     return unknown("a failed action", format!("action {id}"));
                 }
@@ -357,18 +377,45 @@ impl State {
     }
 
     fn managed(&mut self, action: &NodeAction) -> Result<(), EventError> {
+        self.cluster.now = self.now;
+        let last = self.cluster.last_action();
         if !self.cluster.manage(&mut self.names, self.version, action) {
             let node = action.node().map(|id| format!("node {id}"));
             let what = node.unwrap_or_else(|| "no node".to_owned());
             return unknown("a cluster manager's action", what);
         }
-        if matches!(
-            action,
-            NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. }
-        ) && let Some(id) = self.cluster.last_action()
-        {
+        if let Some(id) = self.cluster.last_action().filter(|id| Some(*id) != last) {
             let action = action.clone();
             self.commands.push(Command::Node { id, action });
+        }
+        Ok(())
+    }
+
+    fn reclaimed(&mut self, offer: OfferId, count: u32) -> Result<(), EventError> {
+        let Some(notice) = self.cluster.offer(offer).map(|offer| offer.notice) else {
+            return unknown("a notice", format!("offer {offer}"));
+        };
+        let drain = Drain {
+            by: self.now + notice.unwrap_or_default(),
+            then: AfterDrain::Leave,
+        };
+        let leaves = |node: &Node| {
+            let drains = node
+                .drain
+                .is_some_and(|drain| drain.then == AfterDrain::Leave);
+            drains || matches!(node.wanted, Some(Wanted::Leave(_)))
+        };
+        let its = self.cluster.nodes_of(offer).filter(|node| !leaves(node));
+        let its: Vec<NodeId> = its.take(count as usize).map(Node::id).collect();
+        self.cluster.now = self.now;
+        for node in its {
+            self.cluster
+                .change_node(node, self.version, |n| match n.status {
+                    NodeStatus::Up => {
+                        (n.cordon, n.drain) = (Some(Name::from("reclaimed")), Some(drain));
+                    }
+                    _ => (n.status, n.wanted) = (NodeStatus::Left, None),
+                });
         }
         Ok(())
     }
@@ -382,6 +429,7 @@ impl State {
     ) -> Result<(), EventError> {
         match self.cluster.node(node) {
             Some(n) if from.contains(&n.status()) => {
+                self.cluster.now = self.now;
                 self.cluster.change_node(node, self.version, |n| {
                     n.status = to;
                     if to == NodeStatus::Left {

@@ -169,7 +169,10 @@ impl State {
         state.cluster.set_network(&cluster.network);
         for spec in &cluster.nodes {
             let partition = spec.partition.as_ref().map(|p| state.names.intern(p));
-            state.cluster.join(spec.clone(), partition, 0);
+            state.cluster.join(spec.clone(), partition, None, 0);
+        }
+        for offer in &cluster.offers {
+            state.cluster.add_offer(0, offer);
         }
         Ok(state)
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The nodes that a cluster could ever offer a job, all of them empty and up.
 ///
 /// These are the nodes in view that have not left, and requested nodes that have not joined. Nodes
-/// that a cluster manager [could still add](crate::ClusterManager::could_add) belong to them, too.
+/// that a cluster manager can still request by [offers](crate::Cluster::offers) may belong to them, too.
 /// Broken GPUs count, since they may be repaired.
 ///
 /// A placement checks with it whether it could ever place a job
@@ -52,7 +52,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub struct Room<'a> {
     view: View<'a>,
-    added: &'a [(NodeSpec, u32)],
+    offers: bool,
     aside: &'a [NodeId],
     only: Option<&'a str>,
 }
@@ -60,7 +60,7 @@ pub struct Room<'a> {
 /// Alike nodes of a [`Room`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Offer<'a> {
+pub struct Alike<'a> {
     /// Type of the GPUs; empty if the nodes state none.
     pub gpu_type: &'a str,
     /// Number of GPUs of each node.
@@ -78,7 +78,7 @@ pub struct Offer<'a> {
 #[non_exhaustive]
 pub struct Fit<'a> {
     /// The nodes.
-    pub offer: Offer<'a>,
+    pub alike: Alike<'a>,
     /// Largest number of the shape's GPUs for which a node has GPUs, CPUs and memory.
     pub most: u32,
 }
@@ -92,17 +92,19 @@ impl<'a> Room<'a> {
     pub fn of(view: View<'a>) -> Self {
         Room {
             view,
-            added: &[],
+            offers: false,
             aside: &[],
             only: None,
         }
     }
 
-    /// Adds nodes that could join: each specification with their number.
+    /// Adds the nodes that can still be requested by the offers of the cluster.
     #[must_use]
-    #[inline]
-    pub fn with(self, added: &'a [(NodeSpec, u32)]) -> Self {
-        Room { added, ..self }
+    pub fn with_offers(self) -> Self {
+        Room {
+            offers: true,
+            ..self
+        }
     }
 
     /// Leaves out nodes that a placement keeps for another purpose.
@@ -136,20 +138,22 @@ impl<'a> Room<'a> {
     }
 
     /// Returns all nodes by kind.
-    pub fn offers(&self) -> impl Iterator<Item = Offer<'a>> + use<'a> {
+    pub fn alike(&self) -> impl Iterator<Item = Alike<'a>> + use<'a> {
         let (room, cluster) = (*self, self.view.cluster());
         let kinds = cluster.kinds().iter();
         let present = kinds.filter_map(move |kind| room.present(kind));
         let requested = cluster.growing().iter();
-        let requested = requested.map(|g| (&g.spec, g.names.len() as u32));
-        let added = self.added.iter().map(|(spec, count)| (spec, *count));
-        let coming = requested.chain(added);
+        let requested =
+            requested.filter_map(|g| Some((&cluster.offer(g.offer)?.spec, g.names.len() as u32)));
+        let offers = cluster.offers().filter(move |_| room.offers);
+        let offers = offers.map(|(id, offer)| (&offer.spec, cluster.left_of(id)));
+        let coming = requested.chain(offers);
         let coming = coming.filter_map(move |(spec, count)| room.coming(spec, count));
         let all = present.chain(coming);
-        all.filter(move |offer| room.only.is_none_or(|only| only == offer.gpu_type))
+        all.filter(move |alike| room.only.is_none_or(|only| only == alike.gpu_type))
     }
 
-    fn present(&self, kind: &NodeKind) -> Option<Offer<'a>> {
+    fn present(&self, kind: &NodeKind) -> Option<Alike<'a>> {
         let cluster = self.view.cluster();
         let vc = self.view.virtual_cluster();
         if vc.is_some() && kind.partition.is_some() && kind.partition != vc {
@@ -160,7 +164,7 @@ impl<'a> Room<'a> {
             node.is_some_and(|node| NodeKind::of(node).is_alike(kind))
         };
         let aside = self.aside.iter().filter(alike).count() as u32;
-        Some(Offer {
+        Some(Alike {
             gpu_type: type_name(self.view, kind.gpu_type),
             gpus: kind.gpus,
             cpus: kind.cpus,
@@ -169,13 +173,13 @@ impl<'a> Room<'a> {
         })
     }
 
-    fn coming(&self, spec: &'a NodeSpec, nodes: u32) -> Option<Offer<'a>> {
+    fn coming(&self, spec: &'a NodeSpec, nodes: u32) -> Option<Alike<'a>> {
         let vc = self.view.virtual_cluster();
         let vc = vc.and_then(|vc| self.view.names().get(vc));
         if vc.is_some() && spec.partition.is_some() && spec.partition.as_ref() != vc {
             return None;
         }
-        (nodes > 0).then(|| Offer {
+        (nodes > 0).then(|| Alike {
             gpu_type: spec.gpu_type.as_ref().map_or("", Name::as_str),
             gpus: spec.gpus,
             cpus: spec.cpus,
@@ -187,14 +191,14 @@ impl<'a> Room<'a> {
     /// Returns the nodes on which a job runs in a shape.
     pub fn fits(&self, job: &JobRef<'_>, shape: &Shape) -> Fits<'a> {
         let wanted = shape.gpu_type.map(|t| type_name(self.view, t));
-        let suits = |offer: &Offer<'_>| {
-            wanted.is_none_or(|wanted| wanted == offer.gpu_type) && job.runs_on_type(offer.gpu_type)
+        let suits = |nodes: &Alike<'_>| {
+            wanted.is_none_or(|wanted| wanted == nodes.gpu_type) && job.runs_on_type(nodes.gpu_type)
         };
-        let fit = |offer| Fit {
-            offer,
-            most: most_on(&offer, shape),
+        let fit = |alike| Fit {
+            alike,
+            most: most_on(&alike, shape),
         };
-        self.offers().filter(suits).map(fit).collect()
+        self.alike().filter(suits).map(fit).collect()
     }
 
     /// Checks whether the nodes together could hold a job: each node as many GPUs as it has CPUs
@@ -211,7 +215,7 @@ impl<'a> Room<'a> {
         self.holds(job, shape, Within::Cluster, |fits, needed| {
             let each = fits
                 .iter()
-                .map(|f| u64::from(f.most) * u64::from(f.offer.nodes));
+                .map(|f| u64::from(f.most) * u64::from(f.alike.nodes));
             each.sum::<u64>() >= u64::from(needed)
         })
     }
@@ -248,8 +252,8 @@ impl<'a> Room<'a> {
     ) -> Result<(), Reason> {
         let mut types: SmallVec<[&str; 4]> = SmallVec::new();
         for fit in self.fits(job, shape) {
-            if !types.contains(&fit.offer.gpu_type) {
-                types.push(fit.offer.gpu_type);
+            if !types.contains(&fit.alike.gpu_type) {
+                types.push(fit.alike.gpu_type);
             }
         }
         let mut closest: Option<Reason> = None;
@@ -364,25 +368,25 @@ impl<'a> Room<'a> {
                 None => "may use no type of GPU",
             });
         }
-        let largest = |of: fn(&Offer<'_>) -> f64| {
-            let amounts = fits.iter().map(|fit| of(&fit.offer));
+        let largest = |of: fn(&Alike<'_>) -> f64| {
+            let amounts = fits.iter().map(|fit| of(&fit.alike));
             Amount(amounts.fold(0.0, f64::max))
         };
         let gpus = |within: &Within| match within {
-            Within::OneNode => largest(|offer| f64::from(offer.gpus)),
+            Within::OneNode => largest(|alike| f64::from(alike.gpus)),
             _ => {
-                let all = |offer: Offer<'_>| f64::from(offer.gpus) * f64::from(offer.nodes);
-                Amount(fits.iter().fold(0.0, |sum, fit| sum + all(fit.offer)))
+                let all = |alike: Alike<'_>| f64::from(alike.gpus) * f64::from(alike.nodes);
+                Amount(fits.iter().fold(0.0, |sum, fit| sum + all(fit.alike)))
             }
         };
         let (resource, asked, possible, within) = if !rule(&fits, needed) {
             let possible = gpus(&within);
             (Resource::Gpus, Amount::from(shape.gpus), possible, within)
         } else if rule(&with(0.0, shape.memory_gib), needed) {
-            let largest = largest(|offer| offer.cpus);
+            let largest = largest(|alike| alike.cpus);
             (Resource::Cpus, Amount(shape.cpus), largest, Within::OneNode)
         } else {
-            let (asked, largest) = (Amount(shape.memory_gib), largest(|offer| offer.memory_gib));
+            let (asked, largest) = (Amount(shape.memory_gib), largest(|alike| alike.memory_gib));
             (Resource::Memory, asked, largest, Within::OneNode)
         };
         Reason::NeverFits(Arc::new(Shortfall {
@@ -420,16 +424,16 @@ fn type_name(view: View<'_>, gpu_type: GpuTypeId) -> &str {
 }
 
 /// Returns for how many of the shape's GPUs an empty node has GPUs, CPUs and memory.
-fn most_on(offer: &Offer<'_>, shape: &Shape) -> u32 {
-    let most = offer.gpus.min(shape.gpus.get());
+fn most_on(alike: &Alike<'_>, shape: &Shape) -> u32 {
+    let most = alike.gpus.min(shape.gpus.get());
     if !shape.has_resources() {
         return most;
     }
     let all = f64::from(shape.gpus.get());
     let enough = |count: &u32| {
         let part = f64::from(*count) / all;
-        !is_too_much(shape.cpus * part, offer.cpus, offer.cpus)
-            && !is_too_much(shape.memory_gib * part, offer.memory_gib, offer.memory_gib)
+        !is_too_much(shape.cpus * part, alike.cpus, alike.cpus)
+            && !is_too_much(shape.memory_gib * part, alike.memory_gib, alike.memory_gib)
     };
     (1..=most).rev().find(enough).unwrap_or(0)
 }
@@ -443,8 +447,8 @@ fn hold_as_whole_nodes(fits: &[Fit<'_>], needed: u32) -> bool {
     let mut whole: SmallVec<[(u32, u32); 4]> = SmallVec::new();
     let mut parts = 0;
     for fit in fits {
-        match fit.most == fit.offer.gpus && fit.most > 0 {
-            true => whole.push((fit.most, fit.offer.nodes)),
+        match fit.most == fit.alike.gpus && fit.most > 0 {
+            true => whole.push((fit.most, fit.alike.nodes)),
             false => parts = parts.max(fit.most),
         }
     }

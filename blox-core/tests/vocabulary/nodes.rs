@@ -91,13 +91,12 @@ fn a_drain_is_due_at_its_time_without_an_event() {
 fn idle_node_leaves_at_once_and_only_once() {
     let mut b = managed("2x1", vec![drain(0, 900.0, AfterDrain::Leave)]);
     assert_eq!(b.round(0.0), "");
-    // The drain takes no more rounds than a shrink.
     b.decide(100.0);
-    let shrink = Command::Node {
+    let leave = Command::Node {
         id: ActionId(0),
-        action: NodeAction::Shrink { node: NodeId(0) },
+        action: drain(0, 900.0, AfterDrain::Leave),
     };
-    assert_eq!(b.commands, [shrink]);
+    assert_eq!(b.commands, [leave]);
     assert_eq!(node(&b, 0).cordoned().map(Name::as_str), Some("upgrade"));
     b.commands.clear();
     b.decide(200.0);
@@ -120,23 +119,25 @@ fn uncordon_cancels_a_drain() {
 }
 
 #[test]
-fn growth_names_a_spec_that_the_cluster_lacks() {
-    let spec = NodeSpec {
-        gpu_type: Some("h100".into()),
-        ..NodeSpec::with_gpus(8)
+fn growth_is_fulfilled_by_nodes_of_its_offer() {
+    let spec = NodeSpec::with_gpus(8).of_type("h100").at_price(30.0);
+    let grow = |offer, count| NodeAction::Grow {
+        offer: OfferId(offer),
+        count,
     };
-    let grow = |gpus: u32| NodeAction::Grow {
-        spec: Box::new(NodeSpec {
-            gpus,
-            ..spec.clone()
-        }),
-        count: 2,
+    let cluster = ClusterSpec {
+        offers: vec![Offer::new("big", spec.clone(), 3)],
+        ..ClusterSpec::uniform(1, 1)
     };
-    // A node without GPUs is none.
-    let mut b = managed("1x1", vec![grow(8), grow(0)]);
+    // There is no second offer, and one node less than requested is left of the first.
+    let actions = vec![grow(0, 2), grow(1, 1), grow(0, 2)];
+    let policy = composed("managed", by_submission(), FirstFit);
+    let policy = policy.with_cluster(Once(actions)).unwrap();
+    let mut b = Scenario::new(&cluster, policy);
     b.round(0.0);
     b.decide(100.0);
-    let (id, action) = (ActionId(0), grow(8));
+    assert_eq!(b.core.counters().stale_actions, 2);
+    let (id, action) = (ActionId(0), grow(0, 2));
     assert_eq!(b.commands, [Command::Node { id, action }]);
     // Both nodes have names; one joins under its name, and another does not fulfil the request.
     let growing = |b: &Scenario| b.core.state().cluster().coming();
@@ -148,11 +149,13 @@ fn growth_names_a_spec_that_the_cluster_lacks() {
             ..spec.clone()
         }),
     };
-    b.event(110.0, joins("grown-0-1", 4));
+    b.event(110.0, joins("big-0-1", 4));
     b.event(110.0, joins("other", 8));
     assert_eq!(growing(&b), 2);
-    b.event(120.0, joins("grown-0-1", 8));
+    b.event(120.0, joins("big-0-1", 8));
     assert_eq!(growing(&b), 1);
+    let offers = [1, 2, 3].map(|i| node(&b, i).offer());
+    assert_eq!(offers, [None, None, Some(OfferId(0))]);
     // The provider gives up the rest.
     let (node, why) = (None, "no room".into());
     b.event(130.0, Event::NodeActionFailed { id, node, why });
@@ -199,8 +202,7 @@ fn node_that_does_not_go_is_up_and_cordoned() {
         node: NodeId(0),
         on: false,
     };
-    let shrink = NodeAction::Shrink { node: NodeId(1) };
-    let mut b = managed("3x1", vec![off, shrink]);
+    let mut b = managed("3x1", vec![off, drain(1, 0.0, AfterDrain::Leave)]);
     b.round(0.0);
     b.submit(90.0, job(2, 1e6));
     // Nothing is placed on a node that leaves.
@@ -236,7 +238,7 @@ impl Stateless for Undeclared {}
 
 impl ClusterManager for Undeclared {
     fn manage(&self, (): &mut (), _: View<'_>, out: &mut NodeActions) -> Validity {
-        out.push(NodeAction::Shrink { node: NodeId(0) });
+        out.push(drain(0, 0.0, AfterDrain::Leave));
         Validity::UntilEvent
     }
 }
@@ -255,16 +257,19 @@ fn undeclared_node_action_is_an_error_of_the_policy() {
 
 #[test]
 fn impossible_node_actions_are_counted() {
-    let shrink = NodeAction::Shrink { node: NodeId(0) };
+    let off = NodeAction::Power {
+        node: NodeId(0),
+        on: false,
+    };
     let unknown = NodeAction::Uncordon { node: NodeId(7) };
-    let mut b = managed("1x1", vec![shrink.clone(), unknown]);
+    let mut b = managed("1x1", vec![off.clone(), unknown]);
     b.submit(0.0, job(1, 1e6));
     b.round(0.0);
     b.round(100.0);
     let counters = b.core.counters();
     assert_eq!((counters.stale_actions, counters.stale_steps), (2, 2));
-    assert_eq!(b.core.stale_action(), Some(&shrink));
-    assert_eq!(shrink.name(), "shrink");
+    assert_eq!(b.core.stale_action(), Some(&off));
+    assert_eq!(off.name(), "power");
     assert_eq!(
         (b.phase(0), node(&b, 0).status()),
         ("running", NodeStatus::Up)

@@ -3,9 +3,9 @@
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Draft, DraftError, Event,
-    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, NodeSpec, Phase,
-    Pipeline, PlacementPolicy, Plan, Policy, Reason, Room, Scheduler, SchedulingPolicy, Seconds,
-    Shape, Shapes, Time, Validity, View,
+    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, Phase, Pipeline,
+    PlacementPolicy, Plan, Policy, Reason, Room, Scheduler, SchedulingPolicy, Seconds, Shape,
+    Shapes, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -215,11 +215,6 @@ impl ClusterManager for Synthesizer {
     fn actions(&self) -> NodeActionKinds {
         let all = self.candidates.iter().map(|c| c.actions());
         all.fold(NodeActionKinds::NONE, NodeActionKinds::and)
-    }
-
-    /// The candidates check for themselves what their managers could add.
-    fn could_add(&self, _: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-        Some(Vec::new())
     }
 }
 

@@ -7,7 +7,7 @@ use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
     Action, AdmissionDecision, Assignment, Event, JobId, JobRef, JobSpec, Launches,
-    MetricCollector, Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
+    MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ pub struct Recorder {
     /// First submission and last end of accepted jobs.
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_let_in: Time,
-    /// Numbers of installed GPUs after nodes joined or left.
-    installed: Vec<(Time, u32)>,
+    /// Numbers of GPUs of nodes that are up, after events of nodes.
+    up: Vec<(Time, u32)>,
 }
 
 impl Recorder {
@@ -179,14 +179,14 @@ impl Recorder {
         }
     }
 
-    /// Returns the GPU-seconds of all nodes from `from` to `to`, for a cluster that starts with
-    /// `gpus` GPUs; `None` if no node joined or left.
+    /// Returns the GPU-seconds of nodes that were up from `from` to `to`, for a cluster that starts
+    /// with `gpus` GPUs; `None` if there was no event of a node.
     pub(crate) fn capacity(&self, gpus: u32, from: Time, to: Time) -> Option<f64> {
-        if self.installed.is_empty() {
+        if self.up.is_empty() {
             return None;
         }
         let (mut sum, mut since, mut now) = (0.0, from, gpus);
-        for (at, after) in self.installed.iter().copied().chain([(to, 0)]) {
+        for (at, after) in self.up.iter().copied().chain([(to, 0)]) {
             let at = at.clamp(from, to);
             sum += f64::from(now) * (at - since).secs();
             (since, now) = (at, after);
@@ -297,9 +297,16 @@ impl MetricCollector for Recorder {
                     *placed = view.now();
                 }
             }
-            Event::NodeJoined { .. } | Event::NodeLeft { .. } => {
-                self.installed
-                    .push((view.now(), view.installed_gpus().get()));
+            Event::NodeJoined { .. }
+            | Event::NodeLeft { .. }
+            | Event::NodeLost { .. }
+            | Event::NodeReturned { .. }
+            | Event::NodeActionFailed { .. }
+            | Event::Reclaimed { .. }
+            | Event::NodeManaged {
+                action: NodeAction::Power { .. },
+            } => {
+                self.up.push((view.now(), view.cluster().up_gpus()));
             }
             Event::Crashed { job, .. } | Event::LaunchFailed { job, .. } => {
                 if let Some(account) = self.given.get_mut(job) {

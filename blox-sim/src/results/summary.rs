@@ -52,10 +52,18 @@ pub struct Summary {
     /// ([`Report::ended`](crate::Report::ended)), its end replaces the last end. 0 without such
     /// jobs.
     pub makespan_s: f64,
-    /// GPU utilisation: GPU-seconds with a running job / GPU-seconds of all nodes over the makespan.
-    /// A GPU that several jobs share counts once. A node counts from when it joins until it leaves,
-    /// usable or not. A fraction from 0 to 1. 0 without a makespan.
+    /// GPU utilisation: GPU-seconds with a running job / GPU-seconds of nodes that were up, over the
+    /// makespan. A GPU that several jobs share counts once. A node counts from when it joins until it
+    /// leaves, except while it is lost or powered off. A fraction from 0 to 1. 0 without a makespan.
     pub utilisation: f64,
+    /// Hours of nodes from joining to leaving, until the last end; a node that is powered off counts
+    /// no time. `None` unless the cluster has prices or offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_hours: Option<f64>,
+    /// Cost of these hours, each at the price of its node at the time. `None` unless the cluster has
+    /// prices or offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
     /// Number of stops of running or starting jobs by decisions, over all jobs, measured or not.
     /// A move counts if the plan stops the job. Changes in place, crashes, lost nodes and requests
     /// of users do not count.
@@ -213,7 +221,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "utilisation",
         "GPUs busy",
-        "GPU-seconds with a running job / GPU-seconds of all nodes, usable or not, over the makespan",
+        "GPU-seconds with a running job / GPU-seconds of nodes that were up, over the makespan",
     ),
     column(
         "preemptions",
@@ -252,8 +260,8 @@ impl Summary {
         self.fairness.is_some_and(|f| f.jobs < self.measured)
     }
 
-    /// Corrects the utilisation if jobs shared GPUs, or nodes joined or left. `busy` is the time of
-    /// GPUs with a running job, and `changed` the GPU-seconds of all nodes if their number changed.
+    /// Corrects the utilisation if jobs shared GPUs, or nodes were not up all the time. `busy` is the time of
+    /// GPUs with a running job, and `changed` the GPU-seconds of nodes that were up if there was an event of a node.
     pub(crate) fn occupy(&mut self, jobs: &[JobResult], busy: Seconds, changed: Option<f64>) {
         let attained: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
         // Otherwise both sums differ by rounding alone.
@@ -307,6 +315,8 @@ impl Summary {
             } else {
                 0.0
             },
+            node_hours: None,
+            cost: None,
             preemptions: jobs.iter().map(|j| u64::from(j.preemptions)).sum(),
             rounds,
             decisions: counters.decisions,

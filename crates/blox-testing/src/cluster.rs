@@ -819,7 +819,8 @@ impl ScriptedCluster {
                     n.0 = Node::Off;
                 }
             }
-            NodeAction::Grow { spec, .. } => {
+            NodeAction::Grow { offer, .. } => {
+                let spec = view.cluster().offer(*offer).map(|offer| &offer.spec);
                 let names = view.cluster().growth(id).map(|growth| &growth.names);
                 let names = names.into_iter().flatten();
                 let left = self.nodes.iter().filter(|(n, _)| *n == Node::Left).count();
@@ -834,16 +835,15 @@ impl ScriptedCluster {
                         format!("{nodes} nodes, the requested ones included"),
                     ));
                 }
-                for name in names {
-                    let name = Some(name.clone());
-                    let spec = (**spec).clone();
+                for (name, spec) in names.zip(spec.into_iter().cycle()) {
+                    let (name, spec) = (Some(name.clone()), spec.clone());
                     self.after(
                         0.5 * self.script.round,
                         What::Joins(NodeSpec { name, ..spec }),
                     );
                 }
             }
-            NodeAction::Shrink { node } => self.after(0.0, What::Leaves(*node)),
+            NodeAction::Drain { node, .. } => self.after(0.0, What::Leaves(*node)),
             _ => {}
         }
         Ok(())

@@ -1153,8 +1153,10 @@ fn grows_for_ever(
             state.apply(state.now(), &event).map_err(impossible)?;
         }
         for growth in state.cluster().growing() {
-            let named = growth.names.iter().map(|name| {
-                let mut spec = Box::new(growth.spec.clone());
+            let offer = state.cluster().offer(growth.offer);
+            let names = growth.names.iter().zip(offer.into_iter().cycle());
+            let named = names.map(|(name, offer)| {
+                let mut spec = Box::new(offer.spec.clone());
                 spec.name = Some(name.clone());
                 Event::NodeJoined { spec }
             });

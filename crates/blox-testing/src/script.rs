@@ -2,7 +2,7 @@
 
 use super::random::SplitMix;
 use blox_core::TypeSpeeds;
-use blox_core::cluster::spec::{ClusterSpec, NodeSpec};
+use blox_core::cluster::spec::{ClusterSpec, NodeSpec, Offer};
 use blox_core::ids::{GpuId, JobId, Name, NodeId};
 use blox_core::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
 use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
@@ -922,21 +922,30 @@ fn cluster(r: &mut SplitMix, partitions: bool, large: bool) -> ClusterSpec {
     if large {
         (count, sizes) = (17 + count, &[8]);
     }
-    let nodes = (0..count).map(|i| {
-        let mut node = NodeSpec::with_gpus(r.pick(sizes));
-        if types > 1 {
-            node = node.of_type(r.pick(&TYPES[..types]));
-        }
-        if partitions {
-            // The first two nodes ensure that both partitions exist.
-            node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
-        }
-        node.cpus = 8.0 * f64::from(node.gpus);
-        node.memory_gib = 64.0 * f64::from(node.gpus);
-        node
-    });
+    let nodes: Vec<NodeSpec> = (0..count)
+        .map(|i| {
+            let mut node = NodeSpec::with_gpus(r.pick(sizes));
+            if types > 1 {
+                node = node.of_type(r.pick(&TYPES[..types]));
+            }
+            if partitions {
+                // The first two nodes ensure that both partitions exist.
+                node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
+            }
+            node.cpus = 8.0 * f64::from(node.gpus);
+            node.memory_gib = 64.0 * f64::from(node.gpus);
+            node
+        })
+        .collect();
+    // A cluster manager that adds nodes without bound is caught before the offer ends.
+    let more = NodeSpec {
+        gpu_type: nodes[0].gpu_type.clone(),
+        ..NodeSpec::with_gpus(1)
+    };
+    let offers = vec![Offer::new("more", more, 1000)];
     ClusterSpec {
-        nodes: nodes.collect(),
+        nodes,
+        offers,
         ..ClusterSpec::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Cluster descriptions from the command line: a shorthand, or a file.
 //!
-//! The shorthand is `NODESxGPUS[xJOBS][:TYPE]`, joined by commas: `32x4`,
+//! The shorthand is `NODESxGPUS[xJOBS][:TYPE][=PRICE]`, joined by commas: `32x4`,
 //! `6x4:t4,3x8:rtx`, `32x4,network=100`. JOBS is the number of jobs that may share a GPU. A file is TOML with a `[[node]]` table for each group of
 //! equal nodes, in the order of registration:
 //!
@@ -20,6 +20,15 @@
 //! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
 //! # or a usual layout: pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch
 //! # layout = "p3.8xlarge"
+//! price = 12.24            # price of an hour of a node
+//!
+//! # nodes that a cluster manager can request, with the fields of a node
+//! [[offer]]
+//! name = "spot"            # its nodes are spot-0-0, spot-0-1, ...
+//! most = 16                # largest number of nodes at a time
+//! gpus = 4
+//! price = 3.67
+//! notice_s = 120           # the provider may take a node back with this notice
 //!
 //! [network]                # Gbit/s between nodes
 //! node = 100               # link of each node
@@ -35,7 +44,7 @@
 use crate::words::explained;
 use blox_core::SortedMap;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
-use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, Network, NodeSpec};
+use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, Network, NodeSpec, Offer, Seconds};
 use blox_perf::wrong_scores;
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::{one_line, shown};
@@ -126,12 +135,8 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
     // The group of each node, for messages.
     let mut groups = Vec::new();
     for (i, group) in file.node.into_iter().enumerate() {
-        let wrong = |field: &str, found: String, expected: &str| ClusterFileError::Field {
-            path: path.to_owned(),
-            group: i + 1,
-            field: field.to_owned(),
-            found,
-            expected: expected.to_owned(),
+        let wrong = |field: &str, found: String, expected: &str| {
+            wrong_field(path, "node group", i + 1, field, found, expected)
         };
         let count = group.count.unwrap_or(1);
         // Checked before the nodes are created, so that a typing error does not exhaust the memory.
@@ -139,36 +144,18 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             let expected = format!("at least 1 and at most {MAX_NODES} over all groups");
             return Err(wrong("count", count.to_string(), &expected));
         }
-        let links = match &group.layout {
-            None => group.links,
-            Some(layout) if !group.links.is_empty() => {
-                return Err(wrong("layout", layout.clone(), "no layout beside links"));
+        for (field, there) in [
+            ("most", group.most.is_some()),
+            ("notice_s", group.notice_s.is_some()),
+        ] {
+            if there {
+                return Err(wrong(field, "stated".to_owned(), "it in an offer only"));
             }
-            Some(layout) => links_of(layout, group.gpus)
-                .map_err(|expected| wrong("layout", layout.clone(), &expected))?,
-        };
-        let node = NodeSpec {
-            name: None,
-            gpus: group.gpus,
-            jobs_per_gpu: group
-                .jobs_per_gpu
-                .unwrap_or(NodeSpec::default().jobs_per_gpu),
-            gpu_type: group.gpu_type,
-            gpu_memory_gib: group.gpu_memory_gib,
-            cpus: group.cpus,
-            memory_gib: group.memory_gib,
-            partition: group.partition,
-            location: group.location,
-            links,
-            labels: group.labels,
-        };
-        if let Some((label, found)) = wrong_scores(&node) {
-            let field = format!("the label `{label}`");
-            let expected = format!("one number above 0 for each GPU ({})", node.gpus);
-            return Err(wrong(&field, format!("`{found}`"), &expected));
         }
+        let name = group.name.clone();
+        let node = group.node(&wrong)?;
         for k in 0..count {
-            let name = match &group.name {
+            let name = match &name {
                 Some(name) if count > 1 => Some(Name::from(format!("{name}-{k}"))),
                 name => name.clone(),
             };
@@ -179,8 +166,30 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             groups.push(i + 1);
         }
     }
+    let mut offers = Vec::new();
+    for (i, group) in file.offer.into_iter().enumerate() {
+        let wrong = |field: &str, found: String, expected: &str| {
+            wrong_field(path, "offer", i + 1, field, found, expected)
+        };
+        let missing = |field: &str, expected: &str| wrong(field, "missing".to_owned(), expected);
+        let name = group.name.clone();
+        let name = name.ok_or_else(|| missing("name", "the name of the offer"))?;
+        let most = group
+            .most
+            .ok_or_else(|| missing("most", "the largest number of nodes"))?;
+        if group.count.is_some() {
+            return Err(wrong("count", "stated".to_owned(), "`most` in an offer"));
+        }
+        let notice = group.notice_s;
+        let spec = group.node(&wrong)?;
+        offers.push(Offer {
+            notice,
+            ..Offer::new(name, spec, most)
+        });
+    }
     let cluster = ClusterSpec {
         nodes,
+        offers,
         network: file.network,
     };
     cluster.check().map_err(|error| match error {
@@ -189,19 +198,34 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             field,
             found,
             expected,
-        } => ClusterFileError::Field {
-            path: path.to_owned(),
-            group: groups.get(node).copied().unwrap_or(0),
-            field: field.to_owned(),
-            found,
-            expected,
-        },
+        } => {
+            let group = groups.get(node).copied().unwrap_or(0);
+            wrong_field(path, "node group", group, field, found, &expected)
+        }
         source => ClusterFileError::Cluster {
             path: path.to_owned(),
             source,
         },
     })?;
     Ok(cluster)
+}
+
+fn wrong_field(
+    path: &Path,
+    table: &'static str,
+    group: usize,
+    field: &str,
+    found: String,
+    expected: &str,
+) -> ClusterFileError {
+    ClusterFileError::Field {
+        path: path.to_owned(),
+        table,
+        group,
+        field: field.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    }
 }
 
 /// An error while reading a cluster.
@@ -235,13 +259,15 @@ pub enum ClusterFileError {
         /// Description of the problem, with the expected form.
         what: String,
     },
-    /// A field of a group of nodes has an invalid value.
-    #[error("{}: node group {group}: {field} is {}, expected {expected}", path.display(), shown(found))]
+    /// A field of a group of nodes, or of an offer, has an invalid value.
+    #[error("{}: {table} {group}: {field} is {}, expected {expected}", path.display(), shown(found))]
     Field {
         /// The path.
         path: PathBuf,
         /// Index of the `[[node]]` table, from 1.
         group: usize,
+        /// What the table describes.
+        table: &'static str,
         /// The field.
         field: String,
         /// The value found.
@@ -266,9 +292,11 @@ struct ClusterFile {
     network: Network,
     #[serde(default)]
     node: Vec<NodeGroup>,
+    #[serde(default)]
+    offer: Vec<NodeGroup>,
 }
 
-/// The fields of [`NodeSpec`] and the number of nodes.
+/// The fields of [`NodeSpec`], and the number of nodes or the rest of an offer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeGroup {
@@ -291,6 +319,50 @@ struct NodeGroup {
     layout: Option<String>,
     #[serde(default)]
     labels: SortedMap<Name, Name>,
+    #[serde(default)]
+    price: f64,
+    most: Option<u32>,
+    notice_s: Option<Seconds>,
+}
+
+impl NodeGroup {
+    /// Returns the specification of a node without its name. `wrong` makes errors.
+    fn node(
+        self,
+        wrong: &dyn Fn(&str, String, &str) -> ClusterFileError,
+    ) -> Result<NodeSpec, ClusterFileError> {
+        let links = match &self.layout {
+            None => self.links,
+            Some(layout) if !self.links.is_empty() => {
+                return Err(wrong("layout", layout.clone(), "no layout beside links"));
+            }
+            Some(layout) => links_of(layout, self.gpus)
+                .map_err(|expected| wrong("layout", layout.clone(), &expected))?,
+        };
+        let default = NodeSpec::default();
+        let node = NodeSpec {
+            name: None,
+            gpus: self.gpus,
+            jobs_per_gpu: self.jobs_per_gpu.unwrap_or(default.jobs_per_gpu),
+            gpu_type: self.gpu_type,
+            gpu_memory_gib: self.gpu_memory_gib,
+            cpus: self.cpus,
+            memory_gib: self.memory_gib,
+            partition: self.partition,
+            location: self.location,
+            links,
+            labels: self.labels,
+            price: self.price,
+        };
+        match wrong_scores(&node) {
+            None => Ok(node),
+            Some((label, found)) => {
+                let field = format!("the label `{label}`");
+                let expected = format!("one number above 0 for each GPU ({})", node.gpus);
+                Err(wrong(&field, format!("`{found}`"), &expected))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -350,6 +422,43 @@ mod tests {
     }
 
     #[test]
+    fn offers_have_the_fields_of_a_node() {
+        let text =
+            "[[offer]]\nname = \"spot\"\nmost = 16\ngpus = 4\nprice = 3.67\nnotice_s = 120\n";
+        let spec = NodeSpec::with_gpus(4).at_price(3.67);
+        let spot = Offer {
+            notice: Some(Seconds::new(120.0)),
+            ..Offer::new("spot", spec, 16)
+        };
+        assert_eq!(parse(text).unwrap(), ClusterSpec::of_offers(vec![spot]));
+        for (wrong, error) in [
+            (
+                "gpus = 4",
+                "offer 1: name is missing, expected the name of the offer",
+            ),
+            (
+                "gpus = 4\nname = \"a\"",
+                "offer 1: most is missing, expected the largest number of nodes",
+            ),
+            (
+                "gpus = 4\nname = \"a\"\nmost = 1\ncount = 2",
+                "offer 1: count is stated, expected `most` in an offer",
+            ),
+            (
+                "gpus = 4\nname = \"a\"\nmost = 1\nprice = -1",
+                "offer `a`: price is -1, expected a finite number that is not negative",
+            ),
+        ] {
+            let found = parse(&format!("[[offer]]\n{wrong}\n")).unwrap_err();
+            assert_eq!(found, format!("c.toml: {error}"));
+        }
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\nmost = 2\n").unwrap_err(),
+            "c.toml: node group 1: most is stated, expected it in an offer only"
+        );
+    }
+
+    #[test]
     fn a_layout_stands_for_its_links() {
         let cluster = parse("[[node]]\ngpus = 4\nlayout = \"p3.8xlarge\"\n").unwrap();
         assert_eq!(cluster.nodes[0].links.len(), 6);
@@ -388,7 +497,7 @@ mod tests {
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml:3: `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
+            "c.toml:3: `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`, `price`, `most`, `notice_s`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
@@ -428,11 +537,11 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ngpus = 0\n").unwrap_err(),
-            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+            "c.toml: the cluster has no GPU, expected at least one node or offer with a GPU"
         );
         assert_eq!(
             parse("").unwrap_err(),
-            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+            "c.toml: the cluster has no GPU, expected at least one node or offer with a GPU"
         );
         assert_eq!(
             parse("[[node]]\ncpus = 4\n").unwrap_err(),
@@ -440,7 +549,7 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
-            "c.toml:3: `[cluster]`: unknown field `cluster`, expected `network` or `node`"
+            "c.toml:3: `[cluster]`: unknown field `cluster`, expected one of `network`, `node`, `offer`"
         );
         assert_eq!(
             parse("[[node]\n").unwrap_err(),

@@ -56,7 +56,6 @@ pub fn pollux_with(
     round: Seconds,
     autoscale: Option<Autoscale>,
 ) -> Pipeline {
-    let grows = autoscale.is_some();
     let mut policy = Pollux::new(search);
     if let Some(autoscale) = autoscale {
         policy = policy.autoscaling(autoscale);
@@ -65,7 +64,6 @@ pub fn pollux_with(
         .compose(Composition::new("pollux").in_rounds(round))
         .build()
         .expect("each role is taken once")
-        .awaiting_growth(grows)
 }
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {

@@ -3,10 +3,10 @@
 
 use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
-    ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec,
-    LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds, NodeActions,
-    NodeSpec, NodeStatus, Phase, Pipeline, Seconds, Sensitivity, ServiceClass, SortedMap,
-    Stateless, Time, TypeSpeeds, Validity, View,
+    AfterDrain, ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount,
+    JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds,
+    NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity, ServiceClass,
+    SortedMap, Stateless, Time, TypeSpeeds, Validity, View,
 };
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
@@ -167,25 +167,12 @@ pub struct Case {
     pub faults: Faults,
 }
 
-/// Adds nodes like the first one while jobs wait, and returns idle ones that it added.
+/// Adds nodes of the first offer while jobs wait, and returns idle ones of it.
 #[derive(Clone)]
-pub struct Growing {
-    node: NodeSpec,
-    own: u32,
-    most: u32,
-}
+pub struct Growing;
 
 /// The name of the manager in a case.
 const GROWING: &str = "growing";
-
-impl Growing {
-    /// Returns how many nodes it could still add.
-    fn more(&self, view: View<'_>) -> u32 {
-        let nodes = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        let there = (nodes.count() + view.cluster().coming()) as u32;
-        (self.own + self.most).saturating_sub(there)
-    }
-}
 
 impl Stateless for Growing {}
 
@@ -193,15 +180,20 @@ impl ClusterManager for Growing {
     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
         // Jobs that this decision admits do not wait yet, and there may be no later decision.
         let waits = view.waiting_count() + view.count(Phase::Submitted) > 0;
-        if waits && self.more(view) > 0 {
-            let spec = Box::new(self.node.clone());
-            out.push(NodeAction::Grow { spec, count: 1 });
+        let (cluster, offer) = (view.cluster(), OfferId(0));
+        if waits && cluster.left_of(offer) > 0 {
+            out.push(NodeAction::Grow { offer, count: 1 });
         } else if !waits {
-            let added = view.nodes().filter(|n| n.id().0 >= self.own);
+            let added = view.nodes().filter(|n| n.offer().is_some());
             let idle = added.filter(|n| n.is_usable() && n.free_count() == n.gpu_count());
             let idle = idle.filter(|n| n.wanted().is_none());
             for node in idle {
-                out.push(NodeAction::Shrink { node: node.id() });
+                out.push(NodeAction::Drain {
+                    node: node.id(),
+                    by: view.now(),
+                    then: AfterDrain::Leave,
+                    why: "idle".into(),
+                });
             }
         }
         Validity::NextRound
@@ -209,10 +201,6 @@ impl ClusterManager for Growing {
 
     fn actions(&self) -> NodeActionKinds {
         NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink])
-    }
-
-    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-        Some(vec![(self.node.clone(), self.more(view))])
     }
 }
 
@@ -277,11 +265,7 @@ impl Case {
     ) -> Result<Pipeline, ComposeError> {
         match self.parts.manager.as_deref() {
             None => Ok(scheduler),
-            Some(GROWING) => scheduler.with_cluster(Growing {
-                node: self.cluster.nodes[0].clone(),
-                own: self.cluster.nodes.len() as u32,
-                most: 2,
-            }),
+            Some(GROWING) => scheduler.with_cluster(Growing),
             Some(name) => scheduler.with_cluster(built(&registry.cluster, name, self.seed)),
         }
     }
@@ -456,22 +440,26 @@ fn cluster(r: &mut Draw, large: bool) -> ClusterSpec {
     let jobs_per_gpu = r.pick(&[1, 2, 2, 3, 4]);
     let partitions = r.chance(0.2);
     let amounts = r.chance(0.6);
-    let nodes = (0..count).map(|i| {
-        let mut node = NodeSpec::with_gpus(r.pick(sizes)).shared_by(jobs_per_gpu);
-        if types > 0 {
-            node = node.of_type(r.pick(&TYPES[..types]));
-        }
-        if partitions {
-            node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
-        }
-        if amounts {
-            node.cpus = r.pick(&[4.0, 8.0]) * f64::from(node.gpus);
-            node.memory_gib = r.pick(&[32.0, 64.0]) * f64::from(node.gpus);
-        }
-        node
-    });
+    let nodes: Vec<NodeSpec> = (0..count)
+        .map(|i| {
+            let mut node = NodeSpec::with_gpus(r.pick(sizes)).shared_by(jobs_per_gpu);
+            if types > 0 {
+                node = node.of_type(r.pick(&TYPES[..types]));
+            }
+            if partitions {
+                node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
+            }
+            if amounts {
+                node.cpus = r.pick(&[4.0, 8.0]) * f64::from(node.gpus);
+                node.memory_gib = r.pick(&[32.0, 64.0]) * f64::from(node.gpus);
+            }
+            node
+        })
+        .collect();
+    let offers = vec![Offer::new("grown", nodes[0].clone(), 2)];
     ClusterSpec {
-        nodes: nodes.collect(),
+        nodes,
+        offers,
         ..ClusterSpec::default()
     }
 }

@@ -72,7 +72,10 @@ impl Launches {
         let node = action.node();
         let (spec, names) = match node {
             None => match view.cluster().growth(id) {
-                Some(growth) => (growth.spec.clone(), growth.names.clone()),
+                Some(growth) => match view.cluster().offer(growth.offer) {
+                    Some(offer) => (offer.spec.clone(), growth.names.clone()),
+                    None => return,
+                },
                 None => return,
             },
             Some(node) => match view.node(node) {
@@ -232,7 +235,7 @@ mod tests {
     use crate::protocol::scheduler::{Controller, Effect, Heard, Saved, Settings, Step};
     use crate::protocol::{ClusterId, Epoch, Incarnation, Report, Session};
     use blox_core::trigger::Rounds;
-    use blox_core::{Decision, NodeSpec, Seconds, Time};
+    use blox_core::{AfterDrain, Decision, NodeSpec, Offer, OfferId, Seconds, Time};
     use std::sync::Arc;
 
     /// A scheduler, all its records, and nodes that report every second.
@@ -251,7 +254,12 @@ mod tests {
     fn begun(log: &[Record], now: u64) -> (Controller, Step) {
         let trigger = Box::new(Rounds::every(Seconds::new(1.0)).unwrap());
         let cluster = ClusterId("c".into());
-        let (settings, saved, now) = (Settings::default(), Saved::default(), Millis(now));
+        let big = Offer::new("big", NodeSpec::with_gpus(4), 3);
+        let settings = Settings {
+            offers: vec![big],
+            ..Settings::default()
+        };
+        let (saved, now) = (Saved::default(), Millis(now));
         Controller::begin(settings, saved, log, cluster, trigger, now, Time::ZERO)
     }
 
@@ -373,6 +381,15 @@ mod tests {
         }
     }
 
+    fn give_back(node: NodeId) -> NodeAction {
+        NodeAction::Drain {
+            node,
+            by: Time::ZERO,
+            then: AfterDrain::Leave,
+            why: "idle".into(),
+        }
+    }
+
     fn power(on: bool) -> NodeAction {
         let node = NodeId(0);
         NodeAction::Power { node, on }
@@ -416,7 +433,7 @@ mod tests {
             let mut all = All::of(&["a", "b"]);
             let node = NodeId(0);
             all.act(match shrinks {
-                true => NodeAction::Shrink { node },
+                true => give_back(node),
                 false => power(false),
             });
             all.accept(0);
@@ -439,7 +456,7 @@ mod tests {
     #[test]
     fn returned_node_leaves_once_it_is_silent() {
         let mut all = All::of(&["a", "b"]);
-        all.act(NodeAction::Shrink { node: NodeId(0) });
+        all.act(give_back(NodeId(0)));
         assert_eq!(all.names(), ["action 0: take back a"]);
         all.accept(0);
         all.nodes.remove(0);
@@ -518,15 +535,15 @@ mod tests {
     #[test]
     fn growth_is_fulfilled_by_name_and_gpus_or_expires() {
         let grow = || NodeAction::Grow {
-            spec: Box::new(NodeSpec::with_gpus(4)),
+            offer: OfferId(0),
             count: 2,
         };
         let mut all = All::of(&["a"]);
         all.act(grow());
-        assert_eq!(all.names(), ["action 0: provide grown-0-0, grown-0-1"]);
+        assert_eq!(all.names(), ["action 0: provide big-0-0, big-0-1"]);
         all.accept(0);
         let coming = |all: &All| all.scheduler.view().cluster().coming();
-        for (name, gpus, left) in [("x", 4, 2), ("grown-0-1", 2, 2), ("grown-0-0", 4, 1)] {
+        for (name, gpus, left) in [("x", 4, 2), ("big-0-1", 2, 2), ("big-0-0", 4, 1)] {
             all.nodes.push((name.into(), gpus));
             all.seconds(1);
             assert_eq!((coming(&all), all.requests().0), (left, 1), "{name}");
@@ -536,7 +553,7 @@ mod tests {
         all.seconds(61);
         assert_eq!((coming(&all), all.requests()), (0, (0, 0, 1)));
         all.act(grow());
-        let names = ["grown-1-0", "grown-1-1"].map(|name| (name.into(), 4));
+        let names = ["big-1-0", "big-1-1"].map(|name| (name.into(), 4));
         all.nodes.extend(names);
         all.seconds(1);
         assert_eq!((coming(&all), all.requests()), (0, (0, 1, 1)));

@@ -4,6 +4,7 @@
 //! releases it. A GPU is *bound* to a job from the launch command until the report that
 //! the job has left. Policies plan with allocated GPUs. A launch waits until its GPUs are bound to no other job.
 
+mod accounts;
 mod kinds;
 mod layout;
 mod ledgers;
@@ -15,8 +16,12 @@ pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
-use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId};
+use crate::ids::{
+    ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId,
+};
 use crate::units::Time;
+pub use accounts::Accounts;
+use accounts::Meter;
 use kinds::Kinds;
 pub use kinds::NodeKind;
 use ledgers::Ledgers;
@@ -26,7 +31,7 @@ use network::Tree;
 pub(crate) use passing::Passing;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use spec::{MAX_NODES, Network, NodeSpec};
+use spec::{MAX_NODES, Network, NodeSpec, Offer};
 use std::sync::Arc;
 
 /// Contiguous GPUs of a node, as a bit mask; bit 0 is the node's first GPU.
@@ -81,8 +86,9 @@ pub enum Wanted {
 pub struct Growth {
     /// Number of the request.
     pub id: ActionId,
-    /// Specification of each node. Its own name is the start of the reserved names.
-    pub spec: NodeSpec,
+    /// The offer of the nodes.
+    #[serde(default = "OfferId::unlisted")]
+    pub offer: OfferId,
     /// Reserved names of the nodes that have not joined.
     pub names: Vec<Name>,
 }
@@ -95,6 +101,8 @@ pub struct Node {
     pub(crate) first_gpu: u32,
     pub(crate) gpu_type: GpuTypeId,
     pub(crate) partition: Option<NameId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) offer: Option<OfferId>,
     pub(crate) status: NodeStatus,
     pub(crate) cordon: Option<Name>,
     #[serde(default)]
@@ -139,6 +147,10 @@ impl Node {
     /// Returns the partition that the node serves; `None` serves all.
     pub fn partition(&self) -> Option<NameId> {
         self.partition
+    }
+    /// Returns the offer by which the node was requested; `None` if no cluster manager requested it.
+    pub fn offer(&self) -> Option<OfferId> {
+        self.offer
     }
     /// Returns the availability.
     pub fn status(&self) -> NodeStatus {
@@ -247,6 +259,13 @@ pub struct Cluster {
     actions: u32,
     #[serde(default)]
     growing: Vec<Growth>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    offers: Vec<Offer>,
+    #[serde(default, skip_serializing_if = "Meter::is_fresh")]
+    meter: Meter,
+    /// Time of the last event of a node.
+    #[serde(skip)]
+    pub(crate) now: Time,
     /// Nodes that have not left, by kind; derived from the nodes.
     #[serde(skip)]
     kinds: Kinds,
@@ -264,10 +283,13 @@ impl Cluster {
         self.kinds.all()
     }
 
-    /// Counts the kinds of all nodes, after they were deserialized.
+    /// Counts all nodes and their kinds, after they were deserialized.
     pub(crate) fn count_kinds(&mut self) {
         self.kinds = Kinds::default();
-        self.nodes.iter().for_each(|node| self.kinds.add(node));
+        for node in &self.nodes {
+            self.kinds.add(node);
+            self.meter.add(node);
+        }
     }
 
     /// Returns all nodes that ever registered, in order of registration.
@@ -291,6 +313,81 @@ impl Cluster {
     #[inline]
     pub fn node_with(&self, gpu: GpuId) -> Option<&Node> {
         self.node(self.node_of(gpu)?)
+    }
+
+    /// Returns the offers of nodes that a cluster manager can request.
+    pub fn offers(&self) -> impl Iterator<Item = (OfferId, &Offer)> + Clone {
+        let number = |i| OfferId(i as u32);
+        self.offers
+            .iter()
+            .enumerate()
+            .map(move |(i, offer)| (number(i), offer))
+    }
+
+    /// Returns an offer of nodes.
+    pub fn offer(&self, id: OfferId) -> Option<&Offer> {
+        self.offers.get(id.index())
+    }
+
+    /// Returns how many nodes of an offer can still be requested.
+    pub fn left_of(&self, id: OfferId) -> u32 {
+        let Some(offer) = self.offer(id) else {
+            return 0;
+        };
+        let there = |node: &&Node| node.offer == Some(id) && node.status != NodeStatus::Left;
+        let there = self.nodes.iter().filter(there).count();
+        let coming = self.growing.iter().filter(|growth| growth.offer == id);
+        let coming: usize = coming.map(|growth| growth.names.len()).sum();
+        offer.most.saturating_sub((there + coming) as u32)
+    }
+
+    /// Adds an offer, or replaces the one with its name. Its type of GPU is known from now on. The
+    /// nodes of the offer keep their specification and get its price.
+    pub(crate) fn add_offer(&mut self, version: u64, offer: &Offer) {
+        let gpu_type = offer.spec.gpu_type.clone();
+        self.types
+            .intern(&gpu_type.unwrap_or_else(|| Name::from("")));
+        match self
+            .offers
+            .iter()
+            .position(|known| known.name == offer.name)
+        {
+            None => self.offers.push(offer.clone()),
+            Some(i) => {
+                self.offers[i] = offer.clone();
+                self.set_price(version, OfferId(i as u32), offer.spec.price);
+            }
+        }
+    }
+
+    /// Changes the price of an offer and of its nodes. Returns false if there is no such offer.
+    pub(crate) fn set_price(&mut self, version: u64, id: OfferId, price: f64) -> bool {
+        let Some(offer) = self.offers.get_mut(id.index()) else {
+            return false;
+        };
+        offer.spec.price = price;
+        let its = |node: &&Node| node.offer == Some(id) && node.status != NodeStatus::Left;
+        let nodes: Vec<NodeId> = self.nodes.iter().filter(its).map(|node| node.id).collect();
+        for node in nodes {
+            self.change_node(node, version, |n| n.spec.price = price);
+        }
+        true
+    }
+
+    /// Returns the nodes of an offer that are there, latest first.
+    pub(crate) fn nodes_of(&self, id: OfferId) -> impl Iterator<Item = &Node> {
+        let its = move |node: &&Node| node.offer == Some(id) && node.status != NodeStatus::Left;
+        self.nodes.iter().rev().filter(its)
+    }
+
+    /// Returns the accounts of the nodes until a moment that is not before their last event.
+    pub fn accounts(&self, now: Time) -> Accounts {
+        self.meter.until(now)
+    }
+
+    /// Returns the number of GPUs of nodes that are up, broken ones included.
+    pub fn up_gpus(&self) -> u32 {
+        self.meter.up()
     }
 
     /// Returns the requests for nodes that have not all joined, oldest first.
@@ -422,6 +519,7 @@ impl Cluster {
         &mut self,
         spec: NodeSpec,
         partition: Option<NameId>,
+        offer: Option<OfferId>,
         version: u64,
     ) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
@@ -438,6 +536,7 @@ impl Cluster {
             first_gpu,
             gpu_type,
             partition,
+            offer,
             changed: version,
             ..Node::default()
         });
@@ -446,6 +545,8 @@ impl Cluster {
         self.installed += n.spec.gpus;
         self.usable += n.usable_count();
         self.kinds.add(&self.nodes[id.index()]);
+        self.meter.advance(self.now);
+        self.meter.add(&self.nodes[id.index()]);
         self.refresh(id);
         self.link_node(id.index());
         id
@@ -457,7 +558,7 @@ impl Cluster {
     pub(crate) fn manage(&mut self, names: &mut Names, version: u64, action: &NodeAction) -> bool {
         let Some(id) = action.node() else {
             return match action {
-                NodeAction::Grow { spec, count } => self.grow(spec, *count),
+                NodeAction::Grow { offer, count } => self.grow(*offer, *count),
                 _ => false,
             };
         };
@@ -473,11 +574,13 @@ impl Cluster {
             NodeAction::Power { on: false, .. } => {
                 node.status() == NodeStatus::Up && self.is_idle(node) && settled
             }
-            NodeAction::Shrink { .. } => {
-                node.status() != NodeStatus::Left && self.is_idle(node) && settled
+            NodeAction::Drain { then, .. } => {
+                let leaves = matches!(node.wanted, Some(Wanted::Leave(_)));
+                *then != AfterDrain::Leave || node.status() != NodeStatus::Left && !leaves
             }
             _ => true,
         };
+        let idle = settled && self.is_idle(node);
         if !possible {
             return false;
         }
@@ -487,6 +590,13 @@ impl Cluster {
             }
             NodeAction::Uncordon { .. } => {
                 self.change_node(id, version, |n| (n.cordon, n.drain) = (None, None));
+            }
+            NodeAction::Drain { then, why, .. } if *then == AfterDrain::Leave && idle => {
+                let action = self.next_action();
+                self.change_node(id, version, |n| {
+                    n.wanted = Some(Wanted::Leave(action));
+                    (n.cordon, n.drain, n.failure) = (Some(why.clone()), None, None);
+                });
             }
             NodeAction::Drain { by, then, why, .. } => {
                 let drain = Drain {
@@ -513,13 +623,6 @@ impl Cluster {
                     }
                 });
             }
-            NodeAction::Shrink { .. } => {
-                let action = self.next_action();
-                self.change_node(id, version, |n| {
-                    n.wanted = Some(Wanted::Leave(action));
-                    (n.drain, n.failure) = (None, None);
-                });
-            }
             NodeAction::Grow { .. } => {}
         }
         true
@@ -532,33 +635,44 @@ impl Cluster {
 
     /// Notes a request for nodes and reserves a name for each. Returns false if the request is
     /// invalid.
-    fn grow(&mut self, spec: &NodeSpec, count: u32) -> bool {
+    fn grow(&mut self, offer: OfferId, count: u32) -> bool {
         let all = self.nodes.len() + self.coming() + count as usize;
-        if count == 0 || all > MAX_NODES || spec.check().is_err() {
+        let unlisted = offer == OfferId::unlisted();
+        if count == 0 || all > MAX_NODES || !unlisted && count > self.left_of(offer) {
             return false;
         }
         let id = self.next_action();
-        let start = spec.name.as_ref().map_or("grown", Name::as_str);
+        let start = self
+            .offer(offer)
+            .map_or("grown", |offer| offer.name.as_str());
         let names = (0..count).map(|i| Name::from(format!("{start}-{id}-{i}")));
         self.growing.push(Growth {
             id,
-            spec: spec.clone(),
+            offer,
             names: names.collect(),
         });
         true
     }
 
-    /// Notes that a node joins: it fulfils the part of a growth that reserved its name.
-    pub(crate) fn fulfil(&mut self, spec: &NodeSpec) {
-        let Some(name) = &spec.name else { return };
-        let alike = |wanted: &NodeSpec| {
+    /// Notes that a node joins: it fulfils the part of a growth that reserved its name. Returns the
+    /// offer of the growth. The node has the price of its offer.
+    pub(crate) fn fulfil(&mut self, spec: &mut NodeSpec) -> Option<OfferId> {
+        let name = spec.name.as_ref()?;
+        let at = self.growing.iter().position(|g| g.names.contains(name))?;
+        let id = self.growing[at].offer;
+        let offer = self.offer(id);
+        let alike = offer.is_none_or(|Offer { spec: wanted, .. }| {
             let of_type = wanted.gpu_type.is_none() || wanted.gpu_type == spec.gpu_type;
             wanted.gpus == spec.gpus && of_type
-        };
-        for growth in self.growing.iter_mut().filter(|g| alike(&g.spec)) {
-            growth.names.retain(|reserved| reserved != name);
+        });
+        if !alike {
+            return None;
         }
+        let price = offer.map(|offer| offer.spec.price);
+        self.growing[at].names.retain(|reserved| reserved != name);
         self.growing.retain(|growth| !growth.names.is_empty());
+        spec.price = price?;
+        Some(id)
     }
 
     /// Notes that a node has come back. A node that is being returned still leaves.
@@ -623,7 +737,10 @@ impl Cluster {
         self.installed -= node.installed();
         self.usable -= node.usable_count();
         self.kinds.remove(node);
+        self.meter.advance(self.now);
+        self.meter.remove(node);
         change(node);
+        self.meter.add(node);
         self.kinds.add(node);
         self.installed += node.installed();
         node.changed = version;

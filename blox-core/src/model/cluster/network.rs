@@ -185,7 +185,7 @@ mod tests {
             location: vec!["row-1".into(), "rack-1".into()],
             ..NodeSpec::with_gpus(2)
         };
-        state.cluster.join(spec, None, 1);
+        state.cluster.join(spec, None, None, 1);
         let found = links(&state, &[15, 16]);
         assert_eq!(found, (vec!["node-7".into(), "node-8".into()], 100.0));
         let link = state.cluster.links_of(&[GpuId(0), GpuId(16)]);

@@ -3,7 +3,7 @@
 pub use super::layout::links_of;
 pub use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
 use crate::ids::Name;
-use crate::units::{AMOUNT, is_amount};
+use crate::units::{AMOUNT, Seconds, is_amount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -44,6 +44,9 @@ pub struct NodeSpec {
     pub links: Vec<Link>,
     /// Free-form labels.
     pub labels: crate::sorted::SortedMap<Name, Name>,
+    /// Price of an hour; 0 if it has none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub price: f64,
 }
 
 impl Default for NodeSpec {
@@ -60,6 +63,7 @@ impl Default for NodeSpec {
             location: Vec::new(),
             links: Vec::new(),
             labels: Default::default(),
+            price: 0.0,
         }
     }
 }
@@ -67,6 +71,11 @@ impl Default for NodeSpec {
 /// Specifications of versions with pairs only have no such number.
 fn is_pair(jobs: &u32) -> bool {
     *jobs == JOBS_PER_GPU
+}
+
+/// Specifications of versions without prices have no such number.
+fn is_zero(price: &f64) -> bool {
+    *price == 0.0
 }
 
 impl NodeSpec {
@@ -80,11 +89,7 @@ impl NodeSpec {
 
     /// Checks that all fields are within their ranges, as for a cluster of only this node.
     pub(crate) fn check(&self) -> Result<(), ClusterSpecError> {
-        let spec = ClusterSpec {
-            nodes: vec![self.clone()],
-            ..ClusterSpec::default()
-        };
-        spec.check()
+        check_node(self).map_err(|wrong| wrong.of_node(0))
     }
 
     /// Sets the number of jobs that may share a GPU.
@@ -106,6 +111,80 @@ impl NodeSpec {
     pub fn in_partition(mut self, partition: impl Into<Name>) -> Self {
         self.partition = Some(partition.into());
         self
+    }
+
+    /// Sets the price of an hour.
+    #[must_use]
+    pub fn at_price(mut self, price: f64) -> Self {
+        self.price = price;
+        self
+    }
+}
+
+/// Alike nodes that a cluster manager can request from a provider
+/// ([`NodeAction::Grow`](crate::NodeAction::Grow)).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    /// Name. The names of its nodes start with it.
+    pub name: Name,
+    /// Specification of each node, with its present price.
+    pub spec: NodeSpec,
+    /// Largest number of nodes at a time.
+    pub most: u32,
+    /// Time from the notice until the provider takes a node back; `None` if it takes none back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Seconds>,
+}
+
+impl Offer {
+    /// Returns an offer of at most `most` nodes that the provider does not take back.
+    pub fn new(name: impl Into<Name>, spec: NodeSpec, most: u32) -> Self {
+        Offer {
+            name: name.into(),
+            spec,
+            most,
+            notice: None,
+        }
+    }
+
+    fn wrong(&self, Wrong(field, found, expected): Wrong) -> ClusterSpecError {
+        ClusterSpecError::Offer {
+            offer: self.name.clone(),
+            field,
+            found,
+            expected,
+        }
+    }
+
+    /// Checks that all fields are within their ranges.
+    pub(crate) fn check(&self) -> Result<(), ClusterSpecError> {
+        let wrong = |field, found: String, expected: &str| {
+            Err(self.wrong(Wrong(field, found, expected.to_owned())))
+        };
+        if self.name.trim().is_empty() {
+            return wrong("name", "empty".to_owned(), "a name");
+        }
+        check_node(&self.spec).map_err(|field| self.wrong(field))?;
+        if let Some(name) = &self.spec.name {
+            return wrong(
+                "name of a node",
+                name.to_string(),
+                "none: the provider names nodes",
+            );
+        }
+        if self.spec.gpus == 0 {
+            return wrong("gpus", "0".to_owned(), "at least 1");
+        }
+        if self.most > MAX_NODES as u32 {
+            return wrong("most", self.most.to_string(), "at most 1000000");
+        }
+        match self.notice {
+            Some(notice) if notice < Seconds::ZERO => {
+                wrong("notice", notice.to_string(), "at least 0 s")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -153,9 +232,10 @@ impl Network {
 
 /// Specification of a cluster: nodes in order of registration.
 ///
-/// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT]`, joined by commas. JOBS is the
-/// number of jobs that may share a GPU. A [layout](links_of) defines the links between
-/// the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of the [`Network`]:
+/// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT][=PRICE]`, joined by commas. JOBS is the
+/// number of jobs that may share a GPU, and PRICE that of an hour of a node. A [layout](links_of)
+/// defines the links between the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of
+/// the [`Network`]:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
@@ -167,6 +247,8 @@ impl Network {
 /// assert_eq!(linked.nodes[0].bandwidth(0, 3), Some(50.0));
 /// let networked: ClusterSpec = "32x4,network=100".parse()?;
 /// assert_eq!(networked.network.node, Some(100.0));
+/// let priced: ClusterSpec = "2x8:a100=32.77".parse()?;
+/// assert_eq!(priced.nodes[1].price, 32.77);
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
 /// assert_eq!(
 ///     err.to_string(),
@@ -177,11 +259,74 @@ impl Network {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterSpec {
-    /// The nodes in order of registration.
+    /// The nodes in order of registration. There may be none if there are offers.
     pub nodes: Vec<NodeSpec>,
     /// Bandwidths between the nodes.
     #[serde(default, skip_serializing_if = "Network::is_empty")]
     pub network: Network,
+    /// Nodes that a cluster manager can add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<Offer>,
+}
+
+/// An invalid field of a node: its name, its value and the expected value.
+struct Wrong(&'static str, String, String);
+
+impl Wrong {
+    fn of_node(self, node: usize) -> ClusterSpecError {
+        let Wrong(field, found, expected) = self;
+        ClusterSpecError::Node {
+            node,
+            field,
+            found,
+            expected,
+        }
+    }
+}
+
+/// Checks the fields of a node.
+fn check_node(node: &NodeSpec) -> Result<(), Wrong> {
+    let wrong =
+        |field, found: String, expected: &str| Err(Wrong(field, found, expected.to_owned()));
+    for (field, name) in [
+        ("name", &node.name),
+        ("gpu_type", &node.gpu_type),
+        ("partition", &node.partition),
+    ] {
+        if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+            return wrong(field, "empty".to_owned(), "a name, or none said");
+        }
+    }
+    if node.gpus > MAX_GPUS_PER_NODE {
+        let expected = format!("at most {MAX_GPUS_PER_NODE}");
+        return wrong("gpus", node.gpus.to_string(), &expected);
+    }
+    if !(1..=MAX_JOBS_PER_GPU).contains(&node.jobs_per_gpu) {
+        let expected = format!("1 to {MAX_JOBS_PER_GPU}");
+        return wrong("jobs_per_gpu", node.jobs_per_gpu.to_string(), &expected);
+    }
+    for (field, amount) in [
+        ("cpus", node.cpus),
+        ("memory_gib", node.memory_gib),
+        ("gpu_memory_gib", node.gpu_memory_gib),
+        ("price", node.price),
+    ] {
+        if !is_amount(amount) {
+            return wrong(field, amount.to_string(), AMOUNT);
+        }
+    }
+    for link in &node.links {
+        if link.a >= node.gpus || link.b >= node.gpus || link.a == link.b {
+            let found = format!("{}-{}", link.a, link.b);
+            let expected = format!("two different GPUs below {}", node.gpus);
+            return wrong("links", found, &expected);
+        }
+        if !(is_amount(link.gb_per_s) && link.gb_per_s > 0.0) {
+            let found = link.gb_per_s.to_string();
+            return wrong("links", found, "a bandwidth above 0 GB/s");
+        }
+    }
+    Ok(())
 }
 
 impl ClusterSpec {
@@ -193,9 +338,22 @@ impl ClusterSpec {
         }
     }
 
+    /// Returns a cluster without nodes that can grow by offers.
+    pub fn of_offers(offers: Vec<Offer>) -> Self {
+        ClusterSpec {
+            offers,
+            ..ClusterSpec::default()
+        }
+    }
+
     /// Returns the number of GPUs of all nodes.
     pub fn total_gpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
+    }
+
+    /// Returns whether a node has a price, or nodes can be requested.
+    pub fn has_prices(&self) -> bool {
+        !self.offers.is_empty() || self.nodes.iter().any(|node| node.price > 0.0)
     }
 
     /// Checks that all fields are within their ranges.
@@ -203,7 +361,7 @@ impl ClusterSpec {
     /// # Errors
     /// Names the first invalid field and its node.
     pub fn check(&self) -> Result<(), ClusterSpecError> {
-        if self.total_gpus() == 0 {
+        if self.total_gpus() == 0 && self.offers.iter().all(|offer| offer.spec.gpus == 0) {
             return Err(ClusterSpecError::Empty);
         }
         if self.nodes.len() > MAX_NODES {
@@ -212,58 +370,26 @@ impl ClusterSpec {
         self.network.check()?;
         let mut names = BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {
-            let wrong = |field, found: String, expected: &str| {
-                Err(ClusterSpecError::Node {
-                    node: i,
-                    field,
-                    found,
-                    expected: expected.to_owned(),
-                })
-            };
-            for (field, name) in [
-                ("name", &node.name),
-                ("gpu_type", &node.gpu_type),
-                ("partition", &node.partition),
-            ] {
-                if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-                    return wrong(field, "empty".to_owned(), "a name, or none said");
-                }
-            }
+            check_node(node).map_err(|wrong| wrong.of_node(i))?;
             if let Some(name) = &node.name
                 && !names.insert(name)
             {
-                return wrong("name", name.to_string(), "one that no other node has");
-            }
-            if node.gpus > MAX_GPUS_PER_NODE {
-                let expected = format!("at most {MAX_GPUS_PER_NODE}");
-                return wrong("gpus", node.gpus.to_string(), &expected);
-            }
-            if !(1..=MAX_JOBS_PER_GPU).contains(&node.jobs_per_gpu) {
-                let expected = format!("1 to {MAX_JOBS_PER_GPU}");
-                return wrong("jobs_per_gpu", node.jobs_per_gpu.to_string(), &expected);
-            }
-            for (field, amount) in [
-                ("cpus", node.cpus),
-                ("memory_gib", node.memory_gib),
-                ("gpu_memory_gib", node.gpu_memory_gib),
-            ] {
-                if !is_amount(amount) {
-                    return wrong(field, amount.to_string(), AMOUNT);
-                }
-            }
-            for link in &node.links {
-                if link.a >= node.gpus || link.b >= node.gpus || link.a == link.b {
-                    let found = format!("{}-{}", link.a, link.b);
-                    let expected = format!("two different GPUs below {}", node.gpus);
-                    return wrong("links", found, &expected);
-                }
-                if !(is_amount(link.gb_per_s) && link.gb_per_s > 0.0) {
-                    let found = link.gb_per_s.to_string();
-                    return wrong("links", found, "a bandwidth above 0 GB/s");
-                }
+                let expected = "one that no other node has".to_owned();
+                return Err(Wrong("name", name.to_string(), expected).of_node(i));
             }
         }
-        Ok(())
+        let mut names = BTreeSet::new();
+        self.offers.iter().try_for_each(|offer| {
+            offer.check()?;
+            match names.insert(&offer.name) {
+                true => Ok(()),
+                false => Err(offer.wrong(Wrong(
+                    "name",
+                    offer.name.to_string(),
+                    "one that no other offer has".to_owned(),
+                ))),
+            }
+        })
     }
 }
 
@@ -284,9 +410,14 @@ impl std::str::FromStr for ClusterSpec {
                 network.as_ref().ok_or_else(wrong)?;
                 continue;
             }
-            let (plain, layout) = match part.split_once('@') {
-                Some((plain, name)) => (plain, Some(name.trim())),
+            let (plain, price) = match part.rsplit_once('=') {
+                Some((plain, price)) => (plain, Some(price.trim())),
                 None => (part, None),
+            };
+            let price: Option<f64> = price.map(str::parse).transpose().map_err(|_| wrong())?;
+            let (plain, layout) = match plain.split_once('@') {
+                Some((plain, name)) => (plain, Some(name.trim())),
+                None => (plain, None),
             };
             let (shape, gpu_type) = match plain.split_once(':') {
                 Some((shape, name)) => (shape, Some(name.trim())),
@@ -317,6 +448,7 @@ impl std::str::FromStr for ClusterSpec {
             let mut node = NodeSpec::with_gpus(gpus);
             node.gpu_type = gpu_type.map(Name::from);
             node.jobs_per_gpu = jobs.unwrap_or(node.jobs_per_gpu);
+            node.price = price.unwrap_or_default();
             if let Some(name) = layout {
                 node.links = links_of(name, gpus).map_err(|expected| ClusterSpecError::Node {
                     node: nodes.len(),
@@ -327,8 +459,11 @@ impl std::str::FromStr for ClusterSpec {
             }
             nodes.resize(nodes.len() + count, node);
         }
-        let network = network.unwrap_or_default();
-        let spec = ClusterSpec { nodes, network };
+        let spec = ClusterSpec {
+            nodes,
+            network: network.unwrap_or_default(),
+            ..ClusterSpec::default()
+        };
         spec.check()?;
         Ok(spec)
     }
@@ -366,7 +501,7 @@ pub enum ClusterSpecError {
         what: &'static str,
     },
     /// No GPU at all.
-    #[error("the cluster has no GPU, expected at least one node with a GPU")]
+    #[error("the cluster has no GPU, expected at least one node or offer with a GPU")]
     Empty,
     /// Too many nodes.
     #[error("the cluster has {0} nodes, expected at most {MAX_NODES}")]
@@ -374,6 +509,22 @@ pub enum ClusterSpecError {
     /// A bandwidth of the network.
     #[error("the network has {0} Gbit/s, expected a finite number above 0")]
     Network(f64),
+    /// A field of an offer.
+    #[error(
+        "offer `{}`: {field} is {}, expected {expected}",
+        on_one_line(offer),
+        on_one_line(found)
+    )]
+    Offer {
+        /// Name of the offer.
+        offer: Name,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// Expected value.
+        expected: String,
+    },
     /// A field of a node.
     #[error("node {node}: {field} is {}, expected {expected}", on_one_line(found))]
     Node {

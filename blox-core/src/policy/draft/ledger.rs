@@ -394,7 +394,7 @@ mod tests {
         let mut cluster = Cluster::default();
         for gpus in [4, 64] {
             let spec = ClusterSpec::uniform(1, gpus).nodes.remove(0);
-            cluster.join(spec, None, 0);
+            cluster.join(spec, None, None, 0);
         }
         let mut ledger = Ledger::default();
         ledger.rebuild(cluster.nodes());

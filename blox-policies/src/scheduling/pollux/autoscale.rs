@@ -1,12 +1,12 @@
 //! Cluster autoscaling by utility.
 
-use blox_core::{NodeAction, NodeActions, NodeId, NodeSpec, NodeStatus, Validity, View};
+use blox_core::{AfterDrain, NodeAction, NodeActions, NodeId, Validity, View};
 use std::collections::BTreeSet;
 
 /// Requests or releases nodes by the cluster's utility (Pollux, section 4.2.2).
 ///
 /// The utility is the sum of the jobs' speedups over one GPU, divided by the number of GPUs. Above
-/// an upper bound, a node is requested. Below a lower bound, an idle node is released.
+/// an upper bound, a node of the first offer that has one is requested. Below a lower bound, an idle node is released.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Autoscale {
     low: f64,
@@ -21,28 +21,6 @@ impl Autoscale {
         let (low, high) = utilities;
         let sound = 0.0 <= low && low < high && high <= 1.0 && 0 < nodes.0 && nodes.0 <= nodes.1;
         sound.then_some(Autoscale { low, high, nodes })
-    }
-
-    /// Returns the specification of the nodes that it requests: the specification of the last
-    /// usable node.
-    fn spec(view: View<'_>) -> Option<NodeSpec> {
-        let last = view.nodes().filter(|n| n.is_usable()).last()?;
-        // The provider names the new node.
-        Some(NodeSpec {
-            name: None,
-            ..last.spec().clone()
-        })
-    }
-
-    /// Returns the nodes that it could still request.
-    pub(super) fn could_add(&self, view: View<'_>) -> Vec<(NodeSpec, u32)> {
-        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        let count = (there.count() + view.cluster().coming()) as u32;
-        let more = self.nodes.1.saturating_sub(count);
-        Self::spec(view)
-            .map(|spec| (spec, more))
-            .into_iter()
-            .collect()
     }
 
     /// Reads the utility of the last search, once.
@@ -62,11 +40,10 @@ impl Autoscale {
             .collect();
         let count = (up.len() + view.cluster().coming()) as u32;
         if utility > self.high && count < self.nodes.1 {
-            if let Some(spec) = Self::spec(view) {
-                out.push(NodeAction::Grow {
-                    spec: Box::new(spec),
-                    count: 1,
-                });
+            let cluster = view.cluster();
+            let mut offers = cluster.offers().map(|(offer, _)| offer);
+            if let Some(offer) = offers.find(|offer| cluster.left_of(*offer) > 0) {
+                out.push(NodeAction::Grow { offer, count: 1 });
             }
         } else if utility < self.low && up.len() as u32 > self.nodes.0 {
             let cluster = view.cluster();
@@ -77,7 +54,12 @@ impl Autoscale {
                 .filter_map(|g| cluster.node_of(*g))
                 .collect();
             if let Some(node) = up.iter().rev().find(|n| !busy.contains(n)) {
-                out.push(NodeAction::Shrink { node: *node });
+                out.push(NodeAction::Drain {
+                    node: *node,
+                    by: view.now(),
+                    then: AfterDrain::Leave,
+                    why: "low utility".into(),
+                });
             }
         }
         Validity::NextRound

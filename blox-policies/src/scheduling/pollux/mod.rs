@@ -12,8 +12,8 @@ use super::listed::on_trained_types;
 use crate::placement::OnNodes;
 use blox_core::{
     Adapts, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, NodeSpec, Place, Policy, Reason, Request,
-    SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
+    NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request, SchedulingPolicy,
+    Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
 use ideal::Ideal;
 use problem::Problem;
@@ -169,11 +169,6 @@ impl ClusterManager for Pollux {
             Some(_) => NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink]),
             None => NodeActionKinds::NONE,
         }
-    }
-
-    fn could_add(&self, view: View<'_>) -> Option<Vec<(NodeSpec, u32)>> {
-        let autoscale = self.autoscale.as_ref();
-        Some(autoscale.map_or(Vec::new(), |autoscale| autoscale.could_add(view)))
     }
 }
 

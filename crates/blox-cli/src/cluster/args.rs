@@ -70,6 +70,9 @@ pub(crate) struct DaemonArgs {
     /// are registered then are rejected
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub wait_for_nodes: usize,
+    /// Cluster file with the offers of nodes that the scheduler may request; needs --resume-program
+    #[arg(long, value_name = "FILE")]
+    pub offers: Option<PathBuf>,
     /// Timeout of a policy, after which it loses its turn
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub policy_limit: u64,

@@ -14,7 +14,8 @@ use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{node, scheduler, service, shim};
 use blox_core::journal::{Journal, JsonLines};
 use blox_core::registry::Registry;
-use blox_core::{NodeActionKind, NodeSpec};
+use blox_core::{NodeActionKind, NodeSpec, Offer};
+use blox_traces::cluster_file::parse_cluster;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ pub(super) fn scheduler(
     }
     // Every simulated scheduler can also schedule a real cluster.
     let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0)?;
-    let (settings, limits) = (settings(&a), limits(&a));
+    let (settings, limits) = (settings(&a, offers(a.offers.as_deref())?), limits(&a));
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
     let listen = runtime.block_on(listen)?;
@@ -191,8 +192,26 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     Ok(OK)
 }
 
+/// Reads the offers of a cluster file.
+fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
+    let Some(path) = file else {
+        return Ok(Vec::new());
+    };
+    let failed = |why: String| Failure::new(format!("--offers: {why}"));
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| failed(format!("{}: {e}", path.display())))?;
+    let cluster = parse_cluster(&text, path).map_err(|e| failed(e.to_string()))?;
+    match cluster.nodes.len() {
+        0 => Ok(cluster.offers),
+        nodes => Err(failed(format!(
+            "{}: found {nodes} nodes, expected offers only: nodes register by themselves",
+            path.display()
+        ))),
+    }
+}
+
 /// Returns the settings of a scheduler.
-fn settings(a: &DaemonArgs) -> Settings {
+fn settings(a: &DaemonArgs, offers: Vec<Offer>) -> Settings {
     Settings {
         timers: Timers::default().divided_by(a.faster),
         limits: NodeLimits {
@@ -200,6 +219,7 @@ fn settings(a: &DaemonArgs) -> Settings {
             go: Millis::secs(a.suspend_limit),
         },
         wait_for_nodes: a.wait_for_nodes,
+        offers,
         ..Settings::default()
     }
 }
@@ -251,7 +271,11 @@ mod tests {
     #[test]
     fn options_have_the_defaults_of_the_cluster() {
         let (daemon, node) = (parsed::<DaemonArgs>(), parsed::<NodeArgs>());
-        let ours = (settings(&daemon), limits(&daemon), log_room(&node));
+        let ours = (
+            settings(&daemon, Vec::new()),
+            limits(&daemon),
+            log_room(&node),
+        );
         let theirs = (
             Settings::default(),
             scheduler::Limits::default(),

@@ -137,12 +137,13 @@ pub(super) fn run<T>(
         let (limits, watch) = (scheduler::Limits::default(), scheduler::Watch::default());
         let log = folder.path().join("scheduler");
         let provider = Arc::clone(&nodes) as Arc<dyn NodeProvider>;
+        let nodes_first = settings.wait_for_nodes;
         let running = scheduler::start_with(&log, settings, pipeline, limits, watch, provider)?;
         let (over, stop) = oneshot::channel::<()>();
         let stop = async move { drop(stop.await) };
         let served = service::serve(running, listen, |_, _| {}, |_: &str| {}, stop);
         let served = tokio::spawn(served);
-        for i in 0..settings.wait_for_nodes {
+        for i in 0..nodes_first {
             nodes.start(&format!("node-{i}").into(), NodeSpec::with_gpus(gpus));
         }
         let result = work(&nodes).await;

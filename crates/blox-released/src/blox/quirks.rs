@@ -145,7 +145,7 @@ impl PlacementPolicy for Scattered {
         }
         // Nodes that could join come after those in view.
         let (mut known, mut more) = (there().count() as u32, Vec::new());
-        for offer in room.offers() {
+        for offer in room.alike() {
             let joins = offer.nodes.saturating_sub(known);
             known -= known.min(offer.nodes);
             more.extend(std::iter::repeat_n(offer.gpus, joins as usize));

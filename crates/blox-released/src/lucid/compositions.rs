@@ -162,7 +162,7 @@ impl NodeSelector for Placer {
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         room.holds(job, shape, Within::Cluster, |fits, gpus| {
-            let alike = |fit: &Fit<'_>| repeat_n(fit.most, fit.offer.nodes as usize);
+            let alike = |fit: &Fit<'_>| repeat_n(fit.most, fit.alike.nodes as usize);
             let free: Vec<u32> = fits.iter().flat_map(alike).collect();
             self.choose(&free, gpus).is_some()
         })
