@@ -111,9 +111,7 @@ pub use self::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
         Network, NodeSpec, Offer,
     },
-    cluster::{
-        Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted,
-    },
+    cluster::{Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
     curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{

@@ -551,7 +551,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[xJOBS][:TYPE], separated by commas, or a TOML file [default: {}]
+    /// NODESxGPUS[xJOBS][:TYPE][=PRICE], separated by commas, or a TOML file [default: {}]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     pub cluster: Option<String>,
     /// Use only the nodes of this partition, and only the jobs submitted to it
@@ -601,6 +601,10 @@ pub(super) struct Options {
     /// group that no job used before (ElasticFlow: 2,2) [default: the four above]
     #[arg(long, value_name = "S,S", help_heading = "World")]
     pub group_overheads_s: Option<Written<Group>>,
+    /// Prices of the cluster's offers over time, and nodes that their provider takes back: a CSV
+    /// table with the columns time_s, offer, price and reclaim
+    #[arg(long, value_name = "FILE", help_heading = "World")]
+    pub prices: Option<PathBuf>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
     pub node_mtbf_h: Option<MeanTime>,

@@ -276,7 +276,14 @@ const ONE_THING: [&[&str]; 5] = [
 ];
 
 /// Keys of paths in a configuration file, which are relative to its folder.
-const PATHS: [&str; 5] = ["trace", "throughputs", "data", "output-dir", "journal"];
+const PATHS: [&str; 6] = [
+    "trace",
+    "throughputs",
+    "data",
+    "prices",
+    "output-dir",
+    "journal",
+];
 
 /// Merges the command line and the configuration file. An option on the command line overrides its
 /// alternatives in the file.

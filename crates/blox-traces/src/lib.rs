@@ -21,6 +21,7 @@
 //! | Add speeds by GPU count from a table | [`scaling`] |
 //! | Compute statistics | [`stats`] |
 //! | Read a cluster | [`cluster_file`], [`lucid_cluster`] |
+//! | Read prices of offers | [`prices`] |
 //! | Read the applications of training jobs | [`applications`] |
 
 #![warn(missing_docs)]
@@ -41,6 +42,7 @@ pub mod map;
 mod mapped;
 pub(crate) mod moment;
 mod open;
+pub mod prices;
 pub mod registry;
 mod rows;
 pub mod sample;

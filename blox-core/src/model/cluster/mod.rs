@@ -16,9 +16,7 @@ pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
-use crate::ids::{
-    ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId,
-};
+use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId};
 use crate::units::Time;
 pub use accounts::Accounts;
 use accounts::Meter;

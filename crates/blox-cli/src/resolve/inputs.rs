@@ -54,6 +54,7 @@ pub(super) fn other_files<'a>(
     if let Some(dir) = &given.options.data {
         paths.extend(blox_traces::applications::files(dir)?);
     }
+    paths.extend(given.options.prices.clone());
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
     }

@@ -17,7 +17,7 @@ use super::job_data::{ESTIMATES, JobsWith};
 use super::reading;
 use blox_core::registry::{ComponentSpec, Registry, WorldParts};
 use blox_core::suggest::one_of;
-use blox_core::{ClusterSpec, Pipeline};
+use blox_core::{ClusterSpec, Event, Pipeline, Time};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::Applications;
 use blox_sim::registry::World as _;
@@ -27,6 +27,7 @@ use blox_sim::{Measure, Simulation, Until};
 use blox_traces::applications::with_applications;
 use blox_traces::formats::gavel::{Oracle, with_oracle};
 use blox_traces::generate::with_losses;
+use blox_traces::prices::read_prices;
 use blox_traces::sample::in_virtual_cluster;
 use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
@@ -67,6 +68,7 @@ pub(crate) struct Experiment<'r> {
     trace: Option<Trace>,
     /// Throughputs, if given.
     throughputs: Option<Throughputs>,
+    prices: Vec<(Time, Event)>,
     /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
@@ -179,6 +181,8 @@ impl<'r> Experiment<'r> {
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose()?;
+        let prices = o.prices.as_ref().map(|path| read_prices(path, &cluster));
+        let prices = prices.transpose()?.unwrap_or_default();
         // The manifest states the defaults in use.
         let o = &mut given.options;
         o.scheduler = None;
@@ -204,6 +208,7 @@ impl<'r> Experiment<'r> {
             source,
             trace: None,
             throughputs,
+            prices,
             applications,
             world,
             parts,
@@ -245,7 +250,10 @@ impl<'r> Experiment<'r> {
             self.cluster_text,
             number_of(self.cluster.nodes.len() as u64, "node"),
             number_of(self.cluster.total_gpus(), "GPU")
-        )
+        ) + &match self.cluster.offers.len() {
+            0 => String::new(),
+            offers => format!(", {}", number_of(offers as u64, "offer")),
+        }
     }
 
     /// Returns whether a scheduler decides in rounds.
@@ -422,6 +430,9 @@ impl<'r> Experiment<'r> {
         }
         if let Some(applications) = &self.applications {
             simulation = simulation.execution(Training::of(applications.clone()));
+        }
+        for (at, event) in &self.prices {
+            simulation = simulation.happening(*at, event.clone());
         }
         for named in &self.collectors {
             let collector = self.registry.collectors.build(named, self.seed);

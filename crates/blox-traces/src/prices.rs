@@ -1,0 +1,54 @@
+//! Prices of offers over time, and nodes that a provider takes back.
+//!
+//! A table with the columns `time_s`, `offer`, `price` and `reclaim`. Each row is either a price of an
+//! hour of a node from this time on, or a number of nodes that the provider takes back:
+//!
+//! ```csv
+//! time_s,offer,price,reclaim
+//! 0,spot,3.67,
+//! 7200,spot,4.10,
+//! 9000,spot,,2
+//! ```
+
+use crate::source::Source;
+use crate::table::Table;
+use blox_core::{ClusterSpec, Event, OfferId, Time};
+use blox_sim::workload::WorkloadError;
+use std::path::Path;
+
+/// Reads the events of the offers of a cluster, in the order of the rows.
+///
+/// # Errors
+/// The file cannot be read, lacks a column, or has a row with an unknown offer or without one value.
+pub fn read_prices(
+    path: impl AsRef<Path>,
+    cluster: &ClusterSpec,
+) -> Result<Vec<(Time, Event)>, WorkloadError> {
+    let mut table = Table::open(&Source::at(path.as_ref())?)?;
+    let [time, offer, price, reclaim] = table.require(["time_s", "offer", "price", "reclaim"])?;
+    let names: Vec<&str> = cluster.offers.iter().map(|o| o.name.as_str()).collect();
+    let mut all = Vec::new();
+    while table.advance()? {
+        let at = Time::new(table.get(time.of::<f64>())?);
+        let known = names.iter().position(|name| *name == table.text(offer));
+        let expected = || match names.is_empty() {
+            true => "a cluster with offers".to_owned(),
+            false => format!("an offer of the cluster: {}", names.join(", ")),
+        };
+        let known = known.ok_or_else(|| table.wrong(offer, &expected()))?;
+        let offer = OfferId(known as u32);
+        let event = match [price, reclaim].map(|cell| !table.text(cell).is_empty()) {
+            [true, false] => Event::Priced {
+                offer,
+                price: table.get(price.of::<f64>())?,
+            },
+            [false, true] => Event::Reclaimed {
+                offer,
+                count: table.count(reclaim)?,
+            },
+            _ => return Err(table.wrong(price, "a price or a number of nodes in `reclaim`")),
+        };
+        all.push((at, event));
+    }
+    Ok(all)
+}
