@@ -1,9 +1,8 @@
 //! What the figures of a table assume: about the simulated world, and about what schedulers know.
 
-use super::grid::{number_of, whole};
+use super::grid::{in_brackets, number_of, whole};
 use super::losses::Lost;
 use super::resolve::{AS_STATED, Experiment};
-use super::table::in_brackets;
 use blox_results::in_groups;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;

@@ -281,6 +281,15 @@ pub(super) fn ratio(value: f64, base: f64) -> String {
     }
 }
 
+/// Appends a list of parts in brackets. An empty list adds nothing.
+pub(super) fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
+    let text = text.into();
+    match parts.is_empty() {
+        true => text,
+        false => format!("{text} ({})", parts.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

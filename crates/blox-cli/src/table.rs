@@ -1,7 +1,7 @@
 //! Results as tables for users.
 
 use super::assumptions::Assumptions;
-use super::grid::{Form, Grid, decimal, number_of, percent, ratio, whole};
+use super::grid::{Form, Grid, decimal, in_brackets, number_of, percent, ratio, whole};
 use super::job_data::measured_jobs;
 use super::losses::{self, Lost};
 use super::resolve::Experiment;
@@ -465,15 +465,6 @@ pub(super) fn of_failed(experiment: &Experiment<'_>, failed: &[Failed]) -> Vec<S
         ));
     }
     list
-}
-
-/// Appends a list of parts in brackets. An empty list adds nothing.
-pub(super) fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
-    let text = text.into();
-    match parts.is_empty() {
-        true => text,
-        false => format!("{text} ({})", parts.join(", ")),
-    }
 }
 
 /// Returns the causes of missed deadlines, each with its number.
