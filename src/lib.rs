@@ -12,6 +12,7 @@
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
 //! - `testing`: the conformance suite for schedulers (feature `testing`).
 //! - [`perf`]: models of job speed.
+//! - [`solve`]: assignments, matchings and programs, for policies that optimise.
 //! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
 //! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
@@ -63,6 +64,7 @@ pub use blox_results as results;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
+pub use blox_solve as solve;
 #[cfg(feature = "testing")]
 pub use blox_testing as testing;
 pub use blox_traces as traces;

@@ -79,6 +79,7 @@ const CRATES: [(&str, &[&str]); 18] = [
             "results",
             "schedulers",
             "sim",
+            "solve",
             "testing",
             "traces",
         ],

@@ -613,6 +613,15 @@ mod manager;
 #[path = "../docs/src/code/world.rs"]
 mod world;
 
+#[path = "../docs/src/code/solve.rs"]
+mod solve;
+
+#[test]
+fn assignment_of_the_site_leaves_the_fewest_gpus() {
+    let nodes = solve::tightest(&[4, 2, 8, 1], &[8, 4, 4]);
+    assert_eq!(nodes, [Some(1), Some(2), Some(0), None]);
+}
+
 #[test]
 fn policy_of_readme_is_the_compiled_one() {
     let shown = between(README, "```rust\n", "```");

@@ -1,5 +1,5 @@
-//! Linear and mixed-integer programs behind one small trait, for policies that decide by
-//! optimisation.
+//! Solvers for policies that decide by optimisation: linear and mixed-integer programs behind one
+//! small trait, assignments, matchings, choices and concave shares.
 //!
 //! The crate does not depend on jobs or clusters. A [`Program`] is built from variables and rows,
 //! and a [`Solver`] solves it: [`SelfDual`] linear ones, [`Interior`] those with logarithms in the
@@ -39,11 +39,13 @@
 //! | Connect another solver | [`Solver`] |
 //! | Choose one alternative for each group under capacities | [`Choices`] |
 //! | Divide one resource among users with diminishing gains | [`Concave`] |
+//! | Assign jobs to GPUs or nodes at least cost | [`assign`] |
 //! | Find a matching of greatest weight | [`heaviest_matching`] |
 //! | Minimise a smooth function within bounds | [`lbfgsb`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod assign;
 mod choices;
 mod concave;
 pub mod lbfgsb;
@@ -51,6 +53,7 @@ mod matching;
 mod program;
 mod self_dual;
 
+pub use assign::assign;
 pub use choices::{Alternative, Choices, Chosen};
 pub use concave::{Concave, Units};
 pub use matching::heaviest_matching;

@@ -297,6 +297,46 @@ mod tests {
     }
 
     #[test]
+    fn cheapest_types_equal_the_whole_matrix() {
+        let mut state = 5_u64;
+        let mut draw = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for case in 0..20 {
+            let mut busy = |gpus: u64| -> Vec<f64> {
+                let mut delays: Vec<f64> =
+                    (0..gpus).map(|_| (draw(3) * draw(900)) as f64).collect();
+                delays.sort_by(f64::total_cmp);
+                delays
+            };
+            let delays = [busy(3), busy(2), busy(1)];
+            let jobs: Vec<Waiting> = (0..25)
+                .map(|_| one(&[0; 3].map(|_| 1.0 + draw(500) as f64)))
+                .collect();
+            // A column for each GPU and number of jobs behind.
+            let gpus: Vec<(usize, f64)> = (0..3)
+                .flat_map(|kind| delays[kind].iter().map(move |delay| (kind, *delay)))
+                .collect();
+            let cost = |job: usize, column: usize| {
+                let (kind, delay) = gpus[column % gpus.len()];
+                delay + (column / gpus.len() + 1) as f64 * jobs[job].seconds[kind]
+            };
+            let columns = blox_solve::assign(jobs.len(), gpus.len() * jobs.len(), cost);
+            let best = columns.iter().enumerate().map(|(i, j)| cost(i, j.unwrap()));
+            let best: f64 = best.sum();
+            let found: Option<Vec<usize>> = cheapest_types(&jobs, &delays).into_iter().collect();
+            let found = sum(&jobs, &delays, &found.unwrap());
+            assert!(
+                (found - best).abs() < 1e-6,
+                "case {case}: {found}, best {best}"
+            );
+        }
+    }
+
+    #[test]
     fn cheapest_types_count_the_time_until_a_gpu_is_free() {
         let job = [one(&[100.0, 1000.0])];
         assert_eq!(cheapest_types(&job, &[vec![800.0], vec![0.0]]), [Some(0)]);

@@ -1,9 +1,8 @@
 //! AlloX as the released programs compute it.
 
-use super::assignment::cheapest;
 use blox_core::{JobId, Policy, SortedMap, sort};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_solve::SolveError;
+use blox_solve::{SolveError, assign};
 use serde::{Deserialize, Serialize};
 
 /// AlloX as the released programs compute it.
@@ -79,10 +78,11 @@ impl SharePolicy for ReleasedAllox {
                 let rate = if rate == 0.0 { 1e-10 } else { rate };
                 (column / free + 1) as f64 * (job.left / rate) + job.age
             };
-            let columns = cheapest(m, m * free, cost);
+            let columns = assign(m, m * free, cost);
             // The first job of a queue is the one furthest from its end.
             let mut first: Vec<Option<(usize, usize)>> = vec![None; free];
             for (row, column) in columns.into_iter().enumerate() {
+                let Some(column) = column else { continue };
                 let (gpu, from_end) = (column % free, column / free);
                 // A forced match on a type where the job cannot run is ignored.
                 if instance.jobs[waiting[row]].rates[gpus[gpu]] == 0.0 {

@@ -14,7 +14,6 @@
 mod allox;
 mod asked;
 mod assign;
-mod assignment;
 mod batches;
 mod bisection;
 mod everywhere;
