@@ -101,7 +101,7 @@ pub use runtime::{
 #[doc(inline)]
 pub use state::{event, input, room, view};
 
-use model::{bits, decide_error, partners};
+use model::{bits, decide_error, partners, share};
 use state::lens;
 
 #[doc(inline)]
@@ -142,6 +142,7 @@ pub use self::{
     reason::{Amount, Reason, Resource, Shortfall, Within},
     room::{Alike, Fit, Fits, Room},
     shape::{Place, Shape, Shapes},
+    share::{Share, Used},
     sorted::SortedMap,
     state::{EventError, State},
     trigger::{DecisionTrigger, OnEvent, Rounds},

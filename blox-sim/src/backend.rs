@@ -528,7 +528,7 @@ impl<'w> Simulator<'w> {
             if !is_amount(rate) {
                 let given = format!("the rate {rate}, expected a finite number, at least 0");
                 self.blame(view, &job, given);
-            } else if rate != self.coming_rate(&job) {
+            } else if rate != self.coming_rate(view, &job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
                     attempt: job.attempt(),
@@ -556,12 +556,16 @@ impl<'w> Simulator<'w> {
 
     /// Returns the rate of a job after all events of this moment. If several jobs start and stop at
     /// one moment, each requires new rates of the jobs near it.
-    fn coming_rate(&self, job: &JobRef<'_>) -> f64 {
+    fn coming_rate(&self, view: View<'_>, job: &JobRef<'_>) -> f64 {
         let coming = |event: &Event| match event {
             Event::Progress { job: j, rate, .. } if *j == job.id() => Some(*rate),
             _ => None,
         };
-        let in_group = |bound: &Assignment| bound.partners.len() > 1;
+        let in_group = |bound: &Assignment| {
+            let several = |gpu: &GpuId| view.cluster().is_shared(*gpu);
+            bound.partners.len() > 1
+                || (bound.partners.is_empty() && bound.gpus.iter().any(several))
+        };
         let last = match self.reach > Reach::Gpus || job.bound().is_some_and(in_group) {
             true => self.now_events.iter().rev().find_map(coming),
             false => None,

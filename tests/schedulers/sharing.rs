@@ -3,10 +3,11 @@
 use crate::cases::{self, composed};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Assignment, ClusterSpec, Composition, GpuCount, JobId, JobQueue, JobRef, JobSpec, Pipeline,
-    Place, Request, Seconds, Shape, Stateless, Time, Validity, View,
+    Assignment, ClusterSpec, Composition, Extras, GpuCount, JobId, JobQueue, JobRef, JobSpec,
+    Pipeline, Place, Request, Seconds, Shape, Share, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder, Leases};
+use blox::policies::scheduling::Fifo;
 use blox::sim::completion::Exact;
 use blox::sim::execution::{Contention, ExecutionModel, FixedRate, running_beside};
 use blox::sim::overheads::FixedOverheads;
@@ -219,4 +220,62 @@ fn job_keeps_its_lease_beside_a_partner_without_room() {
     let ends: Vec<_> = report.jobs.iter().map(|job| job.finish).collect();
     assert_eq!(ends, [Some(Time::new(1000.0)), Some(Time::new(1700.0))]);
     assert_eq!(report.counters.preemptions, 0);
+}
+
+/// Returns the ends of jobs with a part of one GPU under FIFO, in all modes of the simulator.
+fn ends_of_parts(cluster: &str, parts: &[(f64, f64, f64)], launch_s: f64) -> Vec<f64> {
+    let job = |&(at, part, seconds): &(f64, f64, f64)| {
+        let extras = Extras {
+            share: Share::of(part).unwrap(),
+            ..Extras::default()
+        };
+        cases::job(at, 1, seconds).with_extras(extras)
+    };
+    let jobs: Vec<JobSpec> = parts.iter().map(job).collect();
+    let run = |each_launch, each_round| {
+        let simulation = Simulation::new(cluster.parse::<ClusterSpec>().unwrap())
+            .completion(Exact)
+            .overheads(launch(launch_s))
+            .keep_rounds(each_launch)
+            .visiting_every_round(each_round);
+        let placement = InOrder::new(Consolidated::default());
+        cases::run(
+            &simulation,
+            composed("parts", Fifo::default(), placement),
+            &jobs,
+        )
+    };
+    let first = run(false, false);
+    for (each_launch, each_round) in [(true, false), (false, true), (true, true)] {
+        assert_eq!(first.jobs, run(each_launch, each_round).jobs);
+    }
+    for (result, &(_, part, seconds)) in first.jobs.iter().zip(parts) {
+        assert_eq!(result.attained_gpu, Seconds::new(part * seconds));
+    }
+    cases::ends(&first)
+}
+
+#[test]
+fn jobs_with_parts_of_a_gpu_run_side_by_side() {
+    // A half and two quarters fill the GPU. The third quarter starts when the half is free.
+    let jobs = [
+        (0.0, 0.5, 900.0),
+        (0.0, 0.25, 1500.0),
+        (0.0, 0.25, 1800.0),
+        (0.0, 0.25, 300.0),
+    ];
+    assert_eq!(
+        ends_of_parts("1x1", &jobs, 0.0),
+        [900.0, 1500.0, 1800.0, 1200.0]
+    );
+    assert_eq!(
+        ends_of_parts("1x1", &jobs, 30.0),
+        [930.0, 1530.0, 1830.0, 1530.0]
+    );
+    // With a second GPU, it need not wait; and a whole job waits for the GPU of the two quarters.
+    let more = [jobs[0], jobs[1], jobs[2], jobs[3], (300.0, 1.0, 600.0)];
+    assert_eq!(
+        ends_of_parts("1x2", &more, 0.0),
+        [900.0, 1500.0, 1800.0, 300.0, 900.0]
+    );
 }

@@ -5,7 +5,7 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{ActionId, BatchConfig, JobSpec, Name, NodeActionKind, NodeSpec, Partners};
+use blox_core::{ActionId, BatchConfig, JobSpec, Name, NodeActionKind, NodeSpec, Partners, Share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -267,6 +267,10 @@ impl fmt::Display for NodeRequest {
     }
 }
 
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
+}
+
 /// Description of a launch for one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
@@ -282,6 +286,12 @@ pub struct Task {
     pub node_rank: u32,
     /// Names of all nodes of the launch.
     pub nodes: Vec<Name>,
+    /// The part of each GPU.
+    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    pub share: Share,
+    /// Limit of the memory on each GPU in GiB; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gpu_memory_gib: f64,
     /// Jobs that may share some of these GPUs.
     pub beside: Partners,
     /// CPU cores for this node's part; 0 if CPU cores are not managed.

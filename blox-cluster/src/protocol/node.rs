@@ -5,7 +5,7 @@ use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Sessio
 use super::message::{AttemptReport, Final, Order, Orders, Report, Said, Status, Task, Wish};
 use super::shim::{Control, ShimWish};
 use super::timers::Timers;
-use blox_core::{Name, NodeSpec};
+use blox_core::{Name, NodeSpec, Used};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -450,15 +450,29 @@ impl Node {
         if let Some(gpu) = task.gpus.iter().find(|g| **g >= self.who.offer.gpus) {
             return Some(format!("the node has no GPU {gpu}"));
         }
-        self.attempts.iter().find_map(|(other, a)| {
-            let theirs = a.task.as_ref()?;
-            if *other == id || matches!(a.standing, Standing::Done(_)) {
-                return None;
+        let held = |gpu: &u32| {
+            let (mut used, mut holder) = (Used::default(), None);
+            for (other, a) in &self.attempts {
+                let there = |theirs: &&Arc<Task>| {
+                    let over = *other == id || matches!(a.standing, Standing::Done(_));
+                    !over && theirs.gpus.contains(gpu)
+                };
+                let Some(theirs) = a.task.as_ref().filter(there) else {
+                    continue;
+                };
+                let agreed = other.job != id.job
+                    && (task.beside.contains(other.job) || theirs.beside.contains(id.job));
+                if !agreed {
+                    used.add(theirs.share);
+                    holder.get_or_insert(other);
+                }
             }
-            let agreed = other.job != id.job
-                && (task.beside.contains(other.job) || theirs.beside.contains(id.job));
-            let shared = task.gpus.iter().find(|g| theirs.gpus.contains(g))?;
-            (!agreed).then(|| format!("GPU {shared} is held by {other}"))
+            holder.filter(|_| !used.has_room(task.share))
+        };
+        let (gpu, other) = task.gpus.iter().find_map(|gpu| Some((gpu, held(gpu)?)))?;
+        Some(match task.share.is_whole() {
+            true => format!("GPU {gpu} is held by {other}"),
+            false => format!("GPU {gpu} has too little left beside {other}"),
         })
     }
 
@@ -539,7 +553,7 @@ impl Node {
 mod tests {
     use super::super::message::{Exit, Meeting};
     use super::*;
-    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Share, Time};
 
     fn node() -> Node {
         let who = Identity {
@@ -565,6 +579,8 @@ mod tests {
             world: 1,
             node_rank: 0,
             nodes: vec!["n0".into()],
+            share: Share::WHOLE,
+            gpu_memory_gib: 0.0,
             beside: Partners::default(),
             cpus: 0.0,
             memory_gib: 0.0,

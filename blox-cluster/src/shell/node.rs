@@ -671,7 +671,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
-    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Share, Time};
 
     fn attempt(text: &str) -> AttemptId {
         let (job, attempt) = text.split_once('.').unwrap();
@@ -728,6 +728,8 @@ mod tests {
                 world: 1,
                 node_rank: 0,
                 nodes: vec!["n".into()],
+                share: Share::WHOLE,
+                gpu_memory_gib: 0.0,
                 beside: Partners::default(),
                 cpus: 0.0,
                 memory_gib: 0.0,

@@ -413,6 +413,23 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("CUDA_VISIBLE_DEVICES", &visible);
     set("NVIDIA_VISIBLE_DEVICES", &visible);
     set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    // Limits that NVIDIA's MPS keeps where it runs. Elsewhere they have no effect.
+    if !t.share.is_whole() {
+        let part = t.share.fraction();
+        set("BLOX_SHARE", &part.to_string());
+        set(
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+            &(part * 100.0).to_string(),
+        );
+        if let Some(memory) = t.share.memory_fraction() {
+            set("BLOX_MEMORY_SHARE", &memory.to_string());
+        }
+    }
+    if t.gpu_memory_gib > 0.0 {
+        let mib = (t.gpu_memory_gib * 1024.0).floor();
+        let limits: Vec<String> = (0..t.gpus.len()).map(|i| format!("{i}={mib}M")).collect();
+        set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", &limits.join(","));
+    }
     // The variables of this project.
     set("BLOX_JOB_ID", &job);
     set("BLOX_ATTEMPT", &attempt);

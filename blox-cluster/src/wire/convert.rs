@@ -262,7 +262,7 @@ mod tests {
         AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Order, Progress,
         Said, Session, Status, Task, Wish,
     };
-    use blox_core::{JobId, NodeSpec};
+    use blox_core::{JobId, NodeSpec, Share};
     use serde_json::json;
 
     #[test]
@@ -324,6 +324,8 @@ mod tests {
                 world: 2,
                 node_rank: 0,
                 nodes: vec!["n".into()],
+                share: Share::WHOLE,
+                gpu_memory_gib: 0.0,
                 beside: partners.iter().copied().map(JobId).collect(),
                 cpus: 4.0,
                 memory_gib: 8.0,

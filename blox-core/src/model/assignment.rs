@@ -1,6 +1,7 @@
 //! Assignments: the GPUs of a job, with CPUs, memory and batch.
 
 use crate::ids::GpuId;
+use crate::model::share::Share;
 use crate::partners::Partners;
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct BatchConfig {
 pub struct Assignment {
     /// The GPUs in rank order.
     pub gpus: GpuList,
+    /// The part of each GPU.
+    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    pub share: Share,
     /// CPU cores; 0 if they are not counted.
     #[serde(default)]
     pub cpus: f64,
@@ -62,6 +66,7 @@ impl Clone for Assignment {
     fn clone(&self) -> Self {
         Assignment {
             gpus: copy_of(&self.gpus),
+            share: self.share,
             cpus: self.cpus,
             memory_gib: self.memory_gib,
             config: self.config,
@@ -89,6 +94,7 @@ impl Assignment {
     /// An empty assignment. A constant is copied in one piece instead of being constructed.
     pub(crate) const NONE: Assignment = Assignment {
         gpus: GpuList::new_const(),
+        share: Share::WHOLE,
         cpus: 0.0,
         memory_gib: 0.0,
         config: None,
@@ -103,7 +109,8 @@ impl Assignment {
         }
     }
 
-    /// Clones the GPUs and the batch into a destination, without CPUs, memory and partners.
+    /// Clones the GPUs and the batch into a destination, without CPUs, memory and partners. The share
+    /// is the whole.
     #[inline(always)]
     pub(crate) fn clone_plain_into(&self, place: &mut Option<Assignment>) {
         *place = Some(Assignment {
@@ -119,16 +126,32 @@ impl Assignment {
         crate::shape::is_any(self.cpus, self.memory_gib)
     }
 
-    /// Returns whether the assignment has only GPUs: no CPUs, memory or partners.
+    /// Returns whether the assignment has only whole GPUs: no CPUs, memory or partners.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        self.partners.is_empty() && !self.has_resources()
+        self.has_whole_gpus() && !self.has_resources()
+    }
+
+    /// Returns whether the job has its GPUs whole and alone.
+    #[inline(always)]
+    pub(crate) fn has_whole_gpus(&self) -> bool {
+        self.share.is_whole() && self.partners.is_empty()
     }
 
     /// Returns the CPU cores and the memory in GiB for each GPU, times `sign`.
     pub(crate) fn resources_per_gpu(&self, sign: f64) -> [f64; 2] {
         let share = sign / self.gpus.len() as f64;
         [self.cpus * share, self.memory_gib * share]
+    }
+
+    /// Returns the number of GPUs times the part of each.
+    #[inline]
+    pub(crate) fn width(&self) -> f64 {
+        let gpus = self.gpus.len() as f64;
+        match self.share.is_whole() {
+            true => gpus,
+            false => gpus * self.share.fraction(),
+        }
     }
 
     /// Returns the number of GPUs.
@@ -140,6 +163,7 @@ impl Assignment {
     /// Returns whether both assign the same resources to the job, regardless of its partners.
     pub fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
+            && self.share == other.share
             && self.cpus == other.cpus
             && self.memory_gib == other.memory_gib
             && self.config == other.config

@@ -1,8 +1,9 @@
 //! Answers of policies (admission decisions, node actions, plans), and the commands that follow from them.
 
 use crate::assignment::Assignment;
-use crate::ids::{ActionId, JobId, Name, NodeId, OfferId};
+use crate::ids::{ActionId, GpuId, JobId, Name, NodeId, OfferId};
 use crate::job::spec::ServiceClass;
+use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Time};
 use serde::{Deserialize, Serialize};
@@ -552,7 +553,7 @@ pub enum PlanError {
         /// The job.
         job: JobId,
         /// The GPU.
-        gpu: crate::ids::GpuId,
+        gpu: GpuId,
     },
     /// The job does not accept GPUs of this type.
     #[error("the plan gives job {job} GPU {gpu} of type `{found}`, expected {expected}")]
@@ -560,7 +561,7 @@ pub enum PlanError {
         /// The job.
         job: JobId,
         /// The GPU.
-        gpu: crate::ids::GpuId,
+        gpu: GpuId,
         /// Its type.
         found: Name,
         /// The types that the job accepts.
@@ -572,7 +573,7 @@ pub enum PlanError {
         /// The job.
         job: JobId,
         /// The GPU.
-        gpu: crate::ids::GpuId,
+        gpu: GpuId,
         /// The job that the GPU is allocated to.
         owner: JobId,
     },
@@ -582,9 +583,25 @@ pub enum PlanError {
         /// The job.
         job: JobId,
         /// The GPU.
-        gpu: crate::ids::GpuId,
+        gpu: GpuId,
         /// The number of jobs that may share the GPU.
         jobs: u32,
+    },
+    /// A part of a GPU that does not fit beside the parts of other jobs.
+    #[error(
+        "the plan gives job {job} a part of GPU {gpu} ({share}), but other jobs, such as job {owner} ({owned}), leave too little"
+    )]
+    Exceeds {
+        /// The job.
+        job: JobId,
+        /// The GPU.
+        gpu: GpuId,
+        /// What the job gets of it.
+        share: Share,
+        /// A job that has a part of the GPU.
+        owner: JobId,
+        /// What that job has of it.
+        owned: Share,
     },
     /// A partner that is on none of the job's GPUs.
     #[error("the plan places job {job} beside job {partner}, which is on none of its GPUs")]

@@ -11,6 +11,7 @@ pub mod job;
 pub mod partners;
 pub mod reason;
 pub mod shape;
+pub mod share;
 pub mod sort;
 pub mod sorted;
 pub mod units;

@@ -3,6 +3,7 @@
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
+use crate::model::share::Share;
 use crate::partners::Partners;
 use crate::units::GpuCount;
 use smallvec::SmallVec;
@@ -34,6 +35,8 @@ pub struct Shape {
     pub gpus: GpuCount,
     /// GPU type; `None` for any one type that the job may run on.
     pub gpu_type: Option<GpuTypeId>,
+    /// The part of each GPU.
+    pub share: Share,
     /// CPU cores for all GPUs together; 0 if they are not counted.
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 if it is not counted.
@@ -60,12 +63,13 @@ impl Shape {
         }
     }
 
-    /// Returns the shape that a job requests: all its GPUs, CPUs and memory, anywhere.
+    /// Returns the shape that a job requests: all its GPUs, each with its share, CPUs and memory, anywhere.
     #[inline]
     pub fn gang(job: &JobRef<'_>) -> Self {
         let mut shape = Shape::gpus(job.gpus());
         if job.has_extras() {
             let extras = job.spec().extras();
+            shape.share = extras.share;
             shape.cpus = extras.cpus;
             shape.memory_gib = extras.memory_gib;
         }
@@ -90,11 +94,13 @@ impl Shape {
         is_any(self.cpus, self.memory_gib)
     }
 
-    /// Returns an assignment of these GPUs with the CPUs, memory and batch of the shape.
+    /// Returns an assignment of these GPUs with the share, CPUs, memory and batch of the
+    /// shape.
     #[inline]
     pub fn on(&self, gpus: GpuList) -> Assignment {
         Assignment {
             gpus,
+            share: self.share,
             cpus: self.cpus,
             memory_gib: self.memory_gib,
             config: self.config,

@@ -6,6 +6,7 @@ use crate::decide_error::DecisionError;
 use crate::decision::Action;
 use crate::ids::{GpuTypeId, JobId, Name, NameId};
 use crate::job::JobRef;
+use crate::model::share::Share;
 use crate::policy::AnyPolicy;
 use crate::queue::JobQueue;
 use crate::shape::Shape;
@@ -32,7 +33,7 @@ impl Misfit {
 }
 
 /// Checks that each assignment of some steps meets a shape of the job's request: the number and type
-/// of GPUs, and the batch. A partner must get its requested number of GPUs. A job that keeps its
+/// of GPUs, the part of each, and the batch. A partner must get its requested number of GPUs. A job that keeps its
 /// number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
 pub(super) fn check(
@@ -55,12 +56,22 @@ fn check_gang(step: &Action, view: View<'_>) -> Result<(), Misfit> {
         return Ok(());
     };
     match view.job(*job) {
-        Some(job) if job.gpus() != assignment.count() && !moves(&job, assignment) => {
-            let gang = [Shape::gpus(job.gpus())];
+        Some(job) if !is_gang(&job, assignment) && !moves(&job, assignment) => {
+            let gang = [Shape::gang(&job)];
             Err(misfit(&job, assignment, &gang, view))
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether a job gets the GPUs, and the part of each, that it asks for.
+#[inline]
+fn is_gang(job: &JobRef<'_>, given: &Assignment) -> bool {
+    let share = match job.needs_only_gpus() {
+        true => Share::WHOLE,
+        false => job.spec().extras().share,
+    };
+    job.gpus() == given.count() && (given.share == share || given.share == share.overlapping())
 }
 
 /// A job that a plan places, whose requests are looked for.
@@ -139,9 +150,12 @@ fn check_listed(
     Ok(())
 }
 
-/// Returns whether a job keeps its number of GPUs and its batch.
+/// Returns whether a job keeps its number of GPUs, its part of each and its batch.
 fn moves(job: &JobRef<'_>, given: &Assignment) -> bool {
-    let kept = |had: &Assignment| had.count() == given.count() && had.config == given.config;
+    let kept = |had: &Assignment| {
+        let alike = had.share == given.share && had.config == given.config;
+        alike && had.count() == given.count()
+    };
     job.assignment().is_some_and(kept)
 }
 
@@ -150,7 +164,9 @@ fn meets(cluster: &Cluster, given: &Assignment, shape: &Shape) -> bool {
         let mut nodes = given.gpus.iter().map(|gpu| cluster.node_with(*gpu));
         nodes.all(|node| node.is_some_and(|node| node.gpu_type() == wanted))
     };
+    let of_share = [shape.share, shape.share.overlapping()].contains(&given.share);
     given.count() == shape.gpus
+        && of_share
         && shape.gpu_type.is_none_or(of_type)
         && (shape.config.is_none() || shape.config == given.config)
 }
@@ -174,10 +190,19 @@ fn misfit(job: &JobRef<'_>, given: &Assignment, shapes: &[Shape], view: View<'_>
             format!(" with {accumulation} passes of {per_gpu} samples")
         }
     };
+    let part = |share: Share| match share.is_whole() {
+        true => String::new(),
+        false => format!(" ({share})"),
+    };
     let asked = shapes.iter().map(|shape| {
         let of_type = shape.gpu_type.map(|t| format!(" of type {}", name(t)));
         let of_type = of_type.unwrap_or_default();
-        format!("{}{of_type}{}", gpus(shape.gpus.get()), batch(shape.config))
+        let share = part(shape.share);
+        format!(
+            "{}{share}{of_type}{}",
+            gpus(shape.gpus.get()),
+            batch(shape.config)
+        )
     });
     let typed = shapes.iter().any(|shape| shape.gpu_type.is_some());
     let mut types: Vec<&str> = Vec::new();
@@ -195,6 +220,10 @@ fn misfit(job: &JobRef<'_>, given: &Assignment, shapes: &[Shape], view: View<'_>
     Misfit {
         job: job.id(),
         asked: asked.collect::<Vec<_>>().join(" or "),
-        assigned: format!("{count}{of_type}{}", batch(given.config)),
+        assigned: format!(
+            "{count}{}{of_type}{}",
+            part(given.share),
+            batch(given.config)
+        ),
     }
 }

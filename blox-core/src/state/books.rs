@@ -2,7 +2,6 @@
 
 use super::live::JobSet;
 use super::{NO_SLOT, State};
-use crate::cluster::Owners;
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use crate::partners::Partners;
@@ -37,16 +36,16 @@ impl List {
 }
 
 impl State {
-    /// Sets the partners of a job from the GPU ledger, which is authoritative.
+    /// Sets the partners of a job from the GPU ledger, which is authoritative. Jobs for which
+    /// the GPU has room are not partners.
     pub(super) fn group(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
         let Some(a) = self.records[s].allocated.as_ref() else {
             return;
         };
-        let owners = a.gpus.iter().map(|gpu| self.cluster.allocated_owners(*gpu));
-        let partners: Partners = owners
-            .flat_map(Owners::iter)
-            .filter(|owner| *owner != id)
+        let claims = a.gpus.iter().map(|gpu| self.cluster.allocated_claims(*gpu));
+        let partners: Partners = claims
+            .flat_map(|claims| claims.partners_of(id, a.share))
             .collect();
         if a.partners != partners {
             if let Some(a) = self.records[s].allocated_mut() {
@@ -68,7 +67,7 @@ impl State {
             r.phase == Phase::Running && holds
         };
         let shared = |g: &GpuId| {
-            let mut owners = self.cluster.bound_owners(*g).iter();
+            let mut owners = self.cluster.bound_to(*g);
             owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
         };
         let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;

@@ -3,7 +3,7 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Cluster, Node, NodeStatus, OnNode, Owners, Passing, is_too_much};
+use crate::cluster::{Claims, Cluster, Node, NodeStatus, OnNode, Passing, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, Record, Wants, accepts, accepts_all};
@@ -25,7 +25,7 @@ pub(super) struct Trial {
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
-    /// True if a job of the plan has partners, before the plan or after it.
+    /// True if a job of the plan has partners or parts of GPUs, before the plan or after it.
     pub shared: bool,
     /// True if all steps are promotions, plain stops and plain launches, and the stops come first. A
     /// stop is plain if the job runs alone on exactly its allocated GPUs. A launch is plain if the
@@ -37,10 +37,10 @@ pub(super) struct Trial {
     pub passing: Passing,
     /// Entries of each job in `released` and `placed`, by slot.
     jobs: Overlay<Entry>,
-    /// Jobs of each GPU, where `passing` is not enough.
-    owners: Overlay<Owners>,
-    /// Number of entries of `placed` that are in `owners`.
-    owned: usize,
+    /// Claims on each GPU, where `passing` is not enough.
+    claims: Overlay<Claims>,
+    /// Number of entries of `placed` that are in `claims`.
+    claimed: usize,
     /// Allocated CPU cores and memory in GiB of each node.
     resources: Overlay<[f64; 2]>,
     /// True if [`Trial::empty_nodes`] was called for this plan.
@@ -225,7 +225,7 @@ impl State {
         trial: &mut Trial,
     ) -> Result<(), PlanError> {
         let (s, job) = (slot as usize, rec.id);
-        trial.note_owners(&self.cluster, plan);
+        trial.note_claims(&self.cluster, plan);
         if a.gpus.is_empty() {
             return Err(PlanError::NoGpu { job });
         }
@@ -254,17 +254,30 @@ impl State {
             if a.gpus[..i].contains(&gpu) {
                 return twice(gpu, job);
             }
-            let owners = trial.owners(&self.cluster, gpu);
-            for owner in owners.iter() {
+            let claims = trial.claims_on(&self.cluster, gpu);
+            trial.shared |= !claims.is_empty();
+            if claims.used().has_room(a.share) {
+                continue;
+            }
+            for (owner, share) in claims.iter() {
                 let theirs = self.planned(owner, plan, trial);
                 let agreed =
                     a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
-                if !agreed {
+                if !agreed && a.share.is_whole() && share.is_whole() {
                     return twice(gpu, owner);
+                }
+                if !agreed {
+                    return Err(PlanError::Exceeds {
+                        job,
+                        gpu,
+                        share: a.share,
+                        owner,
+                        owned: share,
+                    });
                 }
             }
             let jobs = node.jobs_per_gpu();
-            if owners.count() >= jobs as usize {
+            if claims.count() >= jobs as usize {
                 return Err(PlanError::TooManyJobs { job, gpu, jobs });
             }
         }
@@ -274,7 +287,7 @@ impl State {
             trial.count(&self.cluster, a, 1.0);
         }
         trial.plain = false;
-        trial.shared |= !a.partners.is_empty();
+        trial.shared |= !a.has_whole_gpus();
         let places = a.gpus.iter().filter_map(|gpu| self.cluster.at(*gpu));
         places.for_each(|on| trial.passing.share(on));
         trial.add_placed(slot, step, false, None);
@@ -284,15 +297,15 @@ impl State {
     /// Checks that each placed job runs beside the partners that it names.
     #[cold]
     fn check_partners(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
-        trial.note_owners(&self.cluster, plan);
+        trial.note_claims(&self.cluster, plan);
         for placed in &trial.placed {
             let rec = &self.records[placed.slot as usize];
             let Some(a) = placed.assignment(plan) else {
                 continue;
             };
             let is_on = |partner: JobId, gpu: &GpuId| {
-                let owners = trial.owners(&self.cluster, *gpu);
-                partner != rec.id && owners.contains(partner)
+                let claims = trial.claims_on(&self.cluster, *gpu);
+                partner != rec.id && claims.contains(partner)
             };
             for partner in a.partners.iter() {
                 if a.gpus.iter().any(|gpu| is_on(partner, gpu)) {
@@ -404,7 +417,8 @@ impl State {
         job_changed(job)
             || a.gpus.iter().any(|&g| {
                 self.cluster.node_with(g).is_some_and(|node| {
-                    node.changed > version || trial.owners(&self.cluster, g).iter().any(job_changed)
+                    node.changed > version
+                        || trial.claims_on(&self.cluster, g).jobs().any(job_changed)
                 })
             })
     }
@@ -425,8 +439,8 @@ impl Trial {
         self.returns = false;
         self.passing.clear(cluster.nodes().len());
         self.jobs.clear();
-        self.owners.clear();
-        self.owned = 0;
+        self.claims.clear();
+        self.claimed = 0;
         self.resources.clear();
         self.emptied = false;
     }
@@ -558,56 +572,53 @@ impl Trial {
     #[cold]
     fn release_shared(&mut self, cluster: &Cluster, job: JobId, old: &Assignment) {
         self.plain = false;
-        self.shared |= !old.partners.is_empty();
+        self.shared |= !old.has_whole_gpus();
         self.count(cluster, old, -1.0);
         for &gpu in &old.gpus {
             let mixed = |on: &OnNode| !cluster.is_unmixed(*on);
-            if let Some(on) = cluster.at(gpu).filter(mixed)
-                && self
-                    .change_owners(cluster, gpu, |owners| owners.remove(job))
-                    .is_empty()
-            {
-                self.passing.release(on);
+            if let Some(on) = cluster.at(gpu).filter(mixed) {
+                let claims = self.changed_claims(cluster, gpu);
+                claims.remove(job);
+                match claims.is_empty() {
+                    true => self.passing.release(on),
+                    false => self.shared = true,
+                }
             }
         }
     }
 
-    /// Returns the jobs of a GPU. The placed jobs must be [noted](Trial::note_owners).
-    fn owners(&self, cluster: &Cluster, gpu: GpuId) -> Owners {
-        if let Some(owners) = self.owners.get(gpu.index()) {
-            return *owners;
+    /// Returns the claims on a GPU. Those of placed jobs must be [noted](Trial::note_claims).
+    fn claims_on(&self, cluster: &Cluster, gpu: GpuId) -> Claims {
+        if let Some(claims) = self.claims.get(gpu.index()) {
+            return claims.clone();
         }
         match cluster.at(gpu) {
-            Some(on) if self.passing.has_left(on) => Owners::NONE,
-            _ => cluster.allocated_owners(gpu),
+            Some(on) if self.passing.has_left(on) => Claims::NONE,
+            _ => cluster.allocated_claims(gpu),
         }
     }
 
-    /// Changes the jobs of a GPU, and returns them.
-    fn change_owners(
-        &mut self,
-        cluster: &Cluster,
-        gpu: GpuId,
-        change: impl FnOnce(&mut Owners),
-    ) -> Owners {
-        let mut owners = self.owners(cluster, gpu);
-        change(&mut owners);
-        *self.owners.of(gpu.index(), Owners::default) = owners;
-        owners
+    /// Returns the claims on a GPU for a change.
+    fn changed_claims(&mut self, cluster: &Cluster, gpu: GpuId) -> &mut Claims {
+        let claims = self.claims_on(cluster, gpu);
+        let its = self.claims.of(gpu.index(), Claims::default);
+        *its = claims;
+        its
     }
 
-    /// Adds the placed jobs to the owners of their GPUs.
-    fn note_owners(&mut self, cluster: &Cluster, plan: &Plan) {
-        for i in self.owned..self.placed.len() {
+    /// Adds the placed jobs to the claims on their GPUs.
+    fn note_claims(&mut self, cluster: &Cluster, plan: &Plan) {
+        for i in self.claimed..self.placed.len() {
             let step = self.placed[i].step as usize;
             let Some(Action::Place { job, assignment }) = plan.actions.get(step) else {
                 continue;
             };
             for &gpu in &assignment.gpus {
-                self.change_owners(cluster, gpu, |owners| owners.add(*job));
+                let claims = self.changed_claims(cluster, gpu);
+                claims.add(*job, assignment.share);
             }
         }
-        self.owned = self.placed.len();
+        self.claimed = self.placed.len();
     }
 
     fn resources_of(&self, node: &Node) -> [f64; 2] {
@@ -676,7 +687,7 @@ pub(super) struct Overlay<T> {
     round: u32,
 }
 
-impl<T: Copy + Default> Overlay<T> {
+impl<T: Clone + Default> Overlay<T> {
     #[inline]
     pub fn clear(&mut self) {
         self.round = self.round.wrapping_add(1);

@@ -4,8 +4,11 @@ use super::State;
 use super::check::{Released, Trial};
 use crate::assignment::Assignment;
 use crate::decision::{Action, Command, Plan};
+use crate::ids::{GpuId, JobId};
 use crate::job::{Bound, Phase};
+use crate::model::share::Used;
 use crate::reason::Reason;
+use smallvec::SmallVec;
 
 impl State {
     pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &mut Trial) {
@@ -95,28 +98,41 @@ impl State {
         }
     }
 
-    /// Recounts the blockers of placed jobs and of partners, and dispatches launches without
+    /// Recounts the blockers of all jobs on GPUs of the plan, and dispatches launches without
     /// blockers.
     fn recount_all(&mut self, trial: &Trial) {
+        let mut jobs: Vec<usize> = Vec::new();
         for s in trial.slots() {
-            self.recount(s);
-            for partner in self.partners_of(s) {
-                self.recount(partner);
-            }
+            jobs.push(s);
+            jobs.extend(self.pending_beside(s));
         }
         for old in &trial.olds {
-            for partner in old.partners.iter() {
-                if let Some(s) = self.slot(partner) {
-                    self.recount(s);
-                }
-            }
+            let others = old
+                .gpus
+                .iter()
+                .flat_map(|gpu| self.cluster.allocated_to(*gpu));
+            jobs.extend(others.filter_map(|other| self.slot(other)));
         }
-        for s in trial.slots() {
+        for &s in &jobs {
+            self.recount(s);
+        }
+        for s in jobs {
             self.dispatch_if_clear(s);
-            for partner in self.partners_of(s) {
-                self.dispatch_if_clear(partner);
+        }
+    }
+
+    /// Returns the slots of the other jobs on the allocated GPUs of a job.
+    fn pending_beside(&self, s: usize) -> SmallVec<[usize; 4]> {
+        let gpus = self.records[s].allocated.iter().flat_map(|a| &a.gpus);
+        let jobs = gpus.flat_map(|gpu| self.cluster.allocated_to(*gpu));
+        let others = jobs.filter_map(|job| self.slot(job)).filter(|o| *o != s);
+        let mut slots: SmallVec<[usize; 4]> = SmallVec::new();
+        for o in others.filter(|o| self.records[*o].pending) {
+            if !slots.contains(&o) {
+                slots.push(o);
             }
         }
+        slots
     }
 
     /// Handles a job whose change in place was left out as stale. The job keeps its old allocation.
@@ -128,9 +144,11 @@ impl State {
         }
         let id = self.records[s].id;
         let free = old.gpus.iter().all(|&gpu| {
-            let owners = self.cluster.allocated_owners(gpu);
-            let agreed = owners.iter().all(|owner| old.partners.contains(owner));
-            agreed && owners.count() < self.cluster.places_on(gpu)
+            let claims = self.cluster.allocated_claims(gpu);
+            let mut others = claims.iter().map(|(owner, _)| owner);
+            let agreed = others.all(|owner| old.partners.contains(owner));
+            let has_place = agreed && claims.count() < self.cluster.places_on(gpu);
+            has_place || claims.used().has_room(old.share)
         });
         if free && self.has_resources(id, old) {
             self.cluster.allocate(id, old);
@@ -190,25 +208,62 @@ impl State {
         }
     }
 
-    /// Counts the blockers of a pending launch: bindings of its GPUs to other jobs that no longer
-    /// have these GPUs allocated.
-    fn recount(&mut self, s: usize) {
+    /// Counts the blockers of a pending launch on its GPUs.
+    pub(super) fn recount(&mut self, s: usize) {
         let rec = &self.records[s];
         if !rec.pending {
             return;
         }
         let mut blockers = 0;
         for &gpu in rec.allocated.iter().flat_map(|a| &a.gpus) {
-            let allocated = self.cluster.allocated_owners(gpu);
-            let holders = self.cluster.bound_owners(gpu).iter();
-            blockers += holders
-                .filter(|&h| h != rec.id && !allocated.contains(h))
-                .count() as u32;
+            blockers += self.blockers_on(s, gpu).len() as u32;
         }
         let rec = &mut self.records[s];
         rec.blockers = blockers;
         if blockers > 0 && rec.phase != Phase::Stopping {
             rec.reason = Reason::WaitingForGpus;
+        }
+    }
+
+    /// Returns the jobs that a pending launch waits for on a GPU: those that leave it, or that will
+    /// have a smaller part of it. There are none if the GPU has room for all of them meanwhile. What
+    /// leaves has its part for itself, even if the part overlaps, and so does the launch.
+    fn blockers_on(&self, s: usize, gpu: GpuId) -> SmallVec<[JobId; 2]> {
+        let mut blockers = SmallVec::new();
+        let rec = &self.records[s];
+        let Some(new) = &rec.allocated else {
+            return blockers;
+        };
+        let allocated = self.cluster.allocated_claims(gpu);
+        let mut used = Used::default();
+        for (holder, share) in self.cluster.bound_claims(gpu).iter() {
+            if holder == rec.id {
+                continue;
+            }
+            match allocated.of(holder) == Some(share) {
+                true => used.add(share),
+                false => {
+                    used.add_in_full(share);
+                    blockers.push(holder);
+                }
+            }
+        }
+        if used.has_full_room(new.share) {
+            blockers.clear();
+        }
+        blockers
+    }
+
+    /// Recounts the blockers of the other pending launches on GPUs, and dispatches launches without
+    /// blockers.
+    fn recount_others(&mut self, job: JobId, gpus: &[GpuId]) {
+        for &gpu in gpus {
+            for other in self.cluster.allocated_to(gpu).filter(|other| *other != job) {
+                if let Some(o) = self.slot(other).filter(|o| self.records[*o].pending) {
+                    self.recount(o);
+                    self.dispatch_if_clear(o);
+                }
+            }
         }
     }
 
@@ -230,12 +285,10 @@ impl State {
         while let Some(&s) = seen.get(next) {
             next += 1;
             for &gpu in self.records[s].allocated.iter().flat_map(|a| &a.gpus) {
-                let allocated = self.cluster.allocated_owners(gpu);
-                for holder in self.cluster.bound_owners(gpu).iter() {
-                    let Some(h) = self.slot(holder) else { continue };
-                    if h == s || allocated.contains(holder) || !waits(h) {
+                for holder in self.blockers_on(s, gpu) {
+                    let Some(h) = self.slot(holder).filter(|h| waits(*h)) else {
                         continue;
-                    }
+                    };
                     if h == start {
                         return true;
                     }
@@ -265,14 +318,18 @@ impl State {
         }
         let (job, attempt) = (rec.id, rec.attempt);
         self.count_busy(s, false);
-        for &gpu in &new.gpus {
-            if !self.cluster.bound_owners(gpu).contains(job) {
-                self.cluster.bind(job, gpu);
-            }
-        }
         let rec = &mut self.records[s];
         let old = rec.take_bound();
         rec.bound = Bound::AsAllocated;
+        let mut smaller = false;
+        for &gpu in &new.gpus {
+            let had = self.cluster.bound_claims(gpu).of(job);
+            if had != Some(new.share) {
+                smaller |= had.is_some();
+                self.cluster.bind(job, gpu, new.share);
+            }
+        }
+        let rec = &mut self.records[s];
         match old {
             Some(old) => {
                 // The job leaves these GPUs when it reports that the change is complete.
@@ -286,6 +343,11 @@ impl State {
                 self.commands.push(Command::Change { job, attempt, old });
             }
             None => self.commands.push(Command::Start { job, attempt }),
+        }
+        // The room for others is now another: they wait for more, or no longer.
+        let beside = |gpu: &GpuId| self.cluster.has_several(*gpu);
+        if smaller || new.gpus.iter().any(beside) {
+            self.recount_others(job, &new.gpus);
         }
     }
 }

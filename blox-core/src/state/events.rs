@@ -8,6 +8,7 @@ use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NameId, NodeId, OfferId};
 use crate::job::spec::JobSpec;
 use crate::job::{Before, Bound, JobRef, Phase, Record, Wants};
+use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::{AMOUNT, Time, is_amount};
 use std::sync::Arc;
@@ -299,6 +300,7 @@ impl State {
             first_start: None,
             last_start: None,
             before: Before::default(),
+            share_before: Share::WHOLE,
             allocated: None,
             on: None,
             bound: Bound::Nothing,
@@ -500,18 +502,20 @@ impl State {
 
     fn unbind(&mut self, id: JobId, gpus: &[GpuId]) {
         for &gpu in gpus {
+            let was = self.cluster.bound_claims(gpu).of(id);
             self.cluster.unbind(id, gpu);
-            let allocated = self.cluster.allocated_owners(gpu);
-            if allocated.contains(id) {
-                // No launch waits for this job on this GPU: see `recount`.
-                continue;
-            }
-            for owner in allocated.iter() {
-                let Some(o) = self.slot(owner) else { continue };
-                if self.records[o].pending {
+            let several = was != Some(Share::WHOLE) || self.cluster.has_several(gpu);
+            for owner in self.cluster.allocated_to(gpu).filter(|owner| *owner != id) {
+                let Some(o) = self.slot(owner).filter(|o| self.records[*o].pending) else {
+                    continue;
+                };
+                // The only job of a whole GPU waits for each job that leaves it: see `blockers_on`.
+                if several {
+                    self.recount(o);
+                } else {
                     self.records[o].blockers = self.records[o].blockers.saturating_sub(1);
-                    self.dispatch_if_clear(o);
                 }
+                self.dispatch_if_clear(o);
             }
         }
     }

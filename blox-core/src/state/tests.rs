@@ -8,8 +8,10 @@ use crate::decision::{Action, AdmissionDecision, NodeAction};
 use crate::event::Outcome;
 use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
+use crate::model::share::{Share, Used};
 use crate::partners::Partners;
 use crate::reason::Reason;
+use crate::sorted::SortedMap;
 
 /// Random numbers that are the same in every test run.
 pub(super) struct Random(pub(super) u64);
@@ -94,10 +96,16 @@ pub(super) fn check(state: &State) {
         );
         if let Some(a) = &r.allocated {
             for g in &a.gpus {
+                let claim = state.cluster.allocated_claims(*g).of(id);
+                assert_eq!(claim, Some(a.share), "{r:?}");
                 allocated[g.index()].push(id);
                 let node = state.cluster.node_of(*g).unwrap();
                 cpus[node.index()] += a.cpus / a.gpus.len() as f64;
             }
+        }
+        for g in r.bound().into_iter().flat_map(|a| &a.gpus) {
+            let claim = state.cluster.bound_claims(*g).of(id);
+            assert_eq!(claim, r.bound().map(|a| a.share), "{r:?}");
         }
         let leaving = r.leaving.iter();
         for g in leaving.chain(r.bound().into_iter().flat_map(|a| &a.gpus)) {
@@ -137,7 +145,9 @@ pub(super) fn check(state: &State) {
             let works = n.is_usable() && n.failed >> b & 1 == 0;
             let taken = !allocated[g.index()].is_empty();
             assert_eq!(n.allocated >> b & 1 == 1, taken, "node {} bit {b}", n.id());
-            let mixed = allocated[g.index()] != bound[g.index()] || bound[g.index()].len() > 1;
+            let claims = state.cluster.allocated_claims(g);
+            let parts = claims.iter().any(|(_, share)| !share.is_whole());
+            let mixed = claims != state.cluster.bound_claims(g) || claims.count() > 1 || parts;
             assert_eq!(n.mixed >> b & 1 == 1, mixed, "node {} bit {b}", n.id());
             assert_eq!(
                 n.free >> b & 1 == 1,
@@ -158,21 +168,45 @@ pub(super) fn check(state: &State) {
     for r in state.records.iter().filter(live) {
         if let Some(a) = &r.allocated {
             let owners = a.gpus.iter().flat_map(|g| &allocated[g.index()]);
-            let others: Partners = owners.copied().filter(|o| *o != r.id).collect();
+            let exceeds = |o: &JobId| {
+                let theirs = state.record(*o).unwrap().allocated.as_ref().unwrap().share;
+                let apart = !theirs.overlaps() && !a.share.overlaps();
+                let memory = |s: Share| s.memory_fraction().unwrap_or(0.0);
+                let sum = theirs.fraction() + a.share.fraction();
+                (apart && sum > 1.0 + 1e-9) || memory(theirs) + memory(a.share) > 1.0 + 1e-9
+            };
+            let others = owners.copied().filter(|o| *o != r.id);
+            let others: Partners = others.filter(exceeds).collect();
             assert_eq!(others, a.partners, "{r:?}");
         }
         if r.pending {
-            let blockers: usize = r
-                .allocated
-                .iter()
-                .flat_map(|a| &a.gpus)
-                .flat_map(|g| {
-                    let allocated = &allocated[g.index()];
-                    bound[g.index()]
-                        .iter()
-                        .filter(move |h| **h != r.id && !allocated.contains(h))
-                })
-                .count();
+            let a = r.allocated.as_ref().unwrap();
+            let blockers_on = |g: &GpuId| {
+                let others = bound[g.index()].iter().filter(|h| **h != r.id);
+                let claims = state.cluster.bound_claims(*g);
+                let share_of = |h: JobId| claims.of(h).unwrap();
+                let stays = |h: JobId| {
+                    let its = state.record(h).unwrap().allocated.as_ref();
+                    let its = its.filter(|a| a.gpus.contains(g));
+                    its.is_some_and(|its| its.share == share_of(h))
+                };
+                let (mut sum, mut memory, mut leaving) = (a.share.fraction(), 0.0, 0);
+                memory += a.share.memory_fraction().unwrap_or(0.0);
+                for h in others {
+                    memory += share_of(*h).memory_fraction().unwrap_or(0.0);
+                    if !stays(*h) {
+                        leaving += 1;
+                        sum += share_of(*h).fraction();
+                    } else if !share_of(*h).overlaps() {
+                        sum += share_of(*h).fraction();
+                    }
+                }
+                match sum <= 1.0 + 1e-9 && memory <= 1.0 + 1e-9 {
+                    true => 0,
+                    false => leaving,
+                }
+            };
+            let blockers: usize = a.gpus.iter().map(blockers_on).sum();
             assert_eq!(r.blockers as usize, blockers, "{r:?}");
             assert!(
                 blockers > 0 || r.phase == Phase::Stopping,
@@ -199,6 +233,24 @@ struct Run {
     circles: u32,
     /// Numbers of jobs that got one, two, and at least three partners.
     grouped: [u32; 4],
+    parts: Option<Parts>,
+}
+
+/// What a run with parts of GPUs reached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    /// Placements with a part that another job is beside.
+    beside: u32,
+    /// Placements with overlapping parts on GPUs of other jobs.
+    overlapping: u32,
+    /// Parts that grow, or shrink, in place.
+    grown: u32,
+    shrunk: u32,
+    /// Launches that start beside a job that still leaves the GPU.
+    early: u32,
+    /// Launches that wait.
+    waits: u32,
+    refused: u32,
 }
 
 impl Run {
@@ -219,6 +271,147 @@ impl Run {
             stale: 0,
             circles: 0,
             grouped: [0; 4],
+            parts: None,
+        }
+    }
+
+    /// A run whose jobs have parts of GPUs, and no partners.
+    fn with_parts(seed: u64) -> Self {
+        Run {
+            parts: Some(Parts::default()),
+            ..Run::new(seed)
+        }
+    }
+
+    fn share(&mut self) -> Share {
+        let part = |n, of| Share::parts(n, of).unwrap();
+        let some = [(1, 4), (1, 3), (1, 2), (2, 3), (1, 8), (1, 1)];
+        let (n, of) = self.random.pick(&some).unwrap();
+        let share = match self.random.chance(30) {
+            true => part(n, of).memory(n, of).unwrap(),
+            false => part(n, of),
+        };
+        match self.random.chance(20) {
+            true => share.overlapping(),
+            false => share,
+        }
+    }
+
+    /// Creates a valid plan of parts: stops, moves, changes in place, and launches.
+    fn plan_of_parts(&mut self) -> Plan {
+        let mut plan = Plan {
+            version: self.state.version,
+            ..Plan::default()
+        };
+        let mut used = [Used::default(); 12];
+        let mut open = Vec::new();
+        let mut before = SortedMap::new();
+        for job in self.jobs(&[Phase::Starting, Phase::Running, Phase::Stopping]) {
+            let Some(a) = self.state.record(job).unwrap().allocated.clone() else {
+                open.push(job);
+                continue;
+            };
+            let stays = self.random.chance(50);
+            let stops = !stays && self.random.chance(50);
+            if stops {
+                let why = Reason::NotChosen;
+                plan.actions.push(Action::Stop { job, why });
+            }
+            if stays {
+                a.gpus.iter().for_each(|g| used[g.index()].add(a.share));
+            } else if !stops || self.random.chance(70) {
+                open.push(job);
+            }
+            before.insert(job, (a, stops));
+        }
+        // Changes in place keep their GPUs, unless they find others.
+        let fixed = |job: &JobId| before.get(job).is_some_and(|(_, stops)| !stops);
+        let (changes, mut rest): (Vec<JobId>, Vec<JobId>) = open.into_iter().partition(fixed);
+        for job in &changes {
+            let a = &before.get(job).unwrap().0;
+            a.gpus.iter().for_each(|g| used[g.index()].add(a.share));
+        }
+        rest.extend(self.jobs(&[Phase::Waiting]));
+        let mut parts = self.parts.unwrap();
+        for job in changes.into_iter().chain(rest) {
+            let had = before.get(&job).map(|(a, _)| a.clone());
+            let in_place = before.get(&job).is_some_and(|(_, stops)| !stops);
+            if in_place {
+                let a = had.as_ref().unwrap();
+                let rest = |u: &mut Used| u.remove(a.share);
+                a.gpus.iter().for_each(|g| rest(&mut used[g.index()]));
+            }
+            let share = self.share();
+            let fits = |g: &u32| {
+                let node = &self.state.cluster.nodes()[*g as usize / 4];
+                let works = node.is_usable() && node.works(GpuId(*g));
+                works && used[*g as usize].has_room(share)
+            };
+            let mut gpus: Vec<u32> = (0..12).filter(fits).collect();
+            let count = 1 + self.random.below(3);
+            let mut chosen: Vec<GpuId> = Vec::new();
+            while chosen.len() < count && !gpus.is_empty() {
+                chosen.push(GpuId(gpus.swap_remove(self.random.below(gpus.len()))));
+            }
+            let kept = had.as_ref().filter(|_| in_place).map(|a| &a.gpus[..]);
+            if let Some(kept) = kept
+                && self.random.chance(60)
+                && kept.iter().all(|g| fits(&g.0))
+            {
+                chosen = kept.to_vec();
+            }
+            let mut assignment = Assignment::of(chosen);
+            assignment.share = share;
+            if assignment.gpus.is_empty() {
+                if in_place {
+                    // It keeps what it has.
+                    let a = had.unwrap();
+                    a.gpus.iter().for_each(|g| used[g.index()].add(a.share));
+                }
+                continue;
+            }
+            if let Some(had) = had.filter(|had| in_place && had.gpus == assignment.gpus) {
+                parts.grown += u32::from(had.share.fraction() < share.fraction());
+                parts.shrunk += u32::from(had.share.fraction() > share.fraction());
+            }
+            for g in &assignment.gpus {
+                let others = used[g.index()].jobs() > 0;
+                parts.beside += u32::from(others && !share.overlaps());
+                parts.overlapping += u32::from(others && share.overlaps());
+                used[g.index()].add(share);
+            }
+            plan.actions.push(Action::Place { job, assignment });
+        }
+        self.parts = Some(parts);
+        plan
+    }
+
+    /// Checks that no GPU is above the whole in either ledger, and counts early launches.
+    fn check_parts(&mut self) {
+        let Some(parts) = &mut self.parts else { return };
+        for g in (0..12).map(GpuId) {
+            let (allocated, bound) = (
+                self.state.cluster.allocated_claims(g),
+                self.state.cluster.bound_claims(g),
+            );
+            for claims in [&allocated, &bound] {
+                let sum = |of: fn(Share) -> f64| claims.iter().map(|(_, s)| of(s)).sum::<f64>();
+                let compute = sum(|s| if s.overlaps() { 0.0 } else { s.fraction() });
+                let memory = sum(|s| s.memory_fraction().unwrap_or(0.0));
+                assert!(
+                    compute <= 1.0 + 1e-9 && memory <= 1.0 + 1e-9,
+                    "{g}: {claims:?}"
+                );
+            }
+            let leaves = bound.iter().any(|(job, _)| !allocated.contains(job));
+            let runs = |job: JobId| {
+                let rec = self.state.record(job).unwrap();
+                rec.phase == Phase::Starting && !rec.pending
+            };
+            let starts = bound
+                .iter()
+                .any(|(job, _)| allocated.contains(job) && runs(job));
+            parts.early += u32::from(leaves && starts);
         }
     }
 
@@ -251,12 +444,14 @@ impl Run {
             {
                 for g in &rec.bound().unwrap().gpus {
                     for h in self.state.cluster.bound_to(*g) {
-                        assert!(self.state.cluster.allocated_to(*g).any(|p| p == h));
+                        let stays = self.state.cluster.allocated_to(*g).any(|p| p == h);
+                        assert!(stays || self.parts.is_some());
                     }
                 }
             }
         }
         check(&self.state);
+        self.check_parts();
     }
 
     fn jobs(&self, phases: &[Phase]) -> Vec<JobId> {
@@ -572,7 +767,10 @@ impl Run {
     }
 
     fn decide(&mut self) {
-        let plan = self.plan();
+        let plan = match self.parts {
+            Some(_) => self.plan_of_parts(),
+            None => self.plan(),
+        };
         if self.random.chance(50) {
             for _ in 0..self.random.below(5) {
                 self.happen();
@@ -587,6 +785,11 @@ impl Run {
         self.stale += applied.stale;
         let old = self.commands.len();
         self.after();
+        let waiting = |rec: &Record| rec.pending && rec.phase == Phase::Starting;
+        let waits = self.state.records.iter().filter(|rec| waiting(rec)).count() as u32;
+        if let Some(parts) = &mut self.parts {
+            parts.waits += waits;
+        }
         self.circles += self.commands[old..]
             .iter()
             .filter(|c| {
@@ -625,9 +828,13 @@ impl Run {
                             GpuId(self.random.below(12) as u32)
                         }
                     }));
+                    if self.parts.is_some() {
+                        a.share = self.share();
+                    }
+                    let partners = if self.parts.is_some() { 0 } else { 40 };
                     a.partners = self
                         .random
-                        .chance(40)
+                        .chance(partners)
                         .then(|| JobId(self.random.below(jobs) as u32))
                         .into();
                     a.cpus = [0.0, 1.0, 30.0, -1.0, f64::NAN, f64::INFINITY][self.random.below(6)];
@@ -640,6 +847,9 @@ impl Run {
         if self.state.apply_plan(&plan).is_err() {
             assert_eq!(ledgers(&self.state), before);
             self.refused += 1;
+            if let Some(parts) = &mut self.parts {
+                parts.refused += 1;
+            }
         }
         self.after();
     }
@@ -701,8 +911,57 @@ fn books_stay_right_in_random_runs() {
 }
 
 #[test]
+fn parts_of_gpus_fit_in_random_runs() {
+    let (mut all, mut stale, mut circles) = (Vec::new(), 0, 0);
+    for seed in 1..=300 {
+        let mut run = Run::with_parts(seed);
+        for step in 0..120 {
+            for _ in 0..run.random.below(6) {
+                run.happen();
+            }
+            run.decide();
+            if run.random.chance(20) {
+                run.nonsense();
+            }
+            if step % 10 == 9 {
+                run.drain();
+            }
+        }
+        for job in run.jobs(&[Phase::Starting, Phase::Running, Phase::Stopping]) {
+            run.apply(Event::Ended {
+                job,
+                outcome: Outcome::Completed,
+            });
+        }
+        for g in (0..12).map(GpuId) {
+            let jobs = run.state.cluster.allocated_to(g);
+            assert_eq!(jobs.chain(run.state.cluster.bound_to(g)).count(), 0);
+        }
+        stale += run.stale;
+        circles += run.circles;
+        all.push(run.parts.unwrap());
+    }
+    let sum = |of: fn(&Parts) -> u32| all.iter().map(of).sum::<u32>();
+    let reached = [
+        sum(|p| p.beside),
+        sum(|p| p.overlapping),
+        sum(|p| p.grown),
+        sum(|p| p.shrunk),
+        sum(|p| p.early),
+        sum(|p| p.waits),
+        sum(|p| p.refused),
+    ];
+    assert!(reached.iter().all(|n| *n > 500), "{reached:?}");
+    assert!(stale > 500 && circles > 10, "{stale} {circles}");
+}
+
+#[test]
 fn a_state_survives_json_in_the_middle_of_everything() {
-    let mut run = Run::new(7);
+    state_survives_json(Run::new(7));
+    state_survives_json(Run::with_parts(7));
+}
+
+fn state_survives_json(mut run: Run) {
     for _ in 0..60 {
         run.happen();
         run.decide();

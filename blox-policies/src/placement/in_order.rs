@@ -216,6 +216,7 @@ pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
 fn least_free(request: &Request) -> u32 {
     least_of(request, |s| match s.place {
         Place::ShareWith(_) | Place::Nodes(_) => 0,
+        _ if !s.share.is_whole() => 0,
         _ => s.gpus.get(),
     })
     .unwrap_or(u32::MAX)
@@ -265,9 +266,10 @@ fn place_in_view<R: NodeSelector + ?Sized>(
             Place::Near(other) if draft.current(*other).is_some() => {
                 find(&Near(*other), draft, job, shape)
             }
-            _ if free < shape.gpus.get() => None,
+            _ if free < shape.gpus.get() && shape.share.is_whole() => None,
             _ => {
                 if alone
+                    && shape.share.is_whole()
                     && !trains(job)
                     && let Some(nodes) = rule.nodes(draft, job, shape)
                     && draft.assign_on(request.job, &nodes, shape)?

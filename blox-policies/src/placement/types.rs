@@ -1,12 +1,14 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::selector::NodeSelector;
+use super::selector::{NodeSelector, suits};
 use blox_core::{
-    Assignment, Draft, GpuId, GpuTypeId, JobRef, Reason, Room, Shape, SortedMap, sort,
+    Assignment, Draft, GpuId, GpuList, GpuTypeId, JobRef, Node, Reason, Room, Shape, SortedMap,
+    sort,
 };
 use std::cmp::Reverse;
 
-/// Finds GPUs by the rule, and keeps training jobs on one GPU type.
+/// Finds GPUs by the rule, and keeps training jobs on one GPU type. A job with parts of GPUs gets
+/// the rest of GPUs that others have in part, if one node has enough.
 ///
 /// If the rule would spread a training job over several GPU types, it is tried on each type alone.
 /// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
@@ -17,6 +19,11 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
     job: &JobRef<'_>,
     shape: &Shape,
 ) -> Option<Assignment> {
+    if !shape.share.is_whole()
+        && let Some(found) = beside_others(draft, job, shape)
+    {
+        return Some(found);
+    }
     let found = rule.find(draft, job, shape);
     let one_type = |a: &Assignment| type_of(draft, a).is_some();
     if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(one_type) {
@@ -37,6 +44,39 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
         };
         rule.find(draft, job, &shape)
     })
+}
+
+/// Returns an assignment of GPUs that other jobs have in part, all on one node. Prefers the node
+/// whose GPUs then have the least room, and its GPUs with the least room.
+#[cold]
+fn beside_others(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+    let count = shape.gpus.get() as usize;
+    let on = |node: &Node| {
+        let room = draft.room_on(node.id(), shape.share);
+        let mut room: Vec<(GpuId, f64)> = room
+            .filter(|(_, used)| used.jobs() > 0)
+            .map(|(gpu, used)| (gpu, used.free_fraction()))
+            .collect();
+        if count == 0 || room.len() < count {
+            return None;
+        }
+        sort::by(&mut room, |a, b| a.1.total_cmp(&b.1));
+        room.truncate(count);
+        let left: f64 = room.iter().map(|(_, free)| free).sum();
+        let mut gpus: GpuList = room.iter().map(|(gpu, _)| *gpu).collect();
+        gpus.sort_unstable();
+        let found = shape.on(gpus);
+        draft.has_resources(&found).then_some((left, found))
+    };
+    let view = draft.view();
+    let nodes = view.nodes().filter(|node| suits(node, job, shape, view));
+    let found = nodes
+        .filter_map(on)
+        .reduce(|best, next| match next.0 < best.0 {
+            true => next,
+            false => best,
+        });
+    found.map(|(_, found)| found)
 }
 
 /// Returns whether the job specifies how it trains.

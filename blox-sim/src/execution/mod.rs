@@ -34,8 +34,8 @@ macro_rules! passes_on {
 use passes_on;
 
 use blox_core::{
-    Assignment, BatchConfig, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Stateless, Time,
-    TrainingReport, View,
+    Assignment, BatchConfig, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless,
+    Time, TrainingReport, View,
 };
 use std::sync::Arc;
 
@@ -292,7 +292,7 @@ fn bound_on(view: View<'_>, mut nodes: Vec<NodeId>) -> Vec<JobId> {
     jobs
 }
 
-/// Returns the other jobs that run on a GPU.
+/// Returns the other jobs that run on a GPU, without those that use other parts of it.
 pub fn running_beside<'v>(
     view: View<'v>,
     job: JobId,
@@ -301,7 +301,10 @@ pub fn running_beside<'v>(
     let holders = view.cluster().bound_to(gpu);
     let others = holders.filter(move |other| *other != job);
     let jobs = others.filter_map(move |other| view.job(other));
-    jobs.filter(|other| other.phase() == Phase::Running)
+    let share = move |job: &JobRef<'_>| job.bound().map_or(Share::WHOLE, |bound| bound.share);
+    let own = view.job(job).as_ref().map_or(Share::WHOLE, share);
+    let apart = move |other: &JobRef<'_>| own.is_beside(share(other));
+    jobs.filter(move |other| other.phase() == Phase::Running && !apart(other))
 }
 
 /// Returns the other jobs bound to some of these GPUs, in order of job.

@@ -10,6 +10,9 @@ use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 /// all do one iteration in the same [time](interleaved). A job with [speeds by GPU
 /// type](blox_core::Extras::speeds) also has speeds beside other jobs. Its rate is the one of the
 /// inner model ([`Profiled`](super::Profiled)), which falls back on the same rules.
+///
+/// Jobs with different parts of a GPU do not slow each other. A job with a smaller part than it asks
+/// for is slower in proportion.
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
@@ -36,6 +39,16 @@ pub(super) fn left(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
     rate / all.max(1.0)
 }
 
+/// Returns the part of its speed that a job keeps with its share of each GPU: in proportion, if it
+/// has less than it asks for.
+fn part(job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    if assignment.share.is_whole() {
+        return 1.0;
+    }
+    let asked = job.spec().extras().share.fraction();
+    (assignment.share.fraction() / asked).min(1.0)
+}
+
 forward_policy!(Shared<M: ExecutionModel>, inner);
 
 impl<M: ExecutionModel> ExecutionModel for Shared<M> {
@@ -47,7 +60,7 @@ impl<M: ExecutionModel> ExecutionModel for Shared<M> {
         job: &JobRef<'_>,
         assignment: &Assignment,
     ) -> f64 {
-        let rate = self.inner.rate(memory, view, job, assignment);
+        let rate = self.inner.rate(memory, view, job, assignment) * part(job, assignment);
         if job.spec().extras().speeds.is_some() {
             return rate;
         }

@@ -20,7 +20,7 @@ use blox_core::reason::Reason;
 use blox_core::state::EventError;
 use blox_core::units::{GpuCount, Seconds, Time};
 use blox_core::view::View;
-use blox_core::{GradientNoise, ThroughputParams};
+use blox_core::{GradientNoise, Share, ThroughputParams};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -691,14 +691,25 @@ impl ScriptedCluster {
         let bound = view.job(job).and_then(|j| j.bound());
         let gpus = bound.map(|a| a.gpus.clone()).unwrap_or_default();
         let partners = bound.map(|a| a.partners.clone()).unwrap_or_default();
+        let share = bound.map_or(Share::WHOLE, |a| a.share);
         for (i, other) in self.jobs.iter().enumerate() {
             let id = JobId(i as u32);
             let names_it = |a: &Assignment| a.partners.contains(job);
             let agreed = || view.job(id).and_then(|j| j.bound()).is_some_and(names_it);
+            // Parts that fit together need no agreement. A part that overlaps waits for jobs that leave.
+            let theirs = view.job(id).and_then(|j| j.bound()).map(|a| a.share);
+            let apart = |gpu: GpuId| {
+                let stays = view.cluster().allocated_to(gpu).any(|owner| owner == id);
+                theirs.is_some_and(|theirs| {
+                    let overlap = stays && (theirs.overlaps() || share.overlaps());
+                    overlap || theirs.fraction() + share.fraction() <= 1.0 + 1e-9
+                })
+            };
+            let on = |g: &&GpuId| other.all_gpus().any(|o| o == **g) && !apart(**g);
             if id != job
                 && !partners.contains(id)
                 && !agreed()
-                && let Some(gpu) = gpus.iter().find(|g| other.all_gpus().any(|o| o == **g))
+                && let Some(gpu) = gpus.iter().find(on)
             {
                 return Err(Problem::new(
                     Property::Ledgers,

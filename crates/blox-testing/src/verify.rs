@@ -180,8 +180,41 @@ fn enter(
             format!("GPU {gpu} {what} to {}", job.id()),
         );
     };
+    let share = |job: JobId| {
+        let of = |a: &Assignment| a.gpus.contains(&gpu).then_some(a.share);
+        let job = view.job(job)?;
+        match what {
+            "bound" => job.bound().and_then(of),
+            _ => job.assignment().and_then(of),
+        }
+    };
+    // Jobs with parts of a GPU need not agree if their parts fit.
+    let apart = |a: JobId, b: JobId| match (share(a), share(b)) {
+        (Some(a), Some(b)) => {
+            a.overlaps() || b.overlaps() || a.fraction() + b.fraction() <= 1.0 + 1e-9
+        }
+        _ => false,
+    };
+    let all = jobs.iter().copied().chain([job.id()]);
+    let shares = all.filter_map(share).filter(|share| !share.overlaps());
+    let parts: Vec<f64> = shares.map(|share| share.fraction()).collect();
+    let whole = parts.iter().filter(|part| **part == 1.0).count();
+    if whole < 2 && parts.iter().sum::<f64>() > 1.0 + 1e-9 {
+        return wrong(
+            format!("GPU {gpu} {what} to jobs with at most the whole of it"),
+            format!(
+                "parts {parts:?} of {} and {}",
+                listed(jobs.iter()),
+                job.id()
+            ),
+        );
+    }
     let most = view.cluster().places_on(gpu);
-    if jobs.len() >= most {
+    let together = jobs
+        .iter()
+        .filter(|other| !apart(**other, job.id()))
+        .count();
+    if together >= most {
         return wrong(
             format!("GPU {gpu} {what} to at most {most} jobs"),
             format!("job {} beside {}", job.id(), listed(jobs.iter())),
@@ -198,7 +231,7 @@ fn enter(
     };
     for &other in jobs.iter() {
         let agreed = names(other, job.id()) || names(job.id(), other);
-        if !agreed && !leaves(other) && !leaves(job.id()) {
+        if !agreed && !apart(other, job.id()) && !leaves(other) && !leaves(job.id()) {
             return wrong(
                 format!("GPU {gpu} {what} to one job, or to jobs that agreed to share"),
                 format!("jobs {other} and {}", job.id()),

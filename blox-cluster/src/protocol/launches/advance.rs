@@ -423,6 +423,17 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
     let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
     let world = bound.gpus.len() as u32;
     let batch = bound.config.or_else(|| batch(view, job, bound));
+    // A node that states no memory gives no limit.
+    let gpu_memory = |node: NodeId| {
+        let of_gpu = view
+            .cluster()
+            .node(node)
+            .map_or(0.0, |n| n.spec().gpu_memory_gib);
+        bound
+            .share
+            .memory_fraction()
+            .map_or(0.0, |part| part * of_gpu)
+    };
     let of_all = |amount: f64, here: usize| amount * here as f64 / f64::from(world.max(1));
     let task = |(i, (node, gpus, ranks)): (usize, (NodeId, Vec<u32>, Vec<u32>))| {
         let task = Task {
@@ -434,6 +445,8 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
             world,
             node_rank: i as u32,
             nodes: nodes.clone(),
+            share: bound.share,
+            gpu_memory_gib: gpu_memory(node),
             beside: bound.partners.clone(),
             batch,
         };

@@ -1,10 +1,10 @@
-//! The two ledgers of a cluster: the jobs that each GPU is allocated to, and bound to.
+//! The two ledgers of a cluster: the claims on each GPU, allocated and bound.
 //!
-//! Nearly all GPUs have one job or none, so a GPU takes 4 bytes in each ledger. GPUs of several jobs
-//! refer to a table.
+//! Nearly all GPUs have one job that has them whole, or none, so a GPU takes 4 bytes in each ledger.
+//! GPUs with other claims refer to a table.
 
-use super::spec::MAX_JOBS_PER_GPU;
 use crate::ids::{GpuId, JobId};
+use crate::model::share::{Share, Used};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledgers {
     gpus: Vec<Pair>,
-    shared: Shared,
+    table: Table,
 }
 
 /// A GPU in both ledgers.
@@ -23,21 +23,20 @@ struct Pair {
     bound: Slot,
 }
 
-/// The jobs of a GPU in one ledger: none, one job, or an entry in the table of [`Shared`].
+/// The claims on a GPU in one ledger: none, one job that has it whole, or an entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot(u32);
 
-/// The jobs of shared GPUs, by entry.
+/// The claims on GPUs that jobs share or have in part, by entry.
 #[derive(Clone, Debug, Default)]
-struct Shared {
-    entries: Vec<Owners>,
+struct Table {
+    entries: Vec<Claims>,
     unused: Vec<u32>,
 }
 
 const NO_JOB: u32 = u32::MAX;
 /// Marks the number of an entry. Numbers of jobs are below it.
 const ENTRY: u32 = 1 << 31;
-const PLACES: usize = MAX_JOBS_PER_GPU as usize;
 
 impl Ledgers {
     /// Adds a GPU without jobs.
@@ -45,28 +44,37 @@ impl Ledgers {
         self.gpus.push(Pair::both(Slot::EMPTY));
     }
 
-    /// Returns the jobs that a GPU is allocated to; none if it does not exist.
+    /// Returns the allocated claims on a GPU; none if it does not exist.
     #[inline]
-    pub fn allocated(&self, gpu: GpuId) -> Owners {
+    pub fn allocated(&self, gpu: GpuId) -> Claims {
         let its = self.gpus.get(gpu.index());
-        its.map_or(Owners::NONE, |its| self.shared.owners(its.allocated))
+        its.map_or(Claims::NONE, |its| self.table.claims(its.allocated))
     }
 
-    /// Returns the jobs that a GPU is bound to; none if it does not exist.
+    /// Returns the bound claims on a GPU; none if it does not exist.
     #[inline]
-    pub fn bound(&self, gpu: GpuId) -> Owners {
+    pub fn bound(&self, gpu: GpuId) -> Claims {
         let its = self.gpus.get(gpu.index());
-        its.map_or(Owners::NONE, |its| self.shared.owners(its.bound))
+        its.map_or(Claims::NONE, |its| self.table.claims(its.bound))
     }
 
     /// Returns whether a GPU is bound to several jobs.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
         let its = self.gpus.get(gpu.index());
-        its.is_some_and(|its| its.bound.entry().is_some())
+        let entry = its.and_then(|its| its.bound.entry());
+        entry.is_some_and(|at| self.table.entries[at].count() > 1)
     }
 
-    /// Returns whether several jobs have a GPU, or a job has it in one ledger only.
+    /// Returns whether a GPU is allocated to several jobs, or to a job in part.
+    #[inline]
+    pub fn has_several(&self, gpu: GpuId) -> bool {
+        let its = self.gpus.get(gpu.index());
+        its.is_some_and(|its| its.allocated.entry().is_some())
+    }
+
+    /// Returns whether several jobs have a GPU, a job has a part of it, or a job has it in one
+    /// ledger only.
     #[inline]
     pub fn is_mixed(&self, gpu: GpuId) -> bool {
         let its = self.gpus[gpu.index()];
@@ -74,26 +82,31 @@ impl Ledgers {
     }
 
     #[inline]
-    pub fn allocate(&mut self, gpu: GpuId, job: JobId) {
-        self.shared.add(&mut self.gpus[gpu.index()].allocated, job);
+    pub fn allocate(&mut self, gpu: GpuId, job: JobId, share: Share) {
+        let slot = &mut self.gpus[gpu.index()].allocated;
+        self.table.add(slot, job, share);
     }
 
     /// Releases a GPU, and returns whether it is allocated to no other job.
     #[inline]
     pub fn deallocate(&mut self, gpu: GpuId, job: JobId) -> bool {
         let slot = &mut self.gpus[gpu.index()].allocated;
-        self.shared.remove(slot, job);
+        self.table.remove(slot, job);
         *slot == Slot::EMPTY
     }
 
+    /// Binds a GPU to a job, or changes the share of a job that it is bound to.
     #[inline]
-    pub fn bind(&mut self, gpu: GpuId, job: JobId) {
-        self.shared.add(&mut self.gpus[gpu.index()].bound, job);
+    pub fn bind(&mut self, gpu: GpuId, job: JobId, share: Share) {
+        let slot = &mut self.gpus[gpu.index()].bound;
+        self.table.remove(slot, job);
+        self.table.add(slot, job, share);
     }
 
     #[inline]
     pub fn unbind(&mut self, gpu: GpuId, job: JobId) {
-        self.shared.remove(&mut self.gpus[gpu.index()].bound, job);
+        let slot = &mut self.gpus[gpu.index()].bound;
+        self.table.remove(slot, job);
     }
 
     /// Gives GPUs to a job in both ledgers. None of them is mixed. `contiguous` states that they
@@ -136,28 +149,29 @@ impl Slot {
     }
 }
 
-impl Shared {
+impl Table {
     #[inline]
-    fn owners(&self, slot: Slot) -> Owners {
+    fn claims(&self, slot: Slot) -> Claims {
         match slot.entry() {
-            Some(at) => self.entries[at],
-            None => Owners::only(JobId(slot.0)),
+            Some(at) => self.entries[at].clone(),
+            None if slot == Slot::EMPTY => Claims::NONE,
+            None => Claims::whole(JobId(slot.0)),
         }
     }
 
     #[inline]
-    fn add(&mut self, slot: &mut Slot, job: JobId) {
+    fn add(&mut self, slot: &mut Slot, job: JobId, share: Share) {
         match *slot {
-            Slot::EMPTY => *slot = Slot(job.0),
-            _ => self.add_to_others(slot, job),
+            Slot::EMPTY if share.is_whole() => *slot = Slot(job.0),
+            _ => self.add_to_entry(slot, job, share),
         }
     }
 
     #[cold]
-    fn add_to_others(&mut self, slot: &mut Slot, job: JobId) {
-        let mut owners = self.owners(*slot);
-        owners.add(job);
-        self.set(slot, owners);
+    fn add_to_entry(&mut self, slot: &mut Slot, job: JobId, share: Share) {
+        let mut claims = self.claims(*slot);
+        claims.add(job, share);
+        self.set(slot, claims);
     }
 
     #[inline]
@@ -165,42 +179,50 @@ impl Shared {
         if slot.0 == job.0 {
             *slot = Slot::EMPTY;
         } else if slot.entry().is_some() {
-            self.remove_from_others(slot, job);
+            self.remove_from_entry(slot, job);
         }
     }
 
     #[cold]
-    fn remove_from_others(&mut self, slot: &mut Slot, job: JobId) {
-        let mut owners = self.owners(*slot);
-        owners.remove(job);
-        self.set(slot, owners);
+    fn remove_from_entry(&mut self, slot: &mut Slot, job: JobId) {
+        let mut claims = self.claims(*slot);
+        claims.remove(job);
+        self.set(slot, claims);
     }
 
-    /// Sets the jobs of a GPU. Several jobs take an entry; otherwise its entry becomes unused.
-    fn set(&mut self, slot: &mut Slot, owners: Owners) {
-        match (owners.0[1] != NO_JOB, slot.entry()) {
-            (true, Some(at)) => self.entries[at] = owners,
-            (true, None) => {
+    /// Sets the claims on a GPU. One whole claim, or none, needs no entry.
+    fn set(&mut self, slot: &mut Slot, claims: Claims) {
+        let simple = match &claims.0[..] {
+            [] => Some(Slot::EMPTY),
+            [(job, share)] if share.is_whole() => Some(Slot(job.0)),
+            _ => None,
+        };
+        match (simple, slot.entry()) {
+            (None, Some(at)) => self.entries[at] = claims,
+            (None, None) => {
                 let at = self.unused.pop().unwrap_or_else(|| {
-                    self.entries.push(Owners::NONE);
+                    self.entries.push(Claims::NONE);
                     self.entries.len() as u32 - 1
                 });
-                self.entries[at as usize] = owners;
+                self.entries[at as usize] = claims;
                 *slot = Slot(at | ENTRY);
             }
-            (false, at) => {
-                self.unused.extend(at.map(|at| at as u32));
-                *slot = Slot(owners.0[0]);
+            (Some(simple), at) => {
+                if let Some(at) = at {
+                    self.entries[at] = Claims::NONE;
+                    self.unused.push(at as u32);
+                }
+                *slot = simple;
             }
         }
     }
 }
 
-/// The form of a GPU in a file: the jobs of both ledgers.
+/// The form of a GPU in a file: the claims of both ledgers.
 #[derive(Serialize, Deserialize)]
 struct Written {
-    allocated: Owners,
-    bound: Owners,
+    allocated: Claims,
+    bound: Claims,
 }
 
 impl Serialize for Ledgers {
@@ -208,8 +230,8 @@ impl Serialize for Ledgers {
         let mut all = s.serialize_seq(Some(self.gpus.len()))?;
         for its in &self.gpus {
             all.serialize_element(&Written {
-                allocated: self.shared.owners(its.allocated),
-                bound: self.shared.owners(its.bound),
+                allocated: self.table.claims(its.allocated),
+                bound: self.table.claims(its.bound),
             })?;
         }
         all.end()
@@ -221,93 +243,138 @@ impl<'de> Deserialize<'de> for Ledgers {
         let mut ledgers = Ledgers::default();
         for Written { allocated, bound } in Vec::<Written>::deserialize(d)? {
             let mut its = Pair::both(Slot::EMPTY);
-            ledgers.shared.set(&mut its.allocated, allocated);
-            ledgers.shared.set(&mut its.bound, bound);
+            ledgers.table.set(&mut its.allocated, allocated);
+            ledgers.table.set(&mut its.bound, bound);
             ledgers.gpus.push(its);
         }
         Ok(ledgers)
     }
 }
 
-/// The jobs on one GPU, without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owners([u32; PLACES]);
+/// The jobs on one GPU with their shares, in order of arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims(SmallVec<[(JobId, Share); 2]>);
 
-/// Writes the places of a pair even if they are empty: the form of versions with pairs only.
-impl Serialize for Owners {
+/// A claim in a file. A whole GPU is written as the job alone, as before there were shares.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenClaim {
+    Whole(u32),
+    Part { job: JobId, share: Share },
+}
+
+/// Writes at least two places, even if they are empty: the form of versions with pairs only.
+impl Serialize for Claims {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.0[..self.count().max(2)].serialize(s)
+        let claims = self.0.iter().map(|(job, share)| match share.is_whole() {
+            true => WrittenClaim::Whole(job.0),
+            false => WrittenClaim::Part {
+                job: *job,
+                share: *share,
+            },
+        });
+        let empty = std::iter::repeat_with(|| WrittenClaim::Whole(NO_JOB));
+        let places = self.count().max(2);
+        s.collect_seq(claims.chain(empty).take(places))
     }
 }
 
-impl<'de> Deserialize<'de> for Owners {
+impl<'de> Deserialize<'de> for Claims {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let jobs = SmallVec::<[u32; PLACES]>::deserialize(d)?;
-        let mut owners = Owners::NONE;
-        for job in jobs.into_iter().filter(|job| *job != NO_JOB).map(JobId) {
-            if owners.count() == PLACES || owners.contains(job) || job.0 >= ENTRY {
+        let mut claims = Claims::NONE;
+        for claim in SmallVec::<[WrittenClaim; 2]>::deserialize(d)? {
+            let (job, share) = match claim {
+                WrittenClaim::Whole(NO_JOB) => continue,
+                WrittenClaim::Whole(job) => (JobId(job), Share::WHOLE),
+                WrittenClaim::Part { job, share } => (job, share),
+            };
+            if claims.contains(job) || job.0 >= ENTRY {
                 return Err(serde::de::Error::custom(
-                    "too many jobs on a GPU, one twice, or a number of 2^31 or more",
+                    "a job has a GPU twice, or its number is 2^31 or more",
                 ));
             }
-            owners.add(job);
+            claims.add(job, share);
         }
-        Ok(owners)
+        Ok(claims)
     }
 }
 
-impl Default for Owners {
-    fn default() -> Self {
-        Owners::NONE
-    }
-}
+impl Claims {
+    pub const NONE: Claims = Claims(SmallVec::new_const());
 
-impl Owners {
-    pub const NONE: Owners = Owners([NO_JOB; PLACES]);
+    /// One job that has the GPU whole.
+    #[inline]
+    pub fn whole(job: JobId) -> Self {
+        let mut claims = Claims::NONE;
+        claims.0.push((job, Share::WHOLE));
+        claims
+    }
+
+    /// Returns the jobs.
+    #[inline]
+    pub fn jobs(self) -> impl Iterator<Item = JobId> {
+        self.0.into_iter().map(|(job, _)| job)
+    }
 
     #[inline]
-    pub fn only(job: JobId) -> Self {
-        let mut owners = Owners::NONE;
-        owners.0[0] = job.0;
-        owners
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, Share)> + '_ {
+        self.0.iter().copied()
     }
+
+    /// Returns the share of a job.
+    pub fn of(&self, job: JobId) -> Option<Share> {
+        let mut all = self.iter();
+        all.find_map(|(other, share)| (other == job).then_some(share))
+    }
+
     #[inline]
-    pub fn iter(self) -> impl Iterator<Item = JobId> {
-        let some = self.0.into_iter().take_while(|&j| j != NO_JOB);
-        some.map(JobId)
+    pub fn contains(&self, job: JobId) -> bool {
+        self.of(job).is_some()
     }
+
     #[inline]
-    pub fn contains(self, job: JobId) -> bool {
-        self.0.contains(&job.0)
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
-    #[inline]
-    pub fn is_empty(self) -> bool {
-        self.0[0] == NO_JOB
-    }
+
     /// Returns the number of jobs.
     #[inline]
-    pub fn count(self) -> usize {
-        self.iter().count()
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
+
+    /// Returns what the jobs have together.
+    pub fn used(&self) -> Used {
+        let mut used = Used::default();
+        self.iter().for_each(|(_, share)| used.add(share));
+        used
+    }
+
+    /// Returns the other jobs for which and for a job of this share the GPU has too little room.
+    /// They agreed to share it.
+    pub fn partners_of(&self, job: JobId, share: Share) -> SmallVec<[JobId; 2]> {
+        self.others(job, |theirs| !share.fits_with(theirs))
+    }
+
+    /// Returns the other jobs whose parts overlap a job's share.
+    pub fn overlapping(&self, job: JobId, share: Share) -> SmallVec<[JobId; 2]> {
+        self.others(job, |theirs| !share.is_beside(theirs))
+    }
+
+    fn others(&self, job: JobId, which: impl Fn(Share) -> bool) -> SmallVec<[JobId; 2]> {
+        let others = self.iter().filter(|(other, _)| *other != job);
+        let some = others.filter(|(_, theirs)| which(*theirs));
+        some.map(|(other, _)| other).collect()
+    }
+
     #[inline]
-    pub fn add(&mut self, job: JobId) {
-        if let Some(place) = self.0.iter_mut().find(|p| **p == NO_JOB) {
-            *place = job.0;
-        }
+    pub fn add(&mut self, job: JobId, share: Share) {
+        self.0.push((job, share));
     }
+
     #[inline]
     pub fn remove(&mut self, job: JobId) {
-        // Most GPUs have one job.
-        if self.0[1] == NO_JOB {
-            if self.0[0] == job.0 {
-                self.0[0] = NO_JOB;
-            }
-            return;
-        }
-        if let Some(place) = self.0.iter().position(|p| *p == job.0) {
-            self.0[place..].rotate_left(1);
-            self.0[PLACES - 1] = NO_JOB;
-        }
+        self.0.retain(|(other, _)| *other != job);
     }
 }
 
@@ -317,8 +384,8 @@ mod tests {
 
     const GPU: GpuId = GpuId(1);
 
-    fn jobs(owners: Owners) -> Vec<u32> {
-        owners.iter().map(|job| job.0).collect()
+    fn jobs(claims: Claims) -> Vec<u32> {
+        claims.jobs().map(|job| job.0).collect()
     }
 
     #[test]
@@ -331,8 +398,8 @@ mod tests {
         let mut ledgers = Ledgers::default();
         (0..3).for_each(|_| ledgers.push());
         for job in [7, 3, 5] {
-            ledgers.allocate(GPU, JobId(job));
-            ledgers.bind(GPU, JobId(job));
+            ledgers.allocate(GPU, JobId(job), Share::WHOLE);
+            ledgers.bind(GPU, JobId(job), Share::WHOLE);
         }
         assert_eq!(jobs(ledgers.allocated(GPU)), [7, 3, 5]);
         assert!(ledgers.is_shared(GPU) && ledgers.is_mixed(GPU));
@@ -346,7 +413,7 @@ mod tests {
         }
         assert_eq!(jobs(ledgers.bound(GPU)), [7]);
         assert!(!ledgers.is_shared(GPU) && ledgers.is_mixed(GPU));
-        ledgers.allocate(GPU, JobId(7));
+        ledgers.allocate(GPU, JobId(7), Share::WHOLE);
         assert!(!ledgers.is_mixed(GPU));
     }
 
@@ -357,16 +424,16 @@ mod tests {
         for round in 0..100 {
             let gpu = GpuId(round % 3);
             for job in [1, 2] {
-                ledgers.allocate(gpu, JobId(job));
-                ledgers.bind(gpu, JobId(job));
+                ledgers.allocate(gpu, JobId(job), Share::WHOLE);
+                ledgers.bind(gpu, JobId(job), Share::WHOLE);
             }
             for job in [1, 2] {
                 ledgers.unbind(gpu, JobId(job));
                 ledgers.deallocate(gpu, JobId(job));
             }
         }
-        assert_eq!(ledgers.shared.entries.len(), 2);
-        assert_eq!(ledgers.shared.unused.len(), 2);
+        assert_eq!(ledgers.table.entries.len(), 2);
+        assert_eq!(ledgers.table.unused.len(), 2);
     }
 
     #[test]
@@ -374,9 +441,9 @@ mod tests {
         let mut ledgers = Ledgers::default();
         (0..3).for_each(|_| ledgers.push());
         for job in [7, 3, 5] {
-            ledgers.allocate(GPU, JobId(job));
+            ledgers.allocate(GPU, JobId(job), Share::WHOLE);
         }
-        ledgers.bind(GPU, JobId(7));
+        ledgers.bind(GPU, JobId(7), Share::WHOLE);
         let text = serde_json::to_string(&ledgers).unwrap();
         let none = NO_JOB;
         let empty = format!("{{\"allocated\":[{none},{none}],\"bound\":[{none},{none}]}}");
@@ -388,5 +455,28 @@ mod tests {
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
         let large = text.replace("7,3", "2147483648,3");
         assert!(serde_json::from_str::<Ledgers>(&large).is_err());
+    }
+
+    #[test]
+    fn part_of_a_gpu_is_mixed_and_read_as_written() {
+        let mut ledgers = Ledgers::default();
+        (0..2).for_each(|_| ledgers.push());
+        let (quarter, half) = (Share::parts(1, 4).unwrap(), Share::parts(1, 2).unwrap());
+        ledgers.allocate(GPU, JobId(4), quarter);
+        ledgers.bind(GPU, JobId(4), quarter);
+        assert!(ledgers.is_mixed(GPU) && !ledgers.is_shared(GPU));
+        ledgers.allocate(GPU, JobId(9), half);
+        ledgers.bind(GPU, JobId(4), half);
+        assert_eq!(ledgers.bound(GPU).of(JobId(4)), Some(half));
+        assert!(ledgers.allocated(GPU).used().has_room(quarter));
+        assert!(!ledgers.allocated(GPU).used().has_room(half));
+        let text = serde_json::to_string(&ledgers).unwrap();
+        let read: Ledgers = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.allocated(GPU), ledgers.allocated(GPU));
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert!(!ledgers.deallocate(GPU, JobId(4)) && ledgers.deallocate(GPU, JobId(9)));
+        ledgers.unbind(GPU, JobId(4));
+        assert!(!ledgers.is_mixed(GPU));
+        assert!(ledgers.table.entries.iter().all(Claims::is_empty));
     }
 }

@@ -17,13 +17,14 @@ pub mod topology;
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId};
+use crate::model::share::{Share, Used};
 use crate::units::Time;
 pub use accounts::Accounts;
 use accounts::Meter;
 use kinds::Kinds;
 pub use kinds::NodeKind;
+pub(crate) use ledgers::Claims;
 use ledgers::Ledgers;
-pub(crate) use ledgers::Owners;
 pub use network::NetworkLink;
 use network::Tree;
 pub(crate) use passing::Passing;
@@ -431,20 +432,31 @@ impl Cluster {
         self.installed
     }
 
-    /// Returns the jobs that a GPU is allocated to, at most [`Node::jobs_per_gpu`].
+    /// Returns the jobs that a GPU is allocated to.
     pub fn allocated_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.allocated_owners(gpu).iter()
+        self.allocated_claims(gpu).jobs()
     }
 
-    /// Returns the jobs that a GPU is bound to now, at most [`Node::jobs_per_gpu`].
+    /// Returns the jobs that a GPU is bound to now.
     pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.bound_owners(gpu).iter()
+        self.bound_claims(gpu).jobs()
+    }
+
+    /// Returns what the jobs that a GPU is allocated to have of it together.
+    pub fn used(&self, gpu: GpuId) -> Used {
+        self.allocated_claims(gpu).used()
     }
 
     /// Returns whether a GPU is bound to several jobs now.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
         self.ledgers.is_shared(gpu)
+    }
+
+    /// Returns whether a GPU is allocated to several jobs, or to a job in part.
+    #[inline]
+    pub(crate) fn has_several(&self, gpu: GpuId) -> bool {
+        self.ledgers.has_several(gpu)
     }
 
     /// Returns how many jobs may share a GPU; 0 if it does not exist.
@@ -765,12 +777,12 @@ impl Cluster {
     }
 
     #[inline]
-    pub(crate) fn allocated_owners(&self, gpu: GpuId) -> Owners {
+    pub(crate) fn allocated_claims(&self, gpu: GpuId) -> Claims {
         self.ledgers.allocated(gpu)
     }
 
     #[inline]
-    pub(crate) fn bound_owners(&self, gpu: GpuId) -> Owners {
+    pub(crate) fn bound_claims(&self, gpu: GpuId) -> Claims {
         self.ledgers.bound(gpu)
     }
 
@@ -801,7 +813,7 @@ impl Cluster {
         let mut rest = &a.gpus[..];
         while let Some((OnNode { node: id, bits }, count)) = self.first_run(rest) {
             for &g in &rest[..count] {
-                self.ledgers.allocate(g, job);
+                self.ledgers.allocate(g, job, a.share);
                 self.note_mixed(g);
             }
             rest = &rest[count..];
@@ -871,8 +883,8 @@ impl Cluster {
     }
 
     #[inline]
-    pub(crate) fn bind(&mut self, job: JobId, gpu: GpuId) {
-        self.ledgers.bind(gpu, job);
+    pub(crate) fn bind(&mut self, job: JobId, gpu: GpuId, share: Share) {
+        self.ledgers.bind(gpu, job, share);
         self.note_mixed(gpu);
     }
 

@@ -15,6 +15,7 @@ use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::cluster::{Cluster, OnNode};
 use crate::decision::AdmissionDecision;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
+use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,9 @@ pub(crate) struct Record {
     pub deadline: Option<Time>,
     pub accepted_at: Option<Time>,
     pub config: Option<BatchConfig>,
+    /// Part of each GPU in the last successful launch. Here, it takes no room.
+    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    pub share_before: Share,
     pub metrics: Option<Box<Metrics>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<TrainingReport>>,
@@ -145,7 +149,7 @@ pub(crate) enum Wants {
     Bare,
     /// The extras hold only data, see [`JobRef::needs_only_gpus`].
     OnlyGpus,
-    /// The extras request GPU types, CPUs or memory, or the job trains.
+    /// The extras request GPU types, parts of GPUs, CPUs or memory, or the job trains.
     More,
 }
 
@@ -174,7 +178,8 @@ impl Record {
     /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.as_deref().map_or(Wants::Bare, |extras| {
-            match extras.runs_anywhere() && extras.cpus == 0.0 && extras.memory_gib == 0.0 {
+            let bare = extras.cpus == 0.0 && extras.memory_gib == 0.0 && extras.share.is_whole();
+            match extras.runs_anywhere() && bare {
                 true => Wants::OnlyGpus,
                 false => Wants::More,
             }
@@ -300,6 +305,7 @@ impl Record {
             service: self.service,
             work: self.work,
         };
+        self.share_before = self.bound().map_or(Share::WHOLE, |a| a.share);
     }
 
     /// Withdraws what was counted of the last launch beyond its running time of `secs`.
@@ -309,7 +315,7 @@ impl Record {
         let excess = self.service - before.service - secs;
         if excess > 0.0 {
             self.service = before.service + secs;
-            let width = f64::from(before.width);
+            let width = f64::from(before.width) * self.share_before.fraction();
             self.gpu_service = (self.gpu_service - excess * width).max(0.0);
             // A change in progress has done nothing yet. Work that the end of a launch reported
             // stays.
@@ -327,7 +333,7 @@ impl Record {
 
     #[inline]
     fn width(&self) -> f64 {
-        self.bound().map_or(0.0, |a| a.gpus.len() as f64)
+        self.bound().map_or(0.0, Assignment::width)
     }
 }
 
@@ -379,8 +385,8 @@ impl<'a> JobRef<'a> {
     pub fn has_extras(&self) -> bool {
         self.rec.extras != Wants::Bare
     }
-    /// Returns whether the job needs only a number of GPUs: it runs on every GPU type, and requests
-    /// neither CPUs nor memory.
+    /// Returns whether the job needs only a number of whole GPUs: it runs on every GPU type, and
+    /// requests neither CPUs nor memory.
     #[inline]
     pub fn needs_only_gpus(&self) -> bool {
         self.rec.extras != Wants::More
@@ -442,7 +448,8 @@ impl<'a> JobRef<'a> {
     pub fn attained_time(&self) -> Seconds {
         Seconds::new(self.rec.service + self.running_for())
     }
-    /// Attained service in GPU-seconds. It falls together with the running time.
+    /// Attained service in GPU-seconds. A part of a GPU counts as its part. It falls together with
+    /// the running time.
     #[inline]
     pub fn attained_gpu_time(&self) -> Seconds {
         Seconds::new(self.rec.gpu_service + self.running_for() * self.rec.width())

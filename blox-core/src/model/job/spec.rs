@@ -6,6 +6,7 @@ use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
 use crate::curve::Curve;
 use crate::ids::Name;
+use crate::model::share::Share;
 use crate::units::{AMOUNT, GpuCount, Seconds, Time, is_amount};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -90,6 +91,9 @@ pub struct Extras {
     pub deadlines: Vec<Deadline>,
     /// Guaranteed or best effort.
     pub class: ServiceClass,
+    /// The part of each GPU that the job needs.
+    #[serde(skip_serializing_if = "Share::is_whole")]
+    pub share: Share,
     /// CPU cores for all GPUs together; 0 if not specified.
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 if not specified.

@@ -92,6 +92,7 @@ fn alike(a: &Extras, b: &Extras) -> bool {
         gpu_types,
         deadlines: _,
         class,
+        share,
         cpus,
         memory_gib,
         loss: _,
@@ -108,6 +109,7 @@ fn alike(a: &Extras, b: &Extras) -> bool {
         attributes,
     } = a;
     (model, batch_size, class, gpu_types) == (&b.model, &b.batch_size, &b.class, &b.gpu_types)
+        && *share == b.share
         && (cpus, memory_gib, communication) == (&b.cpus, &b.memory_gib, &b.communication)
         && (traffic, need) == (&b.traffic, &b.need)
         && (levels, rates, attributes) == (&b.levels, &b.rates, &b.attributes)

@@ -2,7 +2,7 @@
 
 use crate::assignment::{Assignment, GpuList, append_run};
 use crate::bits;
-use crate::cluster::{Cluster, Node, OnNode, Owners, is_too_much};
+use crate::cluster::{Claims, Cluster, Node, OnNode, is_too_much};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::sorted::SortedMap;
 use crate::view::View;
@@ -15,9 +15,9 @@ pub(super) struct Ledger {
     pub free_total: u32,
     /// Nodes that the draft changed, each marked.
     changed: Vec<NodeId>,
-    /// The jobs of each GPU that the draft changed; other GPUs are as in the cluster. `None` until
-    /// a job of the draft shares GPUs.
-    jobs: Option<SortedMap<GpuId, Owners>>,
+    /// The claims on each GPU that the draft changed; other GPUs are as in the cluster. `None` until
+    /// a job of the draft shares GPUs or has a part of them.
+    claims: Option<SortedMap<GpuId, Claims>>,
     /// CPUs and memory that the draft returns to nodes (negative if the draft takes them).
     given_back: SortedMap<NodeId, [f64; 2]>,
 }
@@ -51,7 +51,7 @@ impl Ledger {
             self.rebuild(cluster.nodes());
         }
         self.given_back.clear();
-        self.jobs = None;
+        self.claims = None;
     }
 
     /// Returns the free GPUs of a node as a mask.
@@ -126,71 +126,73 @@ impl Ledger {
         self.change(on.node, mask);
     }
 
-    /// Returns whether the jobs of each GPU are recorded.
+    /// Returns whether the claims on each GPU are recorded.
     #[inline]
-    pub fn records_jobs(&self) -> bool {
-        self.jobs.is_some()
+    pub fn records_claims(&self) -> bool {
+        self.claims.is_some()
     }
 
-    /// Records the jobs of each GPU from now on.
-    pub fn record_jobs(&mut self) {
-        self.jobs.get_or_insert_default();
+    /// Records the claims on each GPU from now on.
+    pub fn record_claims(&mut self) {
+        self.claims.get_or_insert_default();
     }
 
-    /// Returns the jobs on a GPU, if they are recorded.
-    pub fn jobs_on(&self, cluster: &Cluster, gpu: GpuId) -> Option<Owners> {
-        let jobs = self.jobs.as_ref()?;
-        Some(match jobs.get(&gpu) {
-            Some(owners) => *owners,
-            None => cluster.allocated_owners(gpu),
+    /// Returns the claims on a GPU, if they are recorded.
+    pub fn claims_on(&self, cluster: &Cluster, gpu: GpuId) -> Option<Claims> {
+        let claims = self.claims.as_ref()?;
+        Some(match claims.get(&gpu) {
+            Some(claims) => claims.clone(),
+            None => cluster.allocated_claims(gpu),
         })
     }
 
     /// Records that a job has GPUs, or has them no longer.
     #[inline]
-    pub fn record(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId], has: bool) {
-        if self.jobs.is_some() {
-            self.record_some(cluster, job, gpus, has);
+    pub fn record(&mut self, cluster: &Cluster, job: JobId, a: &Assignment, has: bool) {
+        if self.claims.is_some() {
+            self.record_some(cluster, job, a, has);
         }
     }
 
     #[cold]
-    fn record_some(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId], has: bool) {
-        let Some(jobs) = &mut self.jobs else { return };
-        for gpu in gpus {
-            let before = || cluster.allocated_owners(*gpu);
-            let owners = jobs.entry(*gpu).or_insert_with(before);
+    fn record_some(&mut self, cluster: &Cluster, job: JobId, a: &Assignment, has: bool) {
+        let Some(claims) = &mut self.claims else {
+            return;
+        };
+        for gpu in &a.gpus {
+            let before = || cluster.allocated_claims(*gpu);
+            let claims = claims.entry(*gpu).or_insert_with(before);
             match has {
-                true => owners.add(job),
-                false => owners.remove(job),
+                true => claims.add(job, a.share),
+                false => claims.remove(job),
             }
         }
     }
 
     /// Takes GPUs for a job, regardless of their previous state.
     #[inline(always)]
-    pub fn enter(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
-        self.set_free(cluster, gpus, false);
-        self.record(cluster, job, gpus, true);
+    pub fn enter(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+        self.set_free(cluster, &a.gpus, false);
+        self.record(cluster, job, a, true);
     }
 
-    /// Frees the GPUs of a job, except those that it shares.
+    /// Frees the GPUs of a job, except those that other jobs have, too.
     #[inline(always)]
-    pub fn leave(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
-        match self.jobs {
-            None => self.set_free(cluster, gpus, true),
-            Some(_) => self.leave_some(cluster, job, gpus),
+    pub fn leave(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+        match self.claims {
+            None => self.set_free(cluster, &a.gpus, true),
+            Some(_) => self.leave_some(cluster, job, a),
         }
     }
 
     #[cold]
-    fn leave_some(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
-        self.record_some(cluster, job, gpus, false);
+    fn leave_some(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+        self.record_some(cluster, job, a, false);
         let left = |gpu: &GpuId| {
-            let owners = self.jobs_on(cluster, *gpu);
-            owners.is_none_or(Owners::is_empty)
+            let claims = self.claims_on(cluster, *gpu);
+            claims.is_none_or(|claims| claims.is_empty())
         };
-        let left: GpuList = gpus.iter().copied().filter(left).collect();
+        let left: GpuList = a.gpus.iter().copied().filter(left).collect();
         self.set_free(cluster, &left, true);
     }
 

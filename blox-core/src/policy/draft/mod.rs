@@ -4,10 +4,11 @@ pub use crate::decide_error::DraftError;
 
 use crate::assignment::{Assignment, GpuList};
 use crate::bits;
-use crate::cluster::{Node, NodeStatus, OnNode, Owners};
+use crate::cluster::{Claims, Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
+use crate::model::share::{Share, Used};
 use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::shape::Shape;
@@ -223,7 +224,7 @@ impl<'a> Draft<'a> {
         let cluster = self.view.cluster();
         if !taken {
             self.check(job, &assignment, None)?;
-            self.m.ledger.enter(cluster, job, &assignment.gpus);
+            self.m.ledger.enter(cluster, job, &assignment);
         }
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.given.push(Action::Place { job, assignment });
@@ -252,7 +253,7 @@ impl<'a> Draft<'a> {
         let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);
         let mut open: Vec<(usize, usize, GpuId)> = Vec::new();
         for (rank, gpu) in theirs.gpus.iter().enumerate() {
-            let jobs = self.owners(*gpu).count();
+            let jobs = self.claims(*gpu).count();
             if jobs < cluster.places_on(*gpu) && self.takes_new(*gpu) {
                 open.push((jobs, rank, *gpu));
             }
@@ -264,7 +265,7 @@ impl<'a> Draft<'a> {
         open.truncate(count);
         open.sort_unstable_by_key(|(_, rank, _)| *rank);
         let gpus: GpuList = open.iter().map(|(.., gpu)| *gpu).collect();
-        let owners = gpus.iter().flat_map(|gpu| self.owners(*gpu).iter());
+        let owners = gpus.iter().flat_map(|gpu| self.jobs_on(*gpu));
         let partners: Partners = owners.filter(|owner| *owner != job.id()).collect();
         let accepted = !job.has_extras() || accepts_all(job.spec(), cluster, &gpus);
         let beside = Assignment {
@@ -276,16 +277,45 @@ impl<'a> Draft<'a> {
 
     /// Returns the jobs that a GPU has in the draft.
     pub fn jobs_on(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.owners(gpu).iter()
+        self.claims(gpu).jobs()
     }
 
-    /// Returns the other jobs on the GPUs of a job in the draft. The job can change alone only if
-    /// there are none. Its assignment may name fewer: a job that joins names its partners, not the
-    /// other way around.
+    /// Returns what the jobs on a GPU have of it together in the draft.
+    pub fn used(&self, gpu: GpuId) -> Used {
+        self.claims(gpu).used()
+    }
+
+    /// Returns the GPUs of a node that a job with a share may have in addition to the jobs on them,
+    /// each with what these have of it, in ascending order. Free GPUs are among them. There are none
+    /// if the node is not in view or takes no new jobs.
+    pub fn room_on(&self, node: NodeId, share: Share) -> impl Iterator<Item = (GpuId, Used)> + '_ {
+        let shown = self.view.node(node).filter(|node| self.shows(node));
+        let free = self.mask(node);
+        let open = shown.filter(|node| node.is_usable()).into_iter();
+        open.flat_map(move |node| {
+            let state = move |gpu: GpuId| {
+                let is_free = free >> (gpu.0 - node.first_gpu) & 1 == 1;
+                let used = if is_free {
+                    Used::default()
+                } else {
+                    self.used(gpu)
+                };
+                (node.works(gpu) && (is_free || used.has_room(share))).then_some((gpu, used))
+            };
+            node.gpus().filter_map(state)
+        })
+    }
+
+    /// Returns the other jobs on the GPUs of a job in the draft, without those that use other parts
+    /// of them. The job can change alone only if there are none. Its assignment may name fewer: a
+    /// job that joins names its partners, not the other way around.
     pub fn companions(&self, job: JobId) -> Partners {
-        let its = self.current(job).map_or(&[][..], |its| &its.gpus);
-        let owners = its.iter().flat_map(|gpu| self.owners(*gpu).iter());
-        owners.filter(|owner| *owner != job).collect()
+        let Some(its) = self.current(job) else {
+            return Partners::NONE;
+        };
+        let claims = its.gpus.iter().map(|gpu| self.claims(*gpu));
+        let others = claims.flat_map(|claims| claims.overlapping(job, its.share));
+        others.collect()
     }
 
     /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory
@@ -314,6 +344,9 @@ impl<'a> Draft<'a> {
         if !all_seen && !nodes.iter().all(in_view) {
             return Ok(false);
         }
+        if !shape.share.is_whole() && !self.m.ledger.records_claims() {
+            self.record_claims();
+        }
         // Constructed in place: copying recently written data is slow.
         self.m.given.push(EMPTY_PLACE);
         if let Some(Action::Place {
@@ -322,6 +355,7 @@ impl<'a> Draft<'a> {
         }) = self.m.given.last_mut()
         {
             *of = job;
+            assignment.share = shape.share;
             (assignment.cpus, assignment.memory_gib) = (shape.cpus, shape.memory_gib);
             assignment.config = shape.config;
             let (cluster, ledger) = (self.view.cluster(), &mut self.m.ledger);
@@ -334,7 +368,7 @@ impl<'a> Draft<'a> {
                 return Ok(false);
             }
             ledger.count_resources(cluster, assignment, -1.0);
-            ledger.record(cluster, job, &assignment.gpus, true);
+            ledger.record(cluster, job, assignment, true);
         }
         self.m.note_given(job, known);
         Ok(true)
@@ -373,12 +407,12 @@ impl<'a> Draft<'a> {
             let had = original.ok_or(DraftError::NotPlaced(job))?;
             let cluster = self.view.cluster();
             self.m.ledger.count_resources(cluster, had, 1.0);
-            let alone = |on: &OnNode| !self.m.ledger.records_jobs() && cluster.is_unmixed(*on);
+            let alone = |on: &OnNode| !self.m.ledger.records_claims() && cluster.is_unmixed(*on);
             match its.and_then(|its| its.rec.on).filter(alone) {
                 Some(on) => self.m.ledger.free(on),
                 None => {
-                    self.note_sharing(had);
-                    self.m.ledger.leave(cluster, job, &had.gpus);
+                    self.note_leaving(had);
+                    self.m.ledger.leave(cluster, job, had);
                 }
             }
             let e = self.m.add(job, Now::Nothing);
@@ -443,7 +477,7 @@ impl<'a> Draft<'a> {
             return Err(DraftError::AlreadyPlaced(job));
         }
         let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
-        let alone = original.partners.is_empty();
+        let alone = self.is_alone(original);
         // Usually its GPUs have already been assigned to another job.
         let taken = |gpu: &&GpuId| !self.is_free(**gpu) && self.takes_new(**gpu);
         if let Some(&gpu) = original.gpus.first().filter(taken)
@@ -457,7 +491,7 @@ impl<'a> Draft<'a> {
         }
         if !alone || !self.take_free(job, original) {
             self.check_gpus(job, original, Some(original))?;
-            self.m.ledger.enter(cluster, job, &original.gpus);
+            self.m.ledger.enter(cluster, job, original);
         }
         self.m.ledger.count_resources(cluster, original, -1.0);
         let entry = &mut self.m.entries[e];
@@ -480,16 +514,16 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         };
         let cluster = self.view.cluster();
-        self.note_sharing(&was);
+        self.note_leaving(&was);
         self.note_sharing(&assignment);
-        self.m.ledger.leave(cluster, job, &was.gpus);
+        self.m.ledger.leave(cluster, job, &was);
         if let Err(e) = self.check(job, &assignment, Some(&was)) {
-            self.m.ledger.enter(cluster, job, &was.gpus);
+            self.m.ledger.enter(cluster, job, &was);
             return Err(e);
         }
         let known = self.m.entry(job);
         let e = known.unwrap_or_else(|| self.m.add(job, Now::AsBefore));
-        self.m.ledger.enter(cluster, job, &assignment.gpus);
+        self.m.ledger.enter(cluster, job, &assignment);
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.moved = true;
@@ -554,7 +588,7 @@ impl<'a> Draft<'a> {
     #[inline(always)]
     fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
         if let (Now::AsBefore, Some(a)) = (self.m.entries[e].now, original) {
-            self.note_sharing(a);
+            self.note_leaving(a);
         }
         let (cluster, m) = (self.view.cluster(), &mut *self.m);
         let entry = &mut m.entries[e];
@@ -563,7 +597,7 @@ impl<'a> Draft<'a> {
         m.moved |= matches!(was, Now::Given { .. });
         if let Some(a) = was.of(&m.given, original) {
             m.ledger.count_resources(cluster, a, 1.0);
-            m.ledger.leave(cluster, job, &a.gpus);
+            m.ledger.leave(cluster, job, a);
         }
         was
     }
@@ -580,7 +614,7 @@ impl<'a> Draft<'a> {
         let original = self.original(job);
         let (cluster, m) = (self.view.cluster(), &mut *self.m);
         if let Some(a) = was.of(&m.given, original) {
-            m.ledger.enter(cluster, job, &a.gpus);
+            m.ledger.enter(cluster, job, a);
             m.ledger.count_resources(cluster, a, -1.0);
         }
         m.entries[e].now = was;
@@ -634,7 +668,7 @@ impl<'a> Draft<'a> {
     /// Adds the differences from the current state to the plan.
     /// Returns whether each assignment may be assumed to have as many GPUs as its job asks for.
     pub(crate) fn finish_into(mut self, plan: &mut Plan) -> bool {
-        if self.m.ledger.records_jobs() {
+        if self.m.ledger.records_claims() {
             self.settle_groups();
         }
         let (view, m) = (self.view, self.m);
@@ -703,8 +737,10 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let job = entry.job;
-            let owners = a.gpus.iter().flat_map(|gpu| self.owners(*gpu).iter());
-            let partners = owners.filter(|owner| *owner != job).collect();
+            let claims = a.gpus.iter().map(|gpu| self.claims(*gpu));
+            let partners = claims
+                .flat_map(|claims| claims.partners_of(job, a.share))
+                .collect();
             if let Action::Place { assignment, .. } = &mut self.m.given[at as usize] {
                 assignment.partners = partners;
             }
@@ -767,24 +803,31 @@ impl<'a> Draft<'a> {
         was: Option<&Assignment>,
     ) -> Result<bool, DraftError> {
         let (takes_new, alone) = (self.takes_new(gpu), a.partners.is_empty());
-        if alone && takes_new || !(takes_new || self.may_stay(gpu, a, was)) {
+        let several = self.m.ledger.records_claims() || self.view.cluster().has_several(gpu);
+        let refused = a.has_whole_gpus() && takes_new && !several;
+        if refused || !(takes_new || self.may_stay(gpu, a, was)) {
             return Ok(false);
         }
-        let mut owners = self.owners(gpu);
-        owners.remove(job);
-        let Some(partner) = owners.iter().next() else {
+        let mut claims = self.claims(gpu);
+        claims.remove(job);
+        let Some((partner, _)) = claims.iter().next() else {
             // If the node takes no new jobs, no other job can have taken the GPU.
             return Ok(!takes_new);
         };
+        let in_view = |node: &Node| self.view.node(node.id()).is_some();
+        let node = self.view.cluster().node_with(gpu).filter(|n| in_view(n));
+        if node.is_some() && claims.used().has_room(a.share) {
+            return Ok(true);
+        }
         let names_it = |owner: JobId| {
             let theirs = self.current(owner);
             theirs.is_some_and(|theirs| theirs.partners.contains(job))
         };
         let agrees = |owner: JobId| a.partners.contains(owner) || names_it(owner);
-        if alone || !owners.iter().all(agrees) {
+        if alone || !claims.iter().all(|(owner, _)| agrees(owner)) {
             return Ok(false);
         }
-        if owners.count() >= self.view.cluster().places_on(gpu) {
+        if claims.count() >= self.view.cluster().places_on(gpu) {
             return Err(DraftError::CannotShare { job, partner });
         }
         Ok(true)
@@ -802,7 +845,7 @@ impl<'a> Draft<'a> {
         let in_view = self.view.virtual_cluster().is_none() || a.gpus.iter().all(covers);
         let taken = !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus);
         if taken {
-            self.m.ledger.record(cluster, job, &a.gpus, true);
+            self.m.ledger.record(cluster, job, a, true);
         }
         taken
     }
@@ -831,52 +874,73 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.works(gpu))
     }
 
-    /// Records the jobs of each GPU from now on if an assignment names partners.
+    /// Records the claims on each GPU from now on if an assignment names partners, or has parts of
+    /// GPUs.
     #[inline(always)]
     fn note_sharing(&mut self, a: &Assignment) {
-        if !a.partners.is_empty() && !self.m.ledger.records_jobs() {
-            self.record_jobs();
+        if !a.has_whole_gpus() && !self.m.ledger.records_claims() {
+            self.record_claims();
         }
     }
 
+    /// Records the claims on each GPU from now on if a job that leaves GPUs was not alone on them.
+    #[inline]
+    fn note_leaving(&mut self, a: &Assignment) {
+        if !self.m.ledger.records_claims() && !self.is_alone(a) {
+            self.record_claims();
+        }
+    }
+
+    /// Returns whether a job has GPUs whole, and no other job has a part of them.
+    #[inline]
+    fn is_alone(&self, a: &Assignment) -> bool {
+        let cluster = self.view.cluster();
+        a.has_whole_gpus() && !a.gpus.iter().any(|gpu| cluster.has_several(*gpu))
+    }
+
     #[cold]
-    fn record_jobs(&mut self) {
+    fn record_claims(&mut self) {
         let (view, m) = (self.view, &mut *self.m);
         let cluster = view.cluster();
-        m.ledger.record_jobs();
+        m.ledger.record_claims();
         for entry in &m.entries {
             if matches!(entry.now, Now::AsBefore) {
                 continue;
             }
             let before = view.job(entry.job).and_then(|job| job.assignment());
             if let Some(a) = before {
-                m.ledger.record(cluster, entry.job, &a.gpus, false);
+                m.ledger.record(cluster, entry.job, a, false);
             }
             if let Some(a) = entry.now.of(&m.given, None) {
-                m.ledger.record(cluster, entry.job, &a.gpus, true);
+                m.ledger.record(cluster, entry.job, a, true);
             }
         }
     }
 
-    /// Returns the jobs on a GPU in the draft.
-    fn owners(&self, gpu: GpuId) -> Owners {
+    /// Returns the claims on a GPU in the draft.
+    fn claims(&self, gpu: GpuId) -> Claims {
         let cluster = self.view.cluster();
-        if let Some(owners) = self.m.ledger.jobs_on(cluster, gpu) {
-            return owners;
+        if let Some(claims) = self.m.ledger.claims_on(cluster, gpu) {
+            return claims;
         }
-        let there = |e: usize| self.its(e).is_some_and(|a| a.gpus.contains(&gpu));
-        let mut owners = Owners::NONE;
-        // A job may be out of view.
-        let before = cluster.allocated_to(gpu);
-        before
-            .filter(|&job| self.m.entry(job).is_none_or(there))
-            .for_each(|job| owners.add(job));
-        if owners.is_empty()
-            && let Some(e) = (0..self.m.entries.len()).find(|e| there(*e))
+        let share = |e: usize| {
+            let its = self.its(e).filter(|a| a.gpus.contains(&gpu));
+            its.map(|a| a.share)
+        };
+        let mut claims = Claims::NONE;
+        for (job, before) in cluster.allocated_claims(gpu).iter() {
+            // A job may be out of view.
+            let now = self.m.entry(job).map_or(Some(before), share);
+            if let Some(now) = now {
+                claims.add(job, now);
+            }
+        }
+        if claims.is_empty()
+            && let Some((e, share)) = (0..self.m.entries.len()).find_map(|e| Some((e, share(e)?)))
         {
-            owners.add(self.m.entries[e].job);
+            claims.add(self.m.entries[e].job, share);
         }
-        owners
+        claims
     }
 
     /// Returns the job's assignment from before the draft.
