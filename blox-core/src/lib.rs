@@ -125,7 +125,7 @@ pub use self::{
     input::{Input, Refused},
     job::loss::{LOSS, LossCurve, LossReports},
     job::sensitivity::{Sensitivity, SensitivityError},
-    job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Submission, Work},
+    job::spec::{Class, Deadline, Extras, JobSpec, SpecError, Submission, Work},
     job::speeds::TypeSpeeds,
     job::throughput::{GradientNoise, ThroughputParams},
     job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits},

@@ -5,9 +5,9 @@ use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, ClusterSpec, Composition, Deadline, Event, GpuCount,
-    JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, Plan, Request, Scheduler,
-    SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time, TypeSpeeds, Validity, View,
+    AdmissionDecisions, AdmissionPolicy, Class, ClusterSpec, Composition, Deadline, Event,
+    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, Plan, Request,
+    Scheduler, SchedulingPolicy, Seconds, Shape, State, Time, TypeSpeeds, Validity, View,
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
@@ -369,7 +369,7 @@ fn job_needing_too_many_leases_runs_as_best_effort() {
     );
     run.round(0.0);
     let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
-    let (rest, allocated) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
+    let (rest, allocated) = (Class::BEST_EFFORT, Class::Guaranteed);
     assert_eq!(classes, [rest, rest, allocated]);
 }
 

@@ -16,7 +16,7 @@ use blox_core::input::Input;
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
     JobSpec, LOSS, NameId, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason,
-    Seconds, Time, View, Wanted, sort,
+    Seconds, Submission, Time, View, Wanted, sort,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,6 +66,14 @@ fn epochs(work: f64, epoch: f64) -> f64 {
 /// Returns whether a number is finite and not negative.
 fn is_amount(number: f64) -> bool {
     number.is_finite() && number >= 0.0
+}
+
+/// Returns whether a job is a service. It ends after its duration, with GPUs or without.
+#[inline]
+fn is_service(job: &Submission) -> bool {
+    job.extras
+        .as_ref()
+        .is_some_and(|extras| extras.need.is_some())
 }
 
 /// Returns whether a job has no work left, up to rounding.
@@ -324,6 +332,15 @@ impl<'w> Simulator<'w> {
         self.open = (0..self.next_id).map(JobId).collect();
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
         self.charges = live.any(|job| !self.overheads.any_is_free_for(job.spec()));
+        for id in 0..self.next_id {
+            let live = |job: &JobRef<'_>| job.phase() != Phase::Ended;
+            if let Some(job) = view.job(JobId(id)).filter(live)
+                && is_service(job.spec())
+            {
+                let end = job.submit() + job.truth().duration();
+                self.timers.add(end.max(self.now), Kind::Served, id, 0);
+            }
+        }
         for job in view.placed() {
             match job.phase() {
                 Phase::Running => {
@@ -385,7 +402,7 @@ impl<'w> Simulator<'w> {
                 self.now_events
                     .push_back(Event::BatchChanged { job, config });
             }
-        } else if rate > 0.0 {
+        } else if rate > 0.0 && (PLAIN || !is_service(job.spec())) {
             end = Some(
                 self.completion
                     .seen(now, job.truth().work_left(), rate)
@@ -706,6 +723,13 @@ impl<'w> Simulator<'w> {
                     outcome: Outcome::Completed,
                 })
             }
+            Kind::Served => {
+                view.job(job).filter(|j| j.phase() != Phase::Ended)?;
+                Some(Event::Ended {
+                    job,
+                    outcome: Outcome::Completed,
+                })
+            }
             Kind::Stopped => {
                 current(Phase::Stopping)?;
                 Some(Event::Stopped {
@@ -899,6 +923,11 @@ impl<'w> Simulator<'w> {
             }
             Event::NodeJoined { .. } => After::NodeJoined,
             Event::Metric { job, .. } => After::Reported(*job),
+            Event::Submitted { job, spec } if is_service(spec) => {
+                self.timers
+                    .add(at + spec.duration(), Kind::Served, job.0, 0);
+                After::Nothing
+            }
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, outcome } => {
                 let done = matches!(outcome, Outcome::Completed | Outcome::Terminated);

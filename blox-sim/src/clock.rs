@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Report,
     Turn,
     Booted,
+    /// The end of a service.
+    Served,
 }
 
 impl Timer {
@@ -40,7 +42,9 @@ impl Timer {
     #[inline]
     fn may_fire(&self, view: View<'_>) -> bool {
         match self.kind {
-            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted | Kind::Booted => true,
+            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted | Kind::Booted | Kind::Served => {
+                true
+            }
             _ => view
                 .job(JobId(self.who))
                 .is_some_and(|j| j.attempt() == self.nth && j.phase() != Phase::Waiting),

@@ -69,7 +69,12 @@ fn progress(view: View<'_>, now: Time) -> Option<u64> {
     let (mut all, mut live) = (0u64, 0);
     for job in view.active() {
         let place = 2 * u64::from(job.id().0) + 1;
-        all = all.wrapping_add(job.work_done_by(now).to_bits().wrapping_mul(place));
+        // A service passes its time without GPUs, too.
+        let done = match job.need() {
+            None => job.work_done_by(now),
+            Some(_) => now.secs(),
+        };
+        all = all.wrapping_add(done.to_bits().wrapping_mul(place));
         live += 1;
     }
     live += view.deferred_count() + view.count(Phase::Submitted);
@@ -131,7 +136,11 @@ impl Stall {
     fn starves(&mut self, view: View<'_>, now: Time, open: &mut VecDeque<JobId>) -> bool {
         let left = |id: JobId| {
             let job = view.job(id).filter(|j| j.phase() != Phase::Ended)?;
-            Some(job.truth().work().iterations - job.work_done_by(now))
+            let left = match job.need() {
+                None => job.truth().work().iterations - job.work_done_by(now),
+                Some(_) => (job.submit() + job.truth().duration() - now).secs(),
+            };
+            Some(left)
         };
         open.retain(|id| left(*id).is_some());
         let moved = |(id, before): &(JobId, f64)| {

@@ -2,11 +2,11 @@
 
 use crate::{composed, fifo, node, run};
 use blox_core::{
-    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterManager, Deadline,
+    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Class, ClusterManager, Deadline,
     DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
-    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds,
-    ServiceClass, Shape, Stateless, Time, TrainingSpec, Validity, View,
+    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
+    Stateless, Time, TrainingSpec, Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -221,7 +221,7 @@ impl AdmissionPolicy for Demotes {
         asking: &[JobId],
         out: &mut AdmissionDecisions,
     ) -> Validity {
-        let class = Some(ServiceClass::BestEffort);
+        let class = Some(Class::BEST_EFFORT);
         asking
             .iter()
             .for_each(|job| out.accept_as(*job, class, None));

@@ -43,6 +43,8 @@ mod optimus;
 mod pollux;
 #[path = "../../examples/schedulers/src/qssf.rs"]
 mod qssf;
+#[path = "../../examples/schedulers/src/serving.rs"]
+mod serving;
 #[path = "../../examples/schedulers/src/shockwave.rs"]
 mod shockwave;
 #[path = "../../examples/schedulers/src/sia.rs"]
@@ -87,6 +89,7 @@ fn files_of_schedulers_compile_in_another_crate() {
     optimus::add(&mut own);
     pollux::add(&mut own);
     qssf::add(&mut own);
+    serving::add(&mut own);
     shockwave::add(&mut own);
     sia::add(&mut own);
     sjf::add(&mut own);

@@ -3,8 +3,8 @@
 
 use crate::cases::{self, with};
 use blox::core::{
-    ClusterSpec, Deadline, GpuCount, JobSpec, NodeSpec, Outcome, Pipeline, Seconds, ServiceClass,
-    Time, Work,
+    Class, ClusterSpec, Deadline, GpuCount, JobSpec, NodeSpec, Outcome, Pipeline, Seconds, Time,
+    Work,
 };
 use blox::released::verify::compare;
 use blox::schedulers as shipped;
@@ -92,7 +92,7 @@ fn job(rng: &mut ChaCha8Rng, at: f64) -> JobSpec {
             extras.rates = rates;
         }
         if best_effort {
-            extras.class = ServiceClass::BestEffort;
+            extras.class = Class::BEST_EFFORT;
         }
     })
 }

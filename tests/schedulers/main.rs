@@ -25,6 +25,7 @@ mod plain;
 mod promises;
 #[cfg(feature = "testing")]
 mod random;
+mod serving;
 mod sharing;
 mod sia;
 mod skipping;

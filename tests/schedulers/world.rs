@@ -409,7 +409,7 @@ fn wrong_workloads_are_one_sentence() {
     for (line, sentence) in [
         (
             "--workload baches",
-            "--workload is `baches`, expected one of batches, blox, bursty, diurnal, poisson, steady; did you mean `batches`?",
+            "--workload is `baches`, expected one of batches, blox, bursty, diurnal, poisson, services, steady; did you mean `batches`?",
         ),
         (
             "--workload batches{cuont=3}",

@@ -2,7 +2,7 @@
 
 use crate::assignment::Assignment;
 use crate::ids::{ActionId, GpuId, JobId, Name, NodeId, OfferId};
-use crate::job::spec::ServiceClass;
+use crate::job::spec::Class;
 use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Time};
@@ -68,7 +68,7 @@ pub enum AdmissionDecision {
     Accept {
         /// The class that the job is admitted with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        class: Option<ServiceClass>,
+        class: Option<Class>,
         /// The deadline that the job is admitted with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
@@ -93,7 +93,7 @@ impl AdmissionDecisions {
     }
 
     /// Accepts a job with another class or another deadline.
-    pub fn accept_as(&mut self, job: JobId, class: Option<ServiceClass>, deadline: Option<Time>) {
+    pub fn accept_as(&mut self, job: JobId, class: Option<Class>, deadline: Option<Time>) {
         self.list
             .push((job, AdmissionDecision::Accept { class, deadline }));
     }
@@ -375,6 +375,13 @@ pub enum Action {
         /// The job.
         job: JobId,
     },
+    /// The job gets a notice: it must leave its GPUs by a time. See [`JobQueue::notify`](crate::JobQueue::notify).
+    Notify {
+        /// The job.
+        job: JobId,
+        /// Time of the stop.
+        by: Time,
+    },
 }
 
 impl Action {
@@ -384,7 +391,8 @@ impl Action {
             Action::Stop { job, .. }
             | Action::Place { job, .. }
             | Action::Finish { job, .. }
-            | Action::Promote { job } => *job,
+            | Action::Promote { job }
+            | Action::Notify { job, .. } => *job,
         }
     }
 }
@@ -514,6 +522,15 @@ pub enum Command {
     Finish {
         /// The job.
         job: JobId,
+    },
+    /// Warns the job that a later decision stops it. Not answered.
+    Notify {
+        /// The job.
+        job: JobId,
+        /// The launch to warn.
+        attempt: u32,
+        /// Time of the stop.
+        by: Time,
     },
     /// Powers a node off or on, requests nodes, or returns a node. Answered by node events, or by
     /// `NodeActionFailed`.

@@ -60,6 +60,8 @@ pub enum Reason {
     NodeLost,
     /// A node of the job was drained.
     NodeDrained,
+    /// The time of the job's notice was over.
+    Noticed,
     /// The job crashed and will be retried.
     Crashed,
     /// The scheduler ended the job because its goal was reached.
@@ -263,6 +265,7 @@ impl Reason {
             Reason::LaunchFailed(_) => "launch failed",
             Reason::NodeLost => "node lost",
             Reason::NodeDrained => "node drained",
+            Reason::Noticed => "left after a notice",
             Reason::Crashed => "crashed",
             Reason::GoalReached => "goal reached",
             Reason::Other(_) => "other",

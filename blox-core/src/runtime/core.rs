@@ -334,6 +334,11 @@ impl Core {
         let view = View::of_changed(state, lens);
         let planned = guarded(view, scheduler, |s| s.plan(view, &mut out.plan))?;
         out.validity = validity.and_if(planned?, has_rounds);
+        if !state.timed.is_empty()
+            && let Some(next) = next_of_timed(view)
+        {
+            out.validity = out.validity.and_if(Validity::Until(next), has_rounds);
+        }
         Ok(())
     }
 
@@ -745,6 +750,18 @@ impl Core {
             _ => true,
         }
     }
+}
+
+/// Returns the next time at which the need of a service changes or the time of a notice is over.
+#[cold]
+fn next_of_timed(view: View<'_>) -> Option<Time> {
+    let now = view.now();
+    let of = |job: JobRef<'_>| {
+        let need = job.spec().extras().need.as_ref();
+        let step = need.map(|need| need.next_after(now));
+        [step, job.leaves_at().filter(|by| *by > now)]
+    };
+    view.timed().flat_map(of).flatten().min()
 }
 
 /// Calls a scheduler, and returns an error if it panics, or reads the truth about jobs although that

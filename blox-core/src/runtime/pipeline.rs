@@ -827,6 +827,11 @@ impl Scheduler for Pipeline {
         for &job in self.requests.promoted.iter().filter(fresh) {
             out.actions.push(Action::Promote { job });
         }
+        let mut validity = validity;
+        if !self.requests.notices.is_empty() {
+            let noticed = notify(&mut self.requests, view, out);
+            validity = validity.and_if(noticed, || self.trigger.following(view.now()).is_some());
+        }
         let start = out.actions.len();
         // Another pipeline may already have planned its part of the cluster.
         let mut draft = Draft::begin(view, &mut self.draft, out);
@@ -1043,6 +1048,35 @@ fn preempt_drained(view: View<'_>, draft: &mut Draft<'_>) -> Result<(), DraftErr
     Ok(())
 }
 
+/// Adds the new notices of a decision to its plan, except those that are over at once. The validity
+/// names the first time at which one of them is over.
+#[cold]
+fn notify(requests: &mut JobQueue, view: View<'_>, out: &mut Plan) -> Validity {
+    let mut validity = Validity::UntilEvent;
+    requests.notices.retain(|(job, by)| {
+        let is_new = |j: &JobRef<'_>| {
+            let here = j.bound().is_some() && j.phase() != Phase::Stopping;
+            here && j.leaves_at().is_none()
+        };
+        let (job, by) = (*job, *by);
+        if by > view.now() && view.job(job).is_some_and(|j| is_new(&j)) {
+            out.actions.push(Action::Notify { job, by });
+            validity = validity.and(Validity::Until(by));
+        }
+        by <= view.now()
+    });
+    validity
+}
+
+/// Returns the jobs whose notices are over, earlier ones or those of this decision.
+#[inline]
+fn jobs_due(requests: &JobQueue, view: View<'_>) -> Vec<JobId> {
+    let over = |job: &JobRef<'_>| job.leaves_at().is_some_and(|by| by <= view.now());
+    let now = requests.notices.iter().map(|(job, _)| *job);
+    let earlier = view.timed().filter(over).map(|job| job.id());
+    earlier.chain(now).collect()
+}
+
 fn place(
     requests: &mut JobQueue,
     placement: &dyn AnyPlacement,
@@ -1053,6 +1087,14 @@ fn place(
     if requests.stops_unlisted {
         for job in requests.unlisted_jobs(view) {
             draft.release(job, Reason::Unlisted)?;
+        }
+    }
+    // Without their requests, the policy's list does not place these jobs again. A kept order may.
+    let leaving = jobs_due(requests, view);
+    for &job in &leaving {
+        requests.withdraw(job);
+        if draft.current(job).is_some() {
+            draft.release(job, Reason::Noticed)?;
         }
     }
     draft.start_walk(requests);
@@ -1069,6 +1111,11 @@ fn place(
     }
     if view.cluster().is_draining() {
         preempt_drained(view, draft)?;
+    }
+    for job in leaving {
+        if draft.current(job).is_some() {
+            draft.release(job, Reason::Noticed)?;
+        }
     }
     Ok(validity)
 }

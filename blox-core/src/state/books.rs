@@ -79,6 +79,13 @@ impl State {
         };
     }
 
+    /// Notes that a job needs decisions at times of its own.
+    pub(super) fn watch_time(&mut self, id: JobId) {
+        if let Err(i) = self.timed.binary_search(&id) {
+            self.timed.insert(i, id);
+        }
+    }
+
     pub(super) fn let_wait(&mut self, s: usize) {
         self.records[s].eligible_since = self.next_moment.max(self.now);
         self.set_phase(s, Phase::Waiting);

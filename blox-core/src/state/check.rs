@@ -110,7 +110,7 @@ impl State {
                     trial.promoted.push(Promoted { step: at, job });
                     rec.phase != Phase::Ended
                 }
-                Action::Finish { .. } => {
+                Action::Finish { .. } | Action::Notify { .. } => {
                     trial.plain = false;
                     rec.phase != Phase::Ended
                 }

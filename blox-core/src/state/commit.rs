@@ -5,9 +5,10 @@ use super::check::{Released, Trial};
 use crate::assignment::Assignment;
 use crate::decision::{Action, Command, Plan};
 use crate::ids::{GpuId, JobId};
-use crate::job::{Bound, Phase};
+use crate::job::{Bound, JobRef, Notice, Phase};
 use crate::model::share::Used;
 use crate::reason::Reason;
+use crate::units::Time;
 use smallvec::SmallVec;
 
 impl State {
@@ -35,6 +36,7 @@ impl State {
                     self.records[s].promoted = true;
                     self.touch_slot(s);
                 }
+                Action::Notify { by, .. } => self.commit_notice(s, *by),
                 Action::Place { .. } => {}
             }
         }
@@ -186,6 +188,21 @@ impl State {
         }
     }
 
+    /// Gives a job a notice, unless it has one or has no GPUs.
+    fn commit_notice(&mut self, s: usize, by: Time) {
+        let rec = &mut self.records[s];
+        let (job, attempt) = (rec.id, rec.attempt);
+        let now = self.now;
+        let noticed = JobRef { rec, now }.leaves_at().is_some();
+        if noticed || rec.bound().is_none() || rec.phase == Phase::Stopping {
+            return;
+        }
+        rec.notice = Some(Box::new(Notice { attempt, by }));
+        self.touch_slot(s);
+        self.watch_time(job);
+        self.commands.push(Command::Notify { job, attempt, by });
+    }
+
     fn commit_place(&mut self, s: usize, trial: &Trial) {
         let rec = &mut self.records[s];
         let Some(new) = &rec.allocated else { return };
@@ -332,6 +349,12 @@ impl State {
         let rec = &mut self.records[s];
         match old {
             Some(old) => {
+                // A change in place does not make a notice void.
+                if let Some(notice) = &mut rec.notice
+                    && notice.attempt + 1 == attempt
+                {
+                    notice.attempt = attempt;
+                }
                 // The job leaves these GPUs when it reports that the change is complete.
                 for gpu in &old.gpus {
                     if !rec.leaving.contains(gpu) {

@@ -1,12 +1,11 @@
 //! Applying events.
 
 use super::{EventError, State};
-use crate::assignment::GpuList;
 use crate::cluster::{Drain, Node, NodeStatus, Wanted};
 use crate::decision::{AdmissionDecision, AfterDrain, Command, NodeAction};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NameId, NodeId, OfferId};
-use crate::job::spec::JobSpec;
+use crate::job::spec::{Class, JobSpec};
 use crate::job::{Before, Bound, JobRef, Phase, Record, Wants};
 use crate::model::share::Share;
 use crate::reason::Reason;
@@ -249,6 +248,9 @@ impl State {
         }
         self.asking.push(job);
         self.touch_slot(slot as usize);
+        if spec.extras.as_ref().is_some_and(|e| e.need.is_some()) {
+            self.watch_time(job);
+        }
         Ok(())
     }
 
@@ -290,7 +292,7 @@ impl State {
             gpus: spec.gpus.get(),
             blockers: 0,
             attempt: 0,
-            leaving: GpuList::new(),
+            leaving: Vec::new(),
             since: self.now,
             work: 0.0,
             rate: 0.0,
@@ -310,13 +312,14 @@ impl State {
             failed_launches: 0,
             user,
             virtual_cluster,
-            class: extras.map_or_else(Default::default, |e| e.class),
+            class: extras.map_or_else(Class::default, |e| e.class).into(),
             deadline: extras.and_then(|e| e.deadlines.first()).map(|d| d.at),
             accepted_at: None,
             config: None,
             reason: Reason::NotYetDecided,
             metrics: None,
             report: None,
+            notice: None,
             changed: self.version,
         };
         record.note_spec();
@@ -475,6 +478,9 @@ impl State {
 
     fn ended(&mut self, s: usize, outcome: Outcome) {
         let rec = &mut self.records[s];
+        if !self.timed.is_empty() {
+            self.timed.retain(|job| *job != rec.id);
+        }
         let worked_until = rec.worked_until(self.now);
         rec.settle(self.now);
         rec.since = worked_until;

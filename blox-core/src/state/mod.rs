@@ -145,6 +145,9 @@ pub struct State {
     /// Jobs without an admission decision, in the order in which admission gets them.
     #[serde(default)]
     pub(crate) asking: Vec<JobId>,
+    /// Live services and jobs with a notice, in order of submission.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) timed: Vec<JobId>,
     pub(crate) names: Names,
     #[serde(deserialize_with = "cluster")]
     pub(crate) cluster: Cluster,

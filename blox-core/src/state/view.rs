@@ -153,6 +153,14 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Returns the live services and jobs with a notice in view.
+    #[inline]
+    pub(crate) fn timed(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        let timed = self.state.timed.iter();
+        timed.filter_map(move |id| view.job(*id))
+    }
+
     /// Returns the number of jobs in a phase, over all virtual clusters.
     #[inline]
     pub fn count(&self, phase: Phase) -> u32 {

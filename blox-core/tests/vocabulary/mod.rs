@@ -7,6 +7,7 @@ mod harness;
 mod launches;
 mod memory;
 mod nodes;
+mod notices;
 mod offers;
 mod requests;
 mod rounds;

@@ -3,8 +3,8 @@
 use super::listed::list_fitting;
 use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Deadline, JobId, JobQueue, JobRef, Policy,
-    SchedulingPolicy, Seconds, ServiceClass, Shape, SortedMap, Time, Validity, View, sort,
+    AdmissionDecisions, AdmissionPolicy, Class, Deadline, JobId, JobQueue, JobRef, Policy,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Time, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -467,7 +467,7 @@ impl AdmissionPolicy for Chronus {
         self.tidy(memory, view, first, &sets);
         let mut wishes = Vec::new();
         let jobs = asking.iter().filter_map(|id| view.job(*id));
-        for job in jobs.filter(|j| j.class() == ServiceClass::Guaranteed) {
+        for job in jobs.filter(|j| j.class() == Class::Guaranteed) {
             let deadlines = &job.spec().extras().deadlines;
             wishes.extend(
                 deadlines
@@ -490,7 +490,7 @@ impl AdmissionPolicy for Chronus {
             let deadline = view.job(id).and_then(|j| j.deadline());
             match promised.get(&id).copied() {
                 None if deadline.is_some() => {
-                    out.accept_as(id, Some(ServiceClass::BestEffort), None);
+                    out.accept_as(id, Some(Class::BEST_EFFORT), None);
                 }
                 later => out.accept_as(id, None, later.filter(|at| Some(*at) != deadline)),
             }

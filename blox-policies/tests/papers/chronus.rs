@@ -3,9 +3,8 @@
 use super::job;
 use crate::with;
 use blox_core::{
-    ClusterSpec, Composition, Deadline, JobSpec, Seconds,
-    ServiceClass::{self, BestEffort, Guaranteed},
-    Time,
+    Class::{self, Guaranteed},
+    ClusterSpec, Composition, Deadline, JobSpec, Seconds, Time,
 };
 use blox_microlp::BranchAndBound;
 use blox_policies::placement::LocalSearch;
@@ -39,13 +38,13 @@ fn chronus(nodes: usize) -> Scenario {
     of(nodes, LeaseChoice::Greedy)
 }
 
-fn classes<const N: usize>(case: &Scenario, jobs: [u32; N]) -> [ServiceClass; N] {
+fn classes<const N: usize>(case: &Scenario, jobs: [u32; N]) -> [Class; N] {
     jobs.map(|job| case.job(job).class())
 }
 
 #[test]
 fn whole_leases_before_the_deadline_are_needed() {
-    for (leases, class) in [(2.0, Guaranteed), (1.9, BestEffort)] {
+    for (leases, class) in [(2.0, Guaranteed), (1.9, Class::BEST_EFFORT)] {
         let mut case = chronus(1);
         case.submit(0.0, due(4, 2.0 * LEASE, [(leases, 100.0)]));
         case.round(0.0);
@@ -72,7 +71,7 @@ fn later_jobs_may_need_the_gpus_of_more_jobs() {
         case.submit(LEASE, due(4, LEASE, [(2.0, 1.0)]));
         case.submit(LEASE, due(4, LEASE, [(3.0, 1.0)]));
         case.round(LEASE);
-        let expected = accepted.map(|yes| if yes { Guaranteed } else { BestEffort });
+        let expected = accepted.map(|yes| if yes { Guaranteed } else { Class::BEST_EFFORT });
         assert_eq!(classes(&case, [0, 1, 2, 3, 4]), expected);
     }
 }
@@ -92,8 +91,8 @@ fn greatest_value_is_accepted_not_most_jobs() {
         case.submit_all(0.0, vec![due(2, LEASE, [(1.0, 40.0)]); 2]);
         case.round(0.0);
         let (wide, narrow) = match wins {
-            true => (Guaranteed, BestEffort),
-            false => (BestEffort, Guaranteed),
+            true => (Guaranteed, Class::BEST_EFFORT),
+            false => (Class::BEST_EFFORT, Guaranteed),
         };
         assert_eq!(classes(&case, [0, 1, 2]), [wide, narrow, narrow], "{value}");
     }
@@ -125,7 +124,7 @@ fn later_arrival_makes_no_accepted_job_late() {
     case.submit(300.0, due(4, LEASE, [(2.0, 100.0)]));
     case.submit(300.0, job(4, 10.0));
     case.round(300.0);
-    assert_eq!(classes(&case, [0, 1]), [Guaranteed, BestEffort]);
+    assert_eq!(classes(&case, [0, 1]), [Guaranteed, Class::BEST_EFFORT]);
     case.round(LEASE);
     assert_eq!(case.phase(0), "running");
 }
@@ -153,7 +152,7 @@ fn reservation_is_a_power_of_two() {
     case.round(0.0);
     assert_eq!(
         classes(&case, [0, 1, 2]),
-        [Guaranteed, Guaranteed, BestEffort]
+        [Guaranteed, Guaranteed, Class::BEST_EFFORT]
     );
     // A best-effort job is not rounded.
     assert_eq!(case.phase(2), "running");
@@ -199,5 +198,5 @@ fn job_in_its_lease_reserves_no_further_lease() {
     case.submit(600.0, due(4, LEASE, [(3.0, 1.0)]));
     case.submit(600.0, due(4, LEASE, [(4.0, 1.0)]));
     case.round(600.0);
-    assert_eq!(classes(&case, [2, 3]), [BestEffort, Guaranteed]);
+    assert_eq!(classes(&case, [2, 3]), [Class::BEST_EFFORT, Guaranteed]);
 }

@@ -2,9 +2,7 @@
 
 use super::job;
 use crate::with;
-use blox_core::{
-    ClusterSpec, Composition, Deadline, GpuCount, JobSpec, Seconds, ServiceClass, Time,
-};
+use blox_core::{Class, ClusterSpec, Composition, Deadline, GpuCount, JobSpec, Seconds, Time};
 use blox_policies::placement::Buddy;
 use blox_policies::scheduling::ElasticFlow;
 use blox_testing::Scenario;
@@ -147,7 +145,7 @@ fn no_gpu_idles_that_speeds_up_a_job() {
 fn best_effort_job_waits_while_shares_take_all() {
     let mut case = elasticflow(4);
     let best_effort = with(elastic(CURVE, 1.0, 1.0), |e| {
-        e.class = ServiceClass::BestEffort;
+        e.class = Class::BEST_EFFORT;
     });
     case.submit_all(0.0, [best_effort, elastic(CURVE, 4.0, 2.0)]);
     case.round(0.0);

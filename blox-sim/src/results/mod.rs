@@ -4,6 +4,7 @@ mod assignments;
 mod fairness;
 mod fingerprint;
 mod recorder;
+mod services;
 pub mod statistics;
 mod summary;
 mod timeline;
@@ -16,6 +17,7 @@ pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use fairness::Fairness;
 pub use fingerprint::Fingerprint;
 pub use recorder::{Moment, Recorder, RoundRow};
+pub use services::{Evictions, Service, Services};
 pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;
 pub use training::{Contention, Given, TrainingFigures};
@@ -105,6 +107,12 @@ pub struct JobResult {
     /// a million rows without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<Box<Given>>,
+    /// For a service: what it needed and lacked; `None` for other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Box<Service>>,
+    /// Number of times that a decision stopped the spot job within its guaranteed time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub broken: u32,
     /// Finish-time fairness, if requested: the completion time divided by the job's [fair
     /// time](crate::fairness::FairTimes). No unit; above 1, the job was treated unfairly. `None` for
     /// jobs that are not measured or have no completion time.
@@ -170,6 +178,11 @@ impl MissCause {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 impl JobResult {
     /// Returns the [`job_id`] of the job.
     pub fn id(&self) -> Cow<'_, str> {
@@ -205,10 +218,13 @@ impl JobResult {
     }
 
     /// Returns the job completion time: from submission until the end was seen. Only for jobs that
-    /// did all their work, or that the scheduler ended at their goal ([`Outcome::Terminated`]).
+    /// did all their work, or that the scheduler ended at their goal ([`Outcome::Terminated`]). A
+    /// service has none.
     pub fn jct(&self) -> Option<Seconds> {
         match self.outcome {
-            Some(Outcome::Completed | Outcome::Terminated) => self.finish.map(|f| f - self.submit),
+            Some(Outcome::Completed | Outcome::Terminated) if self.service.is_none() => {
+                self.finish.map(|f| f - self.submit)
+            }
             _ => None,
         }
     }

@@ -1,13 +1,14 @@
 //! Records results of jobs and rounds while a simulation runs.
 
+use super::services::{self, has_guarantee};
 use super::training::Account;
 use super::{JobResult, job_id};
 use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, JobSpec, Launches,
-    MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
+    Action, AdmissionDecision, Assignment, Class, Event, GpuCount, JobId, JobRef, JobSpec,
+    Launches, MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -62,6 +63,12 @@ pub struct Recorder {
     with_extras: bool,
     /// For jobs with a deadline: the time of their last placement, and the overhead so far.
     overheads: SortedMap<JobId, (Time, Seconds)>,
+    /// Accounts of live services.
+    services: SortedMap<JobId, services::Account>,
+    /// True if there was a spot job with guaranteed time.
+    with_guarantees: bool,
+    /// Broken guarantees of live jobs.
+    broken: SortedMap<JobId, u32>,
     /// Accounts of training jobs.
     given: SortedMap<JobId, Account>,
     /// See [`Report::resized`](crate::Report::resized).
@@ -118,7 +125,9 @@ impl Recorder {
             ),
             _ => (None, None),
         };
-        self.resized += u64::from(measured && is_resized(job));
+        let service = self.services.remove(&job.id());
+        let service = service.map(|account| Box::new(account.close(job.spec(), at)));
+        self.resized += u64::from(measured && service.is_none() && is_resized(job));
         if let Some(extras) = &job.spec().extras {
             self.workload_info.training += u64::from(extras.training.is_some());
         }
@@ -164,6 +173,8 @@ impl Recorder {
                 Some(account) => Some(Box::new(account.close(at))),
                 None => trains(job).then(Box::default),
             },
+            service,
+            broken: self.broken.remove(&job.id()).unwrap_or(0),
             rho: None,
         });
         if !rejected {
@@ -217,15 +228,39 @@ impl Recorder {
         }
     }
 
+    /// Notes the GPUs on which services run.
+    #[cold]
+    fn observe_services(&mut self, view: View<'_>) {
+        for (id, account) in self.services.iter_mut() {
+            let Some(job) = view.job(*id) else { continue };
+            let bound = job.bound().filter(|_| job.phase() == Phase::Running);
+            let has = bound.map_or(GpuCount::ZERO, Assignment::count);
+            account.set(job.spec(), view.now(), has);
+        }
+    }
+
+    /// Counts the guarantees that a plan breaks. The view does not show the plan yet.
+    #[cold]
+    fn count_broken(&mut self, view: View<'_>, plan: &Plan) {
+        for action in &plan.actions {
+            let Action::Stop { job, .. } = action else {
+                continue;
+            };
+            let until = view.job(*job).and_then(|job| job.protected_until());
+            if until.is_some_and(|until| view.now() < until) {
+                *self.broken.entry(*job).or_insert(0) += 1;
+            }
+        }
+    }
+
     fn tell(&mut self, at: Time, what: String) {
         self.story.push(Moment { at, what });
     }
 }
 
 /// Describes the admission of a job in a class.
-fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
-    let lowered = class == Some(ServiceClass::BestEffort)
-        && job.spec().extras().class != ServiceClass::BestEffort;
+fn admitted(job: &JobRef<'_>, class: Option<Class>) -> String {
+    let lowered = class.is_some_and(Class::is_spot) && !job.spec().extras().class.is_spot();
     match deadline_of(job) {
         Some(at) if lowered => {
             format!("admitted as best effort: its deadline, {at} s, cannot be promised")
@@ -249,7 +284,7 @@ fn kept_spec(job: &JobRef<'_>) -> Option<Arc<JobSpec>> {
 /// Returns the effective deadline at submission.
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
-    let counts = extras.class == ServiceClass::Guaranteed;
+    let counts = extras.class == Class::Guaranteed;
     extras.deadlines.first().filter(|_| counts).map(|d| d.at)
 }
 
@@ -288,8 +323,15 @@ impl MetricCollector for Recorder {
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
-            Event::Submitted { spec, .. } => {
-                self.with_extras |= spec.extras.is_some();
+            Event::Submitted { job, spec } => {
+                if let Some(extras) = &spec.extras {
+                    self.with_extras = true;
+                    self.with_guarantees |= has_guarantee(extras.class);
+                    if extras.need.is_some() {
+                        self.services
+                            .insert(*job, services::Account::open(view.now()));
+                    }
+                }
             }
             Event::Started { job, .. } => {
                 if let Some((placed, lost)) = self.overheads.get_mut(job) {
@@ -326,7 +368,17 @@ impl MetricCollector for Recorder {
                     self.note(&j, Some(blox_core::Outcome::Rejected), view.now());
                 }
             }
+            Event::AdmissionDecided {
+                admission:
+                    AdmissionDecision::Accept {
+                        class: Some(class), ..
+                    },
+                ..
+            } => self.with_guarantees |= has_guarantee(*class),
             _ => {}
+        }
+        if !self.services.is_empty() {
+            self.observe_services(view);
         }
         if self.explain.is_some() && event.job() == self.explain {
             self.explain_event(view, event);
@@ -336,11 +388,16 @@ impl MetricCollector for Recorder {
     fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
         if plan.is_empty() {
             self.round(view, plan);
+        } else if self.with_guarantees {
+            self.count_broken(view, plan);
         }
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         self.round(view, plan);
+        if !self.services.is_empty() {
+            self.observe_services(view);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Summary metrics of a simulation.
 
+use super::services::{Evictions, Services};
 use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
 use blox_core::core::Counters;
 use blox_core::{Outcome, Seconds, sort};
 use serde::Serialize;
 
 /// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
-/// work, or that the scheduler ended at their goal. Without such jobs they are NaN (null in JSON).
+/// work, or that the scheduler ended at their goal; services are left out. Without such jobs they are NaN (null in JSON).
 /// [`COLUMNS`] has the formulas as text for tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -81,6 +82,12 @@ pub struct Summary {
     /// Metrics of training jobs; `None` if no measured training job has a completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingFigures>,
+    /// Figures of the services, measured or not; `None` if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub services: Option<Services>,
+    /// Stops of running jobs by class; `None` if no spot job has guaranteed time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evictions: Option<Evictions>,
     /// Finish-time fairness over the jobs with a known [`JobResult::rho`], if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
@@ -300,7 +307,9 @@ impl Summary {
             scheduler: scheduler.to_owned(),
             jobs: jobs.len() as u64,
             measured: measured().count() as u64,
-            completed: count(&|j| j.jct().is_some()),
+            completed: count(&|j| {
+                matches!(j.outcome, Some(Outcome::Completed | Outcome::Terminated))
+            }),
             rejected: count(&|j| j.outcome == Some(Outcome::Rejected)),
             failed: count(&|j| matches!(j.outcome, Some(Outcome::Failed | Outcome::Cancelled))),
             unfinished: count(&|j| j.outcome.is_none()),
@@ -322,6 +331,8 @@ impl Summary {
             decisions: counters.decisions,
             deadlines: Deadlines::of(measured()),
             training: TrainingFigures::of(jobs),
+            services: Services::of(jobs),
+            evictions: Evictions::of(jobs),
             fairness: None,
         }
     }

@@ -1,8 +1,8 @@
 //! Tables of results, and their form as CSV.
 
 use super::{
-    AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow,
-    TimelineRow, job_id,
+    AssignmentRow, AssignmentSink, Contention, DeadlineFate, Evictions, JobResult, MissCause,
+    RoundRow, TimelineRow, job_id,
 };
 use blox_core::{JobSpec, Seconds, Time};
 use std::io::Write;
@@ -110,6 +110,8 @@ impl InputColumns {
 ///   first of them;
 /// - training: `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system from
 ///   its submission to its end;
+/// - a service: `needed_gpu_s`, `lacking_gpu_s` and `full`, the part of its time in full;
+/// - a spot job with guaranteed time: `broken`, how often it was stopped within that time;
 /// - finish-time fairness: `rho`;
 /// - the columns of the workload.
 ///
@@ -128,9 +130,11 @@ pub fn write_jobs(
         has(|j| j.given.is_some()),
     );
     let fair = has(|j| j.rho.is_some());
+    let serves = has(|j| j.service.is_some());
+    let guarantees = Evictions::of(jobs).is_some();
     let only = |shown: bool, name| if shown { name } else { "" };
     let contention = Contention::of(if trained { jobs } else { &[] });
-    let columns: [Column<'_, JobResult>; 24] = [
+    let columns: [Column<'_, JobResult>; 28] = [
         ("job_id", &|row, j| row.text(Some(&j.id()))),
         ("job", &|row, j| row.whole(j.job.0)),
         ("submit_s", &|row, j| number(row, j.submit.secs())),
@@ -173,6 +177,16 @@ pub fn write_jobs(
             let end = j.given.as_ref().and(j.finish);
             row.number(end.map(|end| contention.between(j.submit.secs(), end.secs())))
         }),
+        (only(serves, "needed_gpu_s"), &|row, j| {
+            seconds(row, j.service.as_ref().map(|s| s.needed_gpu))
+        }),
+        (only(serves, "lacking_gpu_s"), &|row, j| {
+            seconds(row, j.service.as_ref().map(|s| s.lacking_gpu))
+        }),
+        (only(serves, "full"), &|row, j| {
+            row.number(j.service.as_ref().map(|s| s.full_part()))
+        }),
+        (only(guarantees, "broken"), &|row, j| row.whole(j.broken)),
         (only(fair, "rho"), &|row, j| row.number(j.rho)),
     ];
     let shown = || columns.iter().filter(|(name, _)| !name.is_empty());
@@ -463,7 +477,7 @@ mod tests {
     fn a_best_effort_job_keeps_its_deadline() {
         let mut spec = JobSpec::new(Time::ZERO, blox_core::GpuCount(1), Seconds::new(9.0));
         let extras = spec.extras.get_or_insert_default();
-        extras.class = blox_core::ServiceClass::BestEffort;
+        extras.class = blox_core::Class::BEST_EFFORT;
         extras.deadlines = vec![blox_core::Deadline {
             at: Time::new(600.0),
             value: 1.0,

@@ -2,7 +2,7 @@
 
 use crate::law::Law;
 use blox_core::{
-    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Sensitivity, ServiceClass, Time,
+    Adapts, Class, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Sensitivity, Time,
     TypeSpeeds,
 };
 use blox_sim::execution::training::Applications;
@@ -183,7 +183,7 @@ impl Properties {
             ..Extras::default()
         };
         if kind.best_effort {
-            extras.class = ServiceClass::BestEffort;
+            extras.class = Class::BEST_EFFORT;
         }
         if kind.cpu_bound > 0.0 {
             let points = [1.0, kind.cpu_bound].map(|cpus| vec![cpus / kind.cpu_bound]);

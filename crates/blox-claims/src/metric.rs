@@ -1,7 +1,7 @@
 //! Metrics of claims.
 
 use crate::observe::Observer;
-use blox_core::{ClusterSpec, JobId, JobSpec, ServiceClass, Time, sort};
+use blox_core::{ClusterSpec, JobId, JobSpec, Time, sort};
 use blox_perf::gpu_utilisation;
 use blox_sim::Report;
 use blox_sim::results::{Contention, DeadlineFate, JobResult, statistics};
@@ -256,7 +256,7 @@ impl Jobs<'_> {
             Metric::BestEffortJct => {
                 let class = |job: &&JobResult| {
                     let spec = self.spec(job.job);
-                    spec.is_some_and(|spec| spec.extras().class == ServiceClass::BestEffort)
+                    spec.is_some_and(|spec| spec.extras().class.is_spot())
                 };
                 mean(
                     self.measured()

@@ -1,8 +1,6 @@
 //! Collector of what results do not hold: packing, admission and powered nodes.
 
-use blox_core::{
-    Action, Event, JobId, MetricCollector, NodeStatus, Plan, ServiceClass, Time, View,
-};
+use blox_core::{Action, Class, Event, JobId, MetricCollector, NodeStatus, Plan, Time, View};
 use std::collections::BTreeSet;
 
 /// Observes packing, admission and powered nodes in a run.
@@ -60,7 +58,7 @@ impl MetricCollector for Observer {
             }
             Event::AdmissionDecided { job, .. } => {
                 let accepted = view.job(*job).filter(|j| j.accepted_at().is_some());
-                let guaranteed = accepted.filter(|j| j.class() == ServiceClass::Guaranteed);
+                let guaranteed = accepted.filter(|j| j.class() == Class::Guaranteed);
                 if let Some(deadline) = guaranteed.and_then(|j| j.deadline()) {
                     self.guaranteed.push((*job, deadline));
                 }

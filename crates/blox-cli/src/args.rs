@@ -539,6 +539,12 @@ pub(super) struct Options {
     /// [default: {}]
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     pub diurnal: Option<String>,
+    /// Services beside the jobs, such as services{count=2,gpus=4,need=sine:1,6,15}, which need 1 to
+    /// 6 copies of 4 GPUs over the day
+    ///
+    /// The parameters are those of the workload `services`: `blox policies services`.
+    #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
+    pub services: Option<Written<ComponentSpec>>,
     /// Add generated losses to jobs that report none, for schedulers that end jobs by their loss
     #[arg(long, help_heading = "Workload")]
     pub losses: bool,

@@ -369,9 +369,10 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
         ],
     );
     let before = grid.words + usize::from(partial);
-    table::with_counts(grid, before, &rows, |(.., r), name| {
+    let grid = table::with_counts(grid, before, &rows, |(.., r), name| {
         total(r.runs.iter().map(|run| &run.figures), name)
-    })
+    });
+    table::with_parts(grid, &rows, |(.., r), name| figure(r, name))
 }
 
 /// Returns whether the fairness is over fewer jobs than were measured.

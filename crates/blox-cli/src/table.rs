@@ -197,7 +197,8 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
         ],
     );
     let before = grid.words + usize::from(by.is_some()) + usize::from(partial);
-    with_counts(grid, before, &rows, |r, name| count(r.summary, name))
+    let grid = with_counts(grid, before, &rows, |r, name| count(r.summary, name));
+    with_parts(grid, &rows, |r, name| part(r.summary, name))
 }
 
 /// Counts of jobs that a table shows if a run has them: headings, and names in flat figures.
@@ -232,6 +233,53 @@ pub(super) fn with_counts<T>(
         }
     }
     grid
+}
+
+/// A figure that a table shows if a run has it: its heading, its name in flat figures, and its form.
+type Part = (&'static str, &'static str, fn(f64) -> String);
+
+/// Figures of services and of evictions.
+const PARTS: [Part; 6] = [
+    ("needed\nGPU h", "services_needed_gpu_h", |n| decimal(n, 1)),
+    ("lacking\nGPU h", "services_lacking_gpu_h", |n| {
+        decimal(n, 1)
+    }),
+    ("in\nfull", "services_full", percent),
+    ("guaranteed\nevicted", "evictions_guaranteed", |n| {
+        decimal(n, 0)
+    }),
+    ("spot\nevicted", "evictions_spot", |n| decimal(n, 0)),
+    ("broken", "evictions_broken", |n| decimal(n, 0)),
+];
+
+/// Appends the figures of services and of evictions to a table with a row for each item, if an item
+/// has them.
+pub(super) fn with_parts<T>(mut grid: Grid, items: &[T], figure: impl Fn(&T, &str) -> f64) -> Grid {
+    for (head, name, form) in PARTS {
+        let values: Vec<f64> = items.iter().map(|item| figure(item, name)).collect();
+        if values.iter().any(|n| !n.is_nan()) {
+            grid.head.push(head.to_owned());
+            for (row, n) in grid.rows.iter_mut().zip(values) {
+                row.push(form(n));
+            }
+        }
+    }
+    grid
+}
+
+/// Returns a figure of [`PARTS`]; NaN if the run has none.
+fn part(s: &Summary, name: &str) -> f64 {
+    let (services, evictions) = (s.services, s.evictions);
+    let value = match name {
+        "services_needed_gpu_h" => services.map(|s| s.needed_gpu_h),
+        "services_lacking_gpu_h" => services.map(|s| s.lacking_gpu_h),
+        "services_full" => services.map(|s| s.full),
+        "evictions_guaranteed" => evictions.map(|e| e.guaranteed as f64),
+        "evictions_spot" => evictions.map(|e| e.spot as f64),
+        "evictions_broken" => evictions.map(|e| e.broken as f64),
+        _ => None,
+    };
+    value.unwrap_or(f64::NAN)
 }
 
 /// Returns a count of [`COUNTS`]; NaN if the run has none.

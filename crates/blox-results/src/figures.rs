@@ -199,8 +199,38 @@ pub(crate) const DEADLINES: [Column; 3] = [
     },
 ];
 
-/// The columns of finish-time fairness, which are parts of a figure.
-pub(crate) const RHO: [Column; 3] = [
+/// The columns of services, evictions and finish-time fairness, which are parts of figures.
+pub(crate) const PARTLY: [Column; 9] = [
+    Column {
+        name: "services_needed_gpu_h",
+        heading: "needed GPU-hours",
+        formula: "GPU-hours that services needed",
+    },
+    Column {
+        name: "services_lacking_gpu_h",
+        heading: "lacking GPU-hours",
+        formula: "GPU-hours that services needed while they ran on fewer GPUs",
+    },
+    Column {
+        name: "services_full",
+        heading: "in full",
+        formula: "time in which a service ran on all GPUs that it needed / time of all services",
+    },
+    Column {
+        name: "evictions_guaranteed",
+        heading: "guaranteed jobs evicted",
+        formula: "stops by decisions of jobs of the guaranteed class",
+    },
+    Column {
+        name: "evictions_spot",
+        heading: "spot jobs evicted",
+        formula: "stops by decisions of spot jobs",
+    },
+    Column {
+        name: "evictions_broken",
+        heading: "broken guarantees",
+        formula: "stops by decisions of spot jobs within their guaranteed time",
+    },
     Column {
         name: "fairness_mean",
         heading: "mean rho",
@@ -219,7 +249,7 @@ pub(crate) const RHO: [Column; 3] = [
 ];
 
 /// The figures with parts, in order of their columns.
-const PARTS: [&str; 3] = ["deadlines", "training", "fairness"];
+const PARTS: [&str; 5] = ["deadlines", "training", "services", "evictions", "fairness"];
 
 /// Turns each figure with parts into figures `FIGURE_PART`: `deadlines_met`, `fairness_mean`,
 /// `paired_mean_s`.

@@ -806,6 +806,17 @@ impl ScriptedCluster {
                 Ok(())
             }
             Command::Node { id, action } => self.node_action(view, *id, action),
+            Command::Notify { job, attempt, by } => {
+                let noticed = view.job(*job).filter(|j| j.attempt() == *attempt);
+                match noticed.is_some_and(|j| j.leaves_at() == Some(*by)) {
+                    true => Ok(()),
+                    false => Err(Problem::new(
+                        Property::Commands,
+                        format!("a notice that job {job} has in the state"),
+                        format!("a notice of launch {attempt} of job {job} until {by} s"),
+                    )),
+                }
+            }
             // The loop runs the scheduler.
             other => Err(Problem::new(
                 Property::Commands,

@@ -4,7 +4,7 @@ use super::random::SplitMix;
 use blox_core::TypeSpeeds;
 use blox_core::cluster::spec::{ClusterSpec, NodeSpec, Offer};
 use blox_core::ids::{GpuId, JobId, Name, NodeId};
-use blox_core::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
+use blox_core::job::spec::{Class, Deadline, Extras, JobSpec, Work};
 use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
 use blox_core::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -690,7 +690,7 @@ impl Script {
                     extras.deadlines = at.into_iter().take(count).map(deadline).collect();
                 }
                 if r.chance(0.2) {
-                    extras.class = ServiceClass::BestEffort;
+                    extras.class = Class::BEST_EFFORT;
                 }
                 if r.chance(0.3) {
                     extras.group = Some(r.pick(&["search-1", "search-2"]).into());

@@ -18,9 +18,12 @@
 //! ```
 
 use crate::generate::blox::BloxWorkload;
-use crate::generate::{Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, Load};
+use crate::generate::{
+    Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, Load, Services, hourly_need,
+    need_of_file, sine_need,
+};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, param};
-use blox_core::{ClusterSpec, Name, Seconds};
+use blox_core::{ClusterSpec, Curve, GpuCount, Name, Seconds};
 use blox_sim::registry::World as _;
 use blox_sim::workload::{Workload, WorkloadError, WorkloadSource};
 use std::path::PathBuf;
@@ -83,7 +86,26 @@ const BURSTY: [ParamDoc; 4] = [
     ),
 ];
 
-/// Adds the generated workloads: `blox`, `poisson`, `bursty` and `diurnal`.
+const NEED: &str =
+    "sine:LEAST,MOST,PEAK_H, hours:N0,...,N23 or file:FILE with columns time_s and copies";
+
+const OF_SERVICES: [ParamDoc; 5] = [
+    param("count", "1", "number of services"),
+    param("gpus", "1", "GPUs of a copy"),
+    param(
+        "need",
+        "sine:1,4,15",
+        "copies of a service: sine:LEAST,MOST,PEAK_H, hours:N0,...,N23 or file:FILE",
+    ),
+    param("days", "7", "days from the submission at time 0 to the end"),
+    param(
+        "period_h",
+        "24",
+        "hours after which the need of a file repeats",
+    ),
+];
+
+/// Adds the generated workloads: `blox`, `poisson`, `bursty`, `diurnal` and `services`.
 #[must_use]
 pub fn register(mut registry: Registry) -> Registry {
     let workloads = registry.workloads_mut();
@@ -135,7 +157,69 @@ pub fn register(mut registry: Registry) -> Registry {
             Generated::boxed(p, seed, day)
         },
     );
+    workloads.add(
+        "services",
+        "services that need more or fewer copies of their GPUs over the day",
+        &OF_SERVICES,
+        |p, _| {
+            let count = |n: f64| (1.0..=1e6).contains(&n) && n.fract() == 0.0;
+            let days = |d: f64| d > 0.0 && d <= 1e5;
+            let whole = "a whole number from 1 to 1000000";
+            Ok(Box::new(OfServices {
+                count: p.number("count", whole, count)? as u64,
+                gpus: GpuCount(p.number("gpus", whole, count)? as u32),
+                need: Need::of(p)?,
+                lives: Seconds::from_hours(
+                    24.0 * p.number("days", "a number of days above 0", days)?,
+                ),
+            }))
+        },
+    );
     registry
+}
+
+/// Services that are opened with the cluster.
+struct OfServices {
+    count: u64,
+    gpus: GpuCount,
+    need: Need,
+    lives: Seconds,
+}
+
+/// The need of services, which may be in a file.
+enum Need {
+    Known(Curve),
+    Of { file: PathBuf, period: Seconds },
+}
+
+impl Need {
+    fn of(p: &Params) -> Result<Self, RegistryError> {
+        let text = p.text("need");
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        if kind == "file" && !rest.is_empty() {
+            return Ok(Need::Of {
+                file: PathBuf::from(rest),
+                period: p.hours("period_h")?,
+            });
+        }
+        let curve = match (kind, numbers(rest).as_deref()) {
+            ("sine", Some(&[least, most, peak_h])) => sine_need(least, most, peak_h),
+            ("hours", Some(copies)) => hourly_need(copies),
+            _ => None,
+        };
+        curve.map(Need::Known).ok_or_else(|| p.wrong("need", NEED))
+    }
+}
+
+impl WorkloadSource for OfServices {
+    fn open(&self, _: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        let need = match &self.need {
+            Need::Known(curve) => curve.clone(),
+            Need::Of { file, period } => need_of_file(file, *period)?,
+        };
+        let services = Services::new(self.count, self.gpus, need, self.lives);
+        Ok(Box::new(services))
+    }
 }
 
 /// A generated workload.

@@ -55,6 +55,7 @@ mod muri;
 mod optimus;
 mod pollux;
 mod qssf;
+mod serving;
 mod shockwave;
 mod sia;
 mod sjf;

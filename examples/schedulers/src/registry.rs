@@ -34,6 +34,7 @@ pub fn registry() -> Registry {
     synergy::add(&mut r);
     tiresias::add(&mut r);
     qssf::add(&mut r);
+    serving::add(&mut r);
     lucid::add(&mut r);
     muri::add(&mut r);
     helios_ces::add(&mut r);

@@ -3,10 +3,10 @@
 
 use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
-    AfterDrain, ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount,
-    JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds,
-    NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity, ServiceClass,
-    SortedMap, Stateless, Time, TypeSpeeds, Validity, View,
+    AfterDrain, Class, ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras,
+    GpuCount, JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds,
+    NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity, SortedMap,
+    Stateless, Time, TypeSpeeds, Validity, View,
 };
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
@@ -56,6 +56,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("muri", &["attained=true,round_s=60"]),
     ("pollux", &["population=8,generations=4"]),
     ("qssf", &["backfill=skip", "estimator=noisy,sigma=1"]),
+    ("serving", &["notice_s=60"]),
     ("shockwave", &["rounds=5"]),
     ("sjf", &["backfill=easy", "estimator=noisy"]),
     ("srtf", &["backfill=skip", "guard_h=2"]),
@@ -615,7 +616,7 @@ fn extras(r: &mut Draw, kind: &Kind, job: &JobSpec, types: &[Name], total: usize
         extras.deadlines = vec![Deadline { at, value: 1.0 }];
     }
     if r.chance(0.1) {
-        extras.class = ServiceClass::BestEffort;
+        extras.class = Class::BEST_EFFORT;
     }
     if kind.losses && r.chance(0.7) {
         extras.loss = Some(LossReports {

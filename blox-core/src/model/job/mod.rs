@@ -11,7 +11,7 @@ mod truth;
 pub use truth::Truth;
 pub(crate) use truth::Witness;
 
-use crate::assignment::{Assignment, BatchConfig, GpuList};
+use crate::assignment::{Assignment, BatchConfig};
 use crate::cluster::{Cluster, OnNode};
 use crate::decision::AdmissionDecision;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
@@ -19,7 +19,7 @@ use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
-use spec::{JobSpec, ServiceClass, Submission};
+use spec::{Class, JobSpec, Submission};
 use std::fmt;
 use std::sync::Arc;
 use training::TrainingReport;
@@ -103,6 +103,7 @@ pub(crate) struct Record {
     /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
     /// other jobs.
     pub pending: bool,
+    pub held_by_user: bool,
     pub reason: Reason,
     // From here on: fields that only launches and stops need. The first two are copies from the
     // specification.
@@ -124,11 +125,9 @@ pub(crate) struct Record {
     pub last_start: Option<Time>,
     pub first_start: Option<Time>,
     /// GPUs still bound from before an allocation change that is in progress.
-    #[serde(default, skip_serializing_if = "GpuList::is_empty")]
-    pub leaving: GpuList,
-    pub failed_launches: u32,
-    pub held_by_user: bool,
-    pub class: ServiceClass,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<GpuId>,
+    pub class: StoredClass,
     pub user: Option<NameId>,
     pub deadline: Option<Time>,
     pub accepted_at: Option<Time>,
@@ -136,9 +135,43 @@ pub(crate) struct Record {
     /// Part of each GPU in the last successful launch. Here, it takes no room.
     #[serde(default, skip_serializing_if = "Share::is_whole")]
     pub share_before: Share,
+    pub failed_launches: u32,
     pub metrics: Option<Box<Metrics>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<TrainingReport>>,
+    /// The last notice; see [`JobRef::leaves_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Box<Notice>>,
+}
+
+/// A class in 8 bytes: its guaranteed time, or no number for the guaranteed class.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(from = "Class", into = "Class")]
+pub(crate) struct StoredClass(f64);
+
+impl From<Class> for StoredClass {
+    fn from(class: Class) -> Self {
+        StoredClass(match class {
+            Class::Guaranteed => f64::NAN,
+            Class::Spot { guaranteed } => guaranteed.secs(),
+        })
+    }
+}
+
+impl From<StoredClass> for Class {
+    fn from(StoredClass(guaranteed): StoredClass) -> Self {
+        match Seconds::try_new(guaranteed) {
+            None => Class::Guaranteed,
+            Some(guaranteed) => Class::Spot { guaranteed },
+        }
+    }
+}
+
+/// A notice to a launch.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Notice {
+    pub attempt: u32,
+    pub by: Time,
 }
 
 /// Kinds of extras of a job.
@@ -203,7 +236,7 @@ impl Record {
         Some(match admission {
             AdmissionDecision::Accept { class, deadline } => {
                 if let Some(class) = class {
-                    self.class = *class;
+                    self.class = (*class).into();
                 }
                 if deadline.is_some() {
                     self.deadline = *deadline;
@@ -544,9 +577,30 @@ impl<'a> JobRef<'a> {
     pub fn virtual_cluster(&self) -> Option<NameId> {
         self.rec.virtual_cluster
     }
-    /// Returns the service class as admitted: guaranteed or best effort.
-    pub fn class(&self) -> ServiceClass {
-        self.rec.class
+    /// Returns the class as admitted: guaranteed or spot.
+    pub fn class(&self) -> Class {
+        self.rec.class.into()
+    }
+    /// Returns the end of the guaranteed time of a running spot job, from its last start on. Stopping
+    /// the job before is possible, and counted as a broken guarantee.
+    pub fn protected_until(&self) -> Option<Time> {
+        let (Class::Spot { guaranteed }, Phase::Running) = (self.class(), self.rec.phase) else {
+            return None;
+        };
+        Some(self.rec.last_start? + guaranteed)
+    }
+    /// Returns the time by which the job must leave its GPUs, if it got a notice
+    /// ([`JobQueue::notify`](crate::JobQueue::notify)). A decision at this time or later stops it.
+    pub fn leaves_at(&self) -> Option<Time> {
+        let notice = self.rec.notice.as_ref()?;
+        // A stop, a crash or an end makes the notice void.
+        let here = notice.attempt == self.rec.attempt && self.rec.bound().is_some();
+        (here && self.rec.phase != Phase::Stopping).then_some(notice.by)
+    }
+    /// Returns the number of GPUs that a service needs now; `None` for a job that is no service. See
+    /// [`Submission::need_at`].
+    pub fn need(&self) -> Option<GpuCount> {
+        self.rec.spec.need_at(self.now)
     }
     /// Returns the effective deadline: admission's, else the first one of the specification.
     pub fn deadline(&self) -> Option<Time> {

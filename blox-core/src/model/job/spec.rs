@@ -45,15 +45,90 @@ impl Work {
     }
 }
 
-/// Service class of a job.
+/// Class of a job.
+///
+/// In files, a spot job is `spot:SECONDS` with its guaranteed time, and `best-effort` without any.
+///
+/// ```
+/// use blox_core::{Class, Seconds};
+/// let spot: Class = "spot:3600".parse()?;
+/// assert_eq!(spot, Class::Spot { guaranteed: Seconds::from_hours(1.0) });
+/// assert_eq!("spot".parse(), Ok(Class::BEST_EFFORT));
+/// assert_eq!(Class::BEST_EFFORT.to_string(), "best-effort");
+/// # Ok::<(), &'static str>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ServiceClass {
+#[serde(into = "Cow<'static, str>", try_from = "Cow<'_, str>")]
+pub enum Class {
     /// An ordinary job.
     #[default]
     Guaranteed,
     /// Runs on leftover GPUs; its deadlines do not count.
-    BestEffort,
+    Spot {
+        /// Running time of each launch in which a scheduler should not stop the job, at least 0
+        /// ([`JobRef::protected_until`](crate::JobRef::protected_until)).
+        guaranteed: Seconds,
+    },
+}
+
+impl Class {
+    /// A spot job without guaranteed time.
+    pub const BEST_EFFORT: Class = Class::Spot {
+        guaranteed: Seconds::ZERO,
+    };
+
+    /// Returns whether the job is a spot job.
+    pub fn is_spot(self) -> bool {
+        self != Class::Guaranteed
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Class::Guaranteed => f.write_str("guaranteed"),
+            Class::Spot { guaranteed } if *guaranteed == Seconds::ZERO => {
+                f.write_str("best-effort")
+            }
+            Class::Spot { guaranteed } => write!(f, "spot:{guaranteed}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Class {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seconds = |text: &str| Seconds::try_new(text.parse().ok()?);
+        match text {
+            "guaranteed" => Ok(Class::Guaranteed),
+            "best-effort" | "spot" => Ok(Class::BEST_EFFORT),
+            _ => text
+                .strip_prefix("spot:")
+                .and_then(seconds)
+                .filter(|guaranteed| *guaranteed >= Seconds::ZERO)
+                .map(|guaranteed| Class::Spot { guaranteed })
+                .ok_or("guaranteed, best-effort, spot or spot:SECONDS"),
+        }
+    }
+}
+
+impl From<Class> for Cow<'static, str> {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Guaranteed => "guaranteed".into(),
+            Class::Spot { .. } => class.to_string().into(),
+        }
+    }
+}
+
+impl TryFrom<Cow<'_, str>> for Class {
+    type Error = String;
+
+    fn try_from(text: Cow<'_, str>) -> Result<Self, String> {
+        let parsed = text.parse();
+        parsed.map_err(|expected: &str| format!("class is `{text}`, expected {expected}"))
+    }
 }
 
 /// A deadline of a job, with its value.
@@ -89,8 +164,8 @@ pub struct Extras {
     /// Deadlines, earliest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deadlines: Vec<Deadline>,
-    /// Guaranteed or best effort.
-    pub class: ServiceClass,
+    /// Guaranteed or spot.
+    pub class: Class,
     /// The part of each GPU that the job needs.
     #[serde(skip_serializing_if = "Share::is_whole")]
     pub share: Share,
@@ -186,6 +261,22 @@ impl Submission {
             Some(extras) => extras,
             None => NONE.get_or_init(Extras::default),
         }
+    }
+
+    /// Returns the number of GPUs that a service needs at a time: its GPUs for each whole copy.
+    /// Returns `None` for a job that is no service.
+    ///
+    /// ```
+    /// use blox_core::{Curve, Extras, GpuCount, JobSpec, Seconds, Time};
+    /// let need = Curve::new(Seconds::from_hours(24.0), [(Seconds::ZERO, 3.5)]);
+    /// let service = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::from_hours(48.0));
+    /// let service = service.with_extras(Extras { need, ..Extras::default() });
+    /// assert_eq!(service.need_at(Time::ZERO), Some(GpuCount(6)));
+    /// ```
+    pub fn need_at(&self, at: Time) -> Option<GpuCount> {
+        let copies = self.extras.as_ref()?.need.as_ref()?.at(at).floor();
+        // The conversion saturates.
+        Some(GpuCount((copies * f64::from(self.gpus.get())) as u32))
     }
 
     /// Returns an attribute by name, as the trace or the user gave it; `None` if there is none.

@@ -9,6 +9,7 @@ use crate::reason::Reason;
 use crate::room::Room;
 use crate::shape::{Shape, Shapes};
 use crate::sort;
+use crate::units::Time;
 use crate::view::View;
 use smallvec::smallvec;
 use std::borrow::Cow;
@@ -81,6 +82,7 @@ pub struct JobQueue {
     pub(crate) promoted: Vec<JobId>,
     pub(crate) finished: Vec<(JobId, Reason)>,
     pub(crate) explained: Vec<(JobId, Reason)>,
+    pub(crate) notices: Vec<(JobId, Time)>,
     /// A job of the list whose key is NaN.
     without_number: Option<JobId>,
     /// The rule of the placement that serves the queue.
@@ -185,6 +187,18 @@ impl JobQueue {
         self.finished.push((job, why));
     }
 
+    /// Gives a job with GPUs a notice: it must leave them by a time. As a drain of a node does, the
+    /// first decision at or after this time stops the job, unless it has left before. A backend warns
+    /// the job. A job without GPUs, or with a notice ([`JobRef::leaves_at`]), gets none.
+    pub fn notify(&mut self, job: JobId, by: Time) {
+        self.notices.push((job, by));
+    }
+
+    /// Removes the requests of a job from the list.
+    pub(crate) fn withdraw(&mut self, job: JobId) {
+        self.list.retain(|request| request.job != job);
+    }
+
     /// Sets the reason why a job waits if no request names it or it finds no place. This reason has
     /// precedence over the reason of the placement.
     pub fn explain(&mut self, job: JobId, why: Reason) {
@@ -272,6 +286,7 @@ impl JobQueue {
         self.promoted.clear();
         self.finished.clear();
         self.explained.clear();
+        self.notices.clear();
         self.without_number = None;
     }
 

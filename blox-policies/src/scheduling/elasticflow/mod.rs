@@ -7,9 +7,9 @@ mod plan;
 use super::listed::{Placeable, on_each};
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
-    Request, Room, SchedulingPolicy, Seconds, ServiceClass, Shape, Shapes, SortedMap, Time,
-    Validity, View, sort,
+    AdmissionDecisions, AdmissionPolicy, Class, Event, GpuCount, JobId, JobQueue, JobRef, Policy,
+    Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
+    View, sort,
 };
 use expand::{Window, expand};
 use free::Free;
@@ -138,9 +138,7 @@ impl ElasticFlow {
                 }
             }
         });
-        let deadline = job
-            .deadline()
-            .filter(|_| job.class() == ServiceClass::Guaranteed);
+        let deadline = job.deadline().filter(|_| job.class() == Class::Guaranteed);
         let due = deadline.map(|d| self.grid.floor(d.secs()));
         let levels = Arc::clone(levels);
         let seat = memory.free.sets().seat(view, job, &Shape::gang(job));
@@ -500,7 +498,7 @@ mod tests {
                         at: Time::new(120.0),
                         value: 1.0,
                     }],
-                    class: ServiceClass::Guaranteed,
+                    class: Class::Guaranteed,
                     ..Extras::default()
                 };
                 let spec = JobSpec::new(Time::ZERO, GpuCount(levels[0].0), Seconds::new(*work));

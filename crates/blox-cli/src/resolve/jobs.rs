@@ -155,6 +155,34 @@ pub(super) fn source(
     Ok(Source::Registered(spec, source))
 }
 
+/// A registered workload, with its parameters.
+pub(super) type Named = (ComponentSpec, Box<dyn WorkloadSource>);
+
+/// Returns the workload of `--services`.
+pub(super) fn services(
+    given: &Given,
+    registry: &Registry,
+    seed: u64,
+) -> Result<Option<Named>, Failure> {
+    let Some(spec) = given.options.services.as_deref() else {
+        return Ok(None);
+    };
+    let none = Workloads::new("workload");
+    let shelf: &Workloads = registry.others().unwrap_or(&none);
+    if shelf.get(&spec.name).is_none() {
+        return Err(given.unknown("services", &spec.name, shelf.names()));
+    }
+    built(
+        given,
+        "services",
+        spec.clone(),
+        shelf,
+        seed,
+        ParamDoc::option,
+    )
+    .map(Some)
+}
+
 /// Returns whether a time or a number of jobs limits the simulation.
 fn has_limit(o: &Options) -> bool {
     let limit = o.until.as_deref();

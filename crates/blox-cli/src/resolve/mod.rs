@@ -26,7 +26,7 @@ use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation, Until};
 use blox_traces::applications::with_applications;
 use blox_traces::formats::gavel::{Oracle, with_oracle};
-use blox_traces::generate::with_losses;
+use blox_traces::generate::{Beside, with_losses};
 use blox_traces::prices::read_prices;
 use blox_traces::sample::in_virtual_cluster;
 use blox_traces::scaling::{ScalingTable, with_throughputs};
@@ -64,6 +64,8 @@ pub(crate) struct Experiment<'r> {
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
+    /// The services beside the jobs.
+    services: Option<jobs::Named>,
     /// The opened file of [`Source::Trace`].
     trace: Option<Trace>,
     /// Throughputs, if given.
@@ -159,6 +161,7 @@ impl<'r> Experiment<'r> {
         }
         let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
         let source = jobs::source(&given, registry, seed, reads_load)?;
+        let services = jobs::services(&given, registry, seed)?;
         let measure = jobs::measure(&given, &source, &cluster)?;
         let checked = |p: WorldParts| world::checked(p, &given, registry, seed);
         let parts = parts.into_iter().map(checked);
@@ -172,6 +175,7 @@ impl<'r> Experiment<'r> {
         let named = named.chain(parts.iter().flat_map(world::each));
         let named = named.chain(&world.completion).chain(&collectors);
         let named = named.chain(source.component());
+        let named = named.chain(services.iter().map(|(spec, _)| spec));
         let files = inputs::other_files(&given, &cluster_text, named)?;
         let inputs = match o.output_dir {
             Some(_) => inputs::hashed(&files, known)?,
@@ -206,6 +210,7 @@ impl<'r> Experiment<'r> {
             inputs,
             seed,
             source,
+            services,
             trace: None,
             throughputs,
             prices,
@@ -346,6 +351,9 @@ impl<'r> Experiment<'r> {
         }
         if self.options.losses {
             jobs = Box::new(with_losses(jobs, self.seed));
+        }
+        if let Some((_, services)) = &self.services {
+            jobs = Box::new(Beside::new(jobs, services.open(&self.cluster)?));
         }
         Ok(jobs)
     }

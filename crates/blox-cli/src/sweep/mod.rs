@@ -312,6 +312,7 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
     grid = table::with_counts(grid, 2 + usize::from(any), groups, |(_, list), name| {
         total(list.iter().copied(), name)
     });
+    grid = table::with_parts(grid, groups, |g, name| middle(g, name));
     // The settings follow the scheduler.
     grid.words += heads.len();
     grid.head

@@ -7,9 +7,7 @@ use crate::elasticflow::files::{Recipe, read_trace};
 use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
 use crate::figure::{Claim, Figure, Plan, ReproduceError, Run};
 use blox_core::core::Counters;
-use blox_core::{
-    ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time, sort,
-};
+use blox_core::{Class, ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, Time, sort};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
 use blox_sim::results::{Deadlines, JobResult, Summary};
@@ -195,7 +193,7 @@ fn report(scheduler: &str, shape: Shape, specs: &[JobSpec], outcome: &released::
 /// Returns the result of a job that has not started.
 fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
     let extras = spec.extras();
-    let counts = extras.class == ServiceClass::Guaranteed;
+    let counts = extras.class == Class::Guaranteed;
     let deadline = extras.deadlines.first().filter(|_| counts);
     let mut result = JobResult::default();
     result.job = JobId(number);

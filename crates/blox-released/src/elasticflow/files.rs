@@ -6,7 +6,7 @@ mod generate;
 pub use generate::Recipe;
 
 use super::Shape;
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
+use blox_core::{Class, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::WorkloadError;
 use blox_traces::formats::tiresias::open_table;
 use blox_traces::scaling::Cell;
@@ -100,9 +100,9 @@ impl Row {
                 value: 1.0,
             }],
             class: if self.best_effort {
-                ServiceClass::BestEffort
+                Class::BEST_EFFORT
             } else {
-                ServiceClass::Guaranteed
+                Class::Guaranteed
             },
             ..Extras::default()
         })
@@ -168,7 +168,7 @@ mod tests {
             [&ours[..], theirs].map(|t| trace_of(&Source::of("t.csv", t).unwrap()).unwrap());
         assert_eq!(a[0].work, b[0].work);
         assert_eq!(a[0].duration().secs(), 70.0);
-        assert_eq!(a[0].extras().class, ServiceClass::BestEffort);
+        assert_eq!(a[0].extras().class, Class::BEST_EFFORT);
         assert_eq!(b[0].extras().deadlines[0].at, Time::new(90.0));
         assert_eq!(b[0].name.as_deref(), Some("a-b"));
     }

@@ -10,7 +10,7 @@ pub(crate) mod verify;
 
 pub use simulator::{Bound, ChronusRecord, Outcome, PlannedEnd, Shape, Times};
 
-use blox_core::{JobSpec, ServiceClass};
+use blox_core::{Class, JobSpec};
 use blox_traces::scaling::ScalingTable;
 use std::sync::atomic::AtomicBool;
 
@@ -60,7 +60,7 @@ impl Algorithm {
     pub fn profile(self, job: &mut JobSpec, table: &ScalingTable, gpu_type: &str) -> bool {
         if self == Algorithm::Chronus {
             // The released conversion gives every job a deadline.
-            job.extras.get_or_insert_default().class = ServiceClass::Guaranteed;
+            job.extras.get_or_insert_default().class = Class::Guaranteed;
             return true;
         }
         let extras = job.extras();

@@ -61,7 +61,7 @@ fn excuse_ties(
     let (average, last) = times(run, ends);
     let in_time = |e: &&PlannedEnd| {
         let class = run.jobs[e.job as usize].extras().class;
-        !e.late && class != blox_core::ServiceClass::BestEffort
+        !e.late && !class.is_spot()
     };
     let met = ends.values().filter(in_time).count() as f64;
     // The tolerance of deadlines is a fraction of all jobs, and at least one job.
@@ -195,7 +195,7 @@ fn compare_jobs(
         let end = ends.get(&job).copied();
         let rejected = rejected.contains(&job);
         let extras = spec.extras();
-        let best_effort = extras.class == blox_core::ServiceClass::BestEffort;
+        let best_effort = extras.class.is_spot();
         let fate = match end {
             _ if rejected => "rejected",
             None => "unfinished",

@@ -1,9 +1,7 @@
 //! Readers for files of Lucid's released simulator, of Helios and of Chronus.
 
 use super::simulator::Forecast;
-use blox_core::{
-    Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, SortedMap, Time, sort,
-};
+use blox_core::{Class, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, SortedMap, Time, sort};
 use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
 use blox_traces::formats::helios;
@@ -248,9 +246,9 @@ pub fn read_chronus_trace(
             .with_extras(Extras {
                 deadlines: deadlines.collect(),
                 class: if lazy {
-                    ServiceClass::BestEffort
+                    Class::BEST_EFFORT
                 } else {
-                    ServiceClass::Guaranteed
+                    Class::Guaranteed
                 },
                 ..Extras::default()
             });

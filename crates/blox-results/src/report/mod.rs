@@ -5,7 +5,7 @@ mod sweep;
 
 use super::error::FolderError;
 use super::fields::Fields;
-use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, RHO, flattened, is_over_completed};
+use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, PARTLY, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries, time_unit};
 use super::run::{NO_VALUE, Wait};
@@ -397,7 +397,10 @@ fn figure(column: &str, value: f64) -> String {
     match column {
         "relative" => format!("{value:.3}"),
         "fairness_mean" | "fairness_worst" => format!("{value:.2}"),
-        "utilisation" | "fairness_unfair" | "share" => format!("{:.1} %", 100.0 * value),
+        "services_needed_gpu_h" | "services_lacking_gpu_h" => grouped(value, 1),
+        "utilisation" | "fairness_unfair" | "services_full" | "share" => {
+            format!("{:.1} %", 100.0 * value)
+        }
         _ => grouped(value, 0),
     }
 }
@@ -527,8 +530,8 @@ fn told(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, S
         };
         [c].into_iter().chain(deadlines)
     });
-    let columns = columns.chain(&RHO).filter(|c| {
-        let has_parts = c.name.starts_with("deadlines_") || c.name.starts_with("fairness_");
+    let columns = columns.chain(&PARTLY).filter(|c| {
+        let has_parts = DEADLINES.iter().chain(&PARTLY).any(|part| part == *c);
         let unknown = has_parts && all_are(c.name, None);
         !hidden.contains(&c.name) && !unknown
     });

@@ -1,7 +1,7 @@
 //! The part of the page about a sweep.
 
 use super::super::error::FolderError;
-use super::super::figures::{DEADLINES, RHO};
+use super::super::figures::{DEADLINES, PARTLY};
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, assumptions, command_line, list, notice, table, told, version};
 use crate::{of_measured, value_or_none};
@@ -145,7 +145,7 @@ fn medians(sweep: &Sweep, groups: &[Group<'_>], unit: TimeUnit) -> String {
             interval(&mut fields, c);
         }
     }
-    for c in &RHO {
+    for c in &PARTLY {
         if groups.iter().any(|g| g.estimate(c.name).is_some()) {
             interval(&mut fields, c);
         }

@@ -5,7 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::figures::{DEADLINES, RHO};
+use super::figures::{DEADLINES, PARTLY};
 use super::in_groups;
 use super::run::{RunResults, optional_json, value_or_none};
 use super::table::{ColumnAt, Table};
@@ -174,7 +174,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let known = || COLUMNS.iter().chain(&DEADLINES).chain(&RHO);
+    let known = || COLUMNS.iter().chain(&DEADLINES).chain(&PARTLY);
     let is_known = |name: &str| known().any(|c| c.name == name);
     let figures = table
         .columns()

@@ -7,9 +7,7 @@ use crate::cell::{number, values};
 use crate::rows::{LONGEST_S, Opened, TOO_LONG, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{
-    Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work,
-};
+use blox_core::{Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
 use blox_core::{LossReports, Sensitivity, SortedMap, TypeSpeeds};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -90,8 +88,8 @@ columns! {
     memory_gib: Option<Column<f64>>,
     /// `600`, or `600:2.5` with the value of meeting it; several separated by `;`
     deadline_s: Option<Column<Vec<Deadline>>>,
-    /// `guaranteed` or `best-effort`
-    class: Option<Column<ServiceClass>>,
+    /// `guaranteed`, `best-effort`, or `spot:3600` with the seconds that a launch should run
+    class: Option<Column<Class>>,
     /// GPU counts of an elastic job, such as `1;2;4`
     levels: Option<Column<Vec<GpuCount>>>,
     /// iterations per second at each level, such as `1.5;2.8;5`; on these GPUs equal to `rate_per_s`
@@ -234,7 +232,7 @@ values! {
     Samples: "a whole number of at least 0", |t| t.trim().parse().ok().map(Samples);
     Share: "a share of at least 0 and below 1", |t| number(t, |x| (0.0..1.0).contains(&x)).map(Share);
     i32: "a whole number of 32 bits", |t| t.trim().parse().ok();
-    ServiceClass: "guaranteed or best-effort", class;
+    Class: "guaranteed, best-effort, spot or spot:SECONDS", |t| t.trim().parse().ok();
     Vec<Deadline>: "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first", |t| {
         list(t, deadline).filter(|all| all.is_sorted_by_key(|d| d.at))
     };
@@ -293,14 +291,6 @@ fn speed(text: &str) -> Option<(&str, f64)> {
     let (gpu_type, rate) = text.rsplit_once(':')?;
     let gpu_type = gpu_type.trim();
     Some((gpu_type, rate.trim().parse().ok()?)).filter(|_| !gpu_type.is_empty())
-}
-
-fn class(text: &str) -> Option<ServiceClass> {
-    match text.trim() {
-        "guaranteed" => Some(ServiceClass::Guaranteed),
-        "best-effort" => Some(ServiceClass::BestEffort),
-        _ => None,
-    }
 }
 
 /// Parses `SECONDS:VALUE;SECONDS:VALUE/PERIOD`.
@@ -567,7 +557,7 @@ mod tests {
         );
         assert_eq!(
             message("submit_s,gpus,duration_s,class\n0,1,60,gold\n"),
-            "jobs.csv:2: class is `gold`, expected guaranteed or best-effort"
+            "jobs.csv:2: class is `gold`, expected guaranteed, best-effort, spot or spot:SECONDS"
         );
         assert_eq!(
             message("submit_s,gpus,duration\n"),
@@ -650,7 +640,7 @@ mod tests {
             proptest::option::of(any::<u32>()),
             amount(),
             amount(),
-            any::<bool>(),
+            proptest::option::of(amount()),
             proptest::option::of(amount()),
             proptest::option::of((1e-6..1e6, 1e-6..1e6)),
             prop_oneof![Just(0.0), 0.0..1.0],
@@ -695,7 +685,12 @@ mod tests {
                 batch_size: rest.0,
                 cpus: rest.1,
                 memory_gib: rest.2,
-                class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
+                class: match rest.3 {
+                    None => Class::Guaranteed,
+                    Some(guaranteed) => Class::Spot {
+                        guaranteed: Seconds::new(guaranteed),
+                    },
+                },
                 user_estimate: rest.4.map(Seconds::new),
                 sensitivity: rest.5.map(|(point, speed)| {
                     let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);

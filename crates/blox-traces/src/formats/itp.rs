@@ -26,7 +26,7 @@ use crate::cell::{fields, values};
 use crate::rows::{NoJob, Opened, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
+use blox_core::{Class, Deadline, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::Notices;
 use serde::Deserialize;
 use std::num::NonZeroU32;
@@ -81,7 +81,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
         ..Extras::default()
     };
     if best_effort == Some(true) {
-        extras.class = ServiceClass::BestEffort;
+        extras.class = Class::BEST_EFFORT;
     } else {
         extras.deadlines.push(Deadline { at, value: 1.0 });
     }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(jobs[0].extras().model.as_deref(), Some("bert"));
         assert_eq!(jobs[0].extras().batch_size, Some(64));
         assert_eq!(jobs[0].extras().deadlines[0].at, Time::new(1600.0));
-        assert_eq!(jobs[1].extras().class, ServiceClass::BestEffort);
+        assert_eq!(jobs[1].extras().class, Class::BEST_EFFORT);
         assert!(jobs[1].extras().deadlines.is_empty());
     }
 

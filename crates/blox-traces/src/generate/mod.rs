@@ -10,12 +10,14 @@ pub mod blox;
 mod durations;
 mod loss;
 mod pow10;
+mod services;
 
 pub use crate::draws::Draws;
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
 pub use loss::with_losses;
 pub use pow10::pow10;
+pub use services::{Beside, Services, hourly_need, need_of_file, sine_need};
 
 use arrivals::{Clock, Shape};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};

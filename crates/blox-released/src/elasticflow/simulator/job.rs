@@ -1,6 +1,6 @@
 //! State of a job in the original.
 
-use blox_core::{JobSpec, ServiceClass};
+use blox_core::JobSpec;
 
 /// Deadline of jobs without one: the original's largest integer.
 const NEVER: f64 = i64::MAX as f64;
@@ -37,7 +37,7 @@ impl Job {
     pub fn of(spec: &JobSpec) -> Self {
         let extras = spec.extras();
         let levels = extras.levels.iter().map(|l| l.get());
-        let best_effort = extras.class == ServiceClass::BestEffort;
+        let best_effort = extras.class.is_spot();
         Job {
             submit: spec.submit.secs(),
             deadline: match extras.deadlines.first() {

@@ -1,7 +1,7 @@
 //! State of a job in the original.
 
 use super::nodes::{Nodes, Part};
-use blox_core::{JobSpec, ServiceClass};
+use blox_core::JobSpec;
 use blox_perf::PairTable;
 
 pub use blox_policies::estimate::ESTIMATE;
@@ -58,7 +58,7 @@ impl Job {
                 .iter()
                 .map(|d| (d.at.secs(), d.value))
                 .collect(),
-            best_effort: extras.class == ServiceClass::BestEffort,
+            best_effort: extras.class.is_spot(),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::command;
 use crate::compared::{Case, Compared, Difference, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::{self, Objective, Planner};
-use blox_core::{Deadline, JobSpec, ServiceClass, SortedMap};
+use blox_core::{Deadline, JobSpec, SortedMap};
 
 pub(crate) fn recognises(case: &Case) -> bool {
     let columns = [
@@ -87,7 +87,7 @@ const FEW: f64 = 3.0;
 fn columns(job: &JobSpec, r: &lucid::ChronusRecord) -> Vec<(&'static str, f64)> {
     let submit = job.submit.secs() / 60.0;
     let deadlines = &job.extras().deadlines;
-    let lazy = job.extras().class == ServiceClass::BestEffort;
+    let lazy = job.extras().class.is_spot();
     let meets = |d: &&Deadline| r.end - submit <= d.at.secs() / 60.0 - submit;
     let missed = match deadlines.iter().find(meets) {
         _ if lazy => 0.0,

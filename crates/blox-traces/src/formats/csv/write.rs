@@ -2,7 +2,7 @@
 
 use super::{COLUMNS, Columns, Row, Texts};
 use crate::cell::is_needed;
-use blox_core::{Curve, Deadline, GpuCount, JobSpec, Name, ServiceClass, TypeSpeeds};
+use blox_core::{Curve, Deadline, GpuCount, JobSpec, Name, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
@@ -143,8 +143,8 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
     texts.memory_gib = amount(extras.memory_gib);
     texts.communication = amount(extras.communication);
     texts.deadline_s = join(extras.deadlines.iter().map(deadline));
-    if extras.class == ServiceClass::BestEffort {
-        texts.class = "best-effort".to_owned();
+    if extras.class.is_spot() {
+        texts.class = extras.class.to_string();
     }
     texts.levels = join(extras.levels.iter().map(GpuCount::to_string));
     texts.rates = join(extras.rates.iter().map(f64::to_string));

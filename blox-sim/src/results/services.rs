@@ -1,0 +1,223 @@
+//! Results of services, and of spot jobs.
+
+use super::JobResult;
+use blox_core::{Class, GpuCount, Seconds, Submission, Time};
+use serde::Serialize;
+
+/// Results of one service: a job with a [need](blox_core::Extras::need).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Service {
+    /// GPU-seconds that the service needed from its submission until its end, or until the end of the
+    /// simulation.
+    pub needed_gpu: Seconds,
+    /// GPU-seconds that the service needed while it ran on fewer GPUs. GPUs above the need make up for
+    /// nothing.
+    pub lacking_gpu: Seconds,
+    /// Time in seconds in which the service ran on as many GPUs as it needed, or on more.
+    pub full: Seconds,
+    /// Time in seconds from the submission until the end, or until the end of the simulation.
+    pub lived: Seconds,
+}
+
+impl Service {
+    /// Returns the part of the time in full, from 0 to 1; 1 for a service that has not lived.
+    pub fn full_part(&self) -> f64 {
+        match self.lived > Seconds::ZERO {
+            true => self.full / self.lived,
+            false => 1.0,
+        }
+    }
+
+    fn add(&mut self, other: &Service, times: f64) {
+        self.needed_gpu += other.needed_gpu * times;
+        self.lacking_gpu += other.lacking_gpu * times;
+        self.full += other.full * times;
+        self.lived += other.lived * times;
+    }
+}
+
+/// The account of a live service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    since: Time,
+    /// GPUs on which the service has run since then.
+    has: GpuCount,
+    service: Service,
+}
+
+impl Account {
+    pub fn open(at: Time) -> Self {
+        Account {
+            since: at,
+            has: GpuCount::ZERO,
+            service: Service::default(),
+        }
+    }
+
+    /// Notes the GPUs on which the service runs from now on.
+    pub fn set(&mut self, service: &Submission, now: Time, has: GpuCount) {
+        if has != self.has {
+            self.advance(service, now);
+            self.has = has;
+        }
+    }
+
+    pub fn close(mut self, service: &Submission, at: Time) -> Service {
+        self.advance(service, at);
+        self.service
+    }
+
+    fn advance(&mut self, service: &Submission, to: Time) {
+        let Some(need) = &service.extras().need else {
+            return;
+        };
+        let period = need.period();
+        let periods = ((to - self.since) / period).floor() - 1.0;
+        if periods >= 1.0 {
+            let one = self.over(service, self.since + period);
+            self.service.add(&one, periods);
+            self.since += period * periods;
+        }
+        let rest = self.over(service, to);
+        self.service.add(&rest, 1.0);
+        self.since = self.since.max(to);
+    }
+
+    /// Returns the account from the last change until a time, step by step.
+    fn over(&self, service: &Submission, to: Time) -> Service {
+        let (mut sum, mut since) = (Service::default(), self.since);
+        let need = service.extras().need.as_ref();
+        while let Some(need) = need.filter(|_| since < to) {
+            let next = need.next_after(since).min(to);
+            let needed = service.need_at(since).unwrap_or_default();
+            let lacking = needed - self.has;
+            let passed = next - since;
+            sum.needed_gpu += passed * f64::from(needed.get());
+            sum.lacking_gpu += passed * f64::from(lacking.get());
+            sum.lived += passed;
+            if lacking == GpuCount::ZERO {
+                sum.full += passed;
+            }
+            since = next;
+        }
+        sum
+    }
+}
+
+/// Figures of the services, measured or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Services {
+    /// GPU-hours that the services needed.
+    pub needed_gpu_h: f64,
+    /// GPU-hours that the services needed while they ran on fewer GPUs.
+    pub lacking_gpu_h: f64,
+    /// Part of the time in which a service ran on as many GPUs as it needed, over the time of all
+    /// services. A fraction from 0 to 1.
+    pub full: f64,
+}
+
+impl Services {
+    /// Returns the figures of the services; `None` if there is none.
+    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
+        let mut sum: Option<Service> = None;
+        for service in jobs.iter().filter_map(|job| job.service.as_deref()) {
+            sum.get_or_insert_default().add(service, 1.0);
+        }
+        sum.map(|sum| Services {
+            needed_gpu_h: sum.needed_gpu.hours(),
+            lacking_gpu_h: sum.lacking_gpu.hours(),
+            full: sum.full_part(),
+        })
+    }
+}
+
+/// Stops of running jobs by decisions, if spot jobs have guaranteed time. Over all jobs, measured or
+/// not. A move counts if the plan stops the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Evictions {
+    /// Number of stops of jobs that were submitted in the guaranteed class.
+    pub guaranteed: u64,
+    /// Number of stops of jobs that were submitted as spot jobs.
+    pub spot: u64,
+    /// Number of stops of running spot jobs within their guaranteed time
+    /// ([`JobRef::protected_until`](blox_core::JobRef::protected_until)).
+    pub broken: u64,
+}
+
+/// Returns whether a job was submitted as a spot job with guaranteed time.
+pub(super) fn has_guarantee(class: Class) -> bool {
+    matches!(class, Class::Spot { guaranteed } if guaranteed > Seconds::ZERO)
+}
+
+impl Evictions {
+    /// Returns the counts; `None` if no spot job has guaranteed time.
+    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
+        let class = |job: &JobResult| {
+            job.spec
+                .as_ref()
+                .map_or(Class::Guaranteed, |s| s.extras().class)
+        };
+        jobs.iter().any(|job| has_guarantee(class(job))).then(|| {
+            let mut count = Evictions::default();
+            for job in jobs {
+                *match class(job).is_spot() {
+                    true => &mut count.spot,
+                    false => &mut count.guaranteed,
+                } += u64::from(job.preemptions);
+                count.broken += u64::from(job.broken);
+            }
+            count
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Curve, Extras};
+
+    fn service(period: f64, steps: &[(f64, f64)]) -> Submission {
+        let steps = steps
+            .iter()
+            .map(|(at, copies)| (Seconds::new(*at), *copies));
+        Submission {
+            extras: Some(Box::new(Extras {
+                need: Curve::new(Seconds::new(period), steps),
+                ..Extras::default()
+            })),
+            ..Submission::new(Time::ZERO, GpuCount(2))
+        }
+    }
+
+    #[test]
+    fn lack_counts_missing_gpus_between_steps() {
+        // Needs 2 GPUs for 60 s, then 6 for 40 s.
+        let service = service(100.0, &[(0.0, 1.0), (60.0, 3.0)]);
+        let mut account = Account::open(Time::new(10.0));
+        account.set(&service, Time::new(20.0), GpuCount(4));
+        let sum = account.close(&service, Time::new(130.0));
+        assert_eq!(
+            sum.needed_gpu,
+            Seconds::new(50.0 * 2.0 + 40.0 * 6.0 + 30.0 * 2.0)
+        );
+        assert_eq!(sum.lacking_gpu, Seconds::new(10.0 * 2.0 + 40.0 * 2.0));
+        assert_eq!(
+            (sum.full, sum.lived),
+            (Seconds::new(70.0), Seconds::new(120.0))
+        );
+    }
+
+    #[test]
+    fn many_periods_are_counted_as_each_of_them() {
+        let service = service(0.5, &[(0.0, 1.0), (0.25, 2.0)]);
+        let mut account = Account::open(Time::new(0.125));
+        account.set(&service, Time::new(0.25), GpuCount(2));
+        let sum = account.close(&service, Time::new(1e9));
+        assert_eq!(sum.needed_gpu, Seconds::new(3e9 - 0.25));
+        assert_eq!(sum.lacking_gpu, Seconds::new(1e9 + 0.25));
+        assert_eq!(sum.lived, Seconds::new(1e9 - 0.125));
+    }
+}

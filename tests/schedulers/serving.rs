@@ -1,0 +1,164 @@
+//! Services beside training jobs, notices and guaranteed time.
+#![cfg(feature = "testing")]
+
+use crate::cases::{self, job, with};
+use blox::core::policy::scheduling_fn;
+use blox::core::registry::ComponentSpec;
+use blox::core::{Class, Curve};
+use blox::prelude::*;
+use blox::sim::completion::Exact;
+use chacha20::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+fn serving(notice_s: f64) -> Pipeline {
+    let named: ComponentSpec = format!("serving{{notice_s={notice_s}}}").parse().unwrap();
+    in_rounds(blox::registry().schedulers.build(&named, 1).unwrap())
+}
+
+fn in_rounds(scheduler: Pipeline) -> Pipeline {
+    scheduler.with_trigger(Rounds::every(Seconds::new(100.0)).unwrap())
+}
+
+/// A service of copies of `gpus` GPUs that needs a number of copies from each second on.
+fn service(gpus: u32, lives: f64, period: f64, steps: &[(f64, f64)]) -> JobSpec {
+    let steps = steps
+        .iter()
+        .map(|(at, copies)| (Seconds::new(*at), *copies));
+    let need = Curve::new(Seconds::new(period), steps);
+    assert!(need.is_some());
+    with(job(0.0, gpus, lives), |extras| extras.need = need)
+}
+
+fn spot(lasts: f64, guaranteed: f64) -> JobSpec {
+    let guaranteed = Seconds::new(guaranteed);
+    with(job(0.0, 1, lasts), |extras| {
+        extras.class = Class::Spot { guaranteed };
+    })
+}
+
+/// Returns the lacking GPU-seconds of one service that needs a GPU for an hour and then three, beside
+/// three spot jobs on four GPUs, and the evictions and broken guarantees.
+fn reclaimed(notice_s: f64, guaranteed: f64) -> (f64, Option<(u64, u64)>) {
+    let jobs = [
+        service(1, 7200.0, 7200.0, &[(0.0, 1.0), (3600.0, 3.0)]),
+        spot(6000.0, guaranteed),
+        spot(6000.0, guaranteed),
+        spot(6000.0, guaranteed),
+    ];
+    let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+    let report = cases::run(&exact, serving(notice_s), &jobs);
+    assert_eq!(report.jobs[0].finish, Some(Time::new(7200.0)));
+    assert_eq!(report.jobs[0].jct(), None);
+    let services = report.summary.services.unwrap();
+    assert_eq!(services.needed_gpu_h, 4.0);
+    assert_eq!(report.summary.completed, 4);
+    let evictions = report.summary.evictions.map(|e| (e.spot, e.broken));
+    (services.lacking_gpu_h * 3600.0, evictions)
+}
+
+#[test]
+fn services_lack_gpus_until_notices_are_over() {
+    // Two copies are missing for the time of the notices.
+    assert_eq!(reclaimed(600.0, 0.0), (1200.0, None));
+    // The stop comes with the first round after the notice.
+    assert_eq!(reclaimed(550.0, 0.0), (1200.0, None));
+    assert_eq!(reclaimed(0.0, 0.0), (0.0, None));
+    // A guaranteed time of 4500 s ends later than the notice.
+    assert_eq!(reclaimed(600.0, 4500.0), (1800.0, Some((2, 0))));
+}
+
+#[test]
+fn a_waiting_service_lives_and_lacks_all_gpus() {
+    let jobs = [
+        job(0.0, 4, 9000.0),
+        service(2, 6000.0, 1000.0, &[(0.0, 1.0), (500.0, 0.0)]),
+    ];
+    let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+    let fifo = blox::schedulers::fifo();
+    let report = cases::run(&exact, fifo, &jobs);
+    let service = report.jobs[1].service.as_deref().unwrap();
+    assert_eq!(report.jobs[1].finish, Some(Time::new(6000.0)));
+    assert_eq!(report.jobs[1].first_start, None);
+    assert_eq!(service.needed_gpu, Seconds::new(6000.0));
+    assert_eq!(service.lacking_gpu, Seconds::new(6000.0));
+    assert_eq!(service.full_part(), 0.5);
+    // The service is outside job completion time.
+    assert_eq!(report.summary.avg_jct_s, 9000.0);
+    assert_eq!((report.summary.completed, report.summary.measured), (2, 2));
+}
+
+#[test]
+fn preemption_breaks_the_guarantee_of_a_spot_job() {
+    // The urgent job stops the spot job 1000 s after its start.
+    let urgent = |at: f64| {
+        let mut urgent = job(at, 4, 500.0);
+        urgent.priority = 1;
+        urgent
+    };
+    for (guaranteed, broken) in [(1000.0, 0), (1001.0, 1)] {
+        let spot = with(job(0.0, 4, 3000.0), |extras| {
+            let guaranteed = Seconds::new(guaranteed);
+            extras.class = Class::Spot { guaranteed };
+        });
+        let order = scheduling_fn(|view, out: &mut JobQueue| {
+            out.allow_preemption();
+            let urgency = |job: &JobRef<'_>| SortKey::by(-f64::from(job.spec().priority));
+            out.push_in_order(
+                view.active()
+                    .map(|job| (urgency(&job), Request::gang(&job))),
+            );
+            Validity::UntilEvent
+        });
+        let policy = cases::composed("urgent", order, InOrder::new(Consolidated::default()));
+        let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+        let report = cases::run(&exact, in_rounds(policy), &[spot, urgent(1000.0)]);
+        let evictions = report.summary.evictions.unwrap();
+        assert_eq!((evictions.spot, evictions.broken), (1, broken));
+        assert_eq!(evictions.guaranteed, 0);
+        assert_eq!(u64::from(report.jobs[0].broken), broken);
+    }
+}
+
+#[test]
+fn visited_rounds_change_nothing_for_services() {
+    for seed in 0..60 {
+        let r = &mut ChaCha8Rng::seed_from_u64(seed);
+        let mut jobs = Vec::new();
+        for _ in 0..r.random_range(2..5) {
+            let period = r.random_range(500.0..20_000.0);
+            let mut steps = vec![(0.0, f64::from(r.random_range(0..4)))];
+            let mut at = 0.0;
+            for _ in 0..r.random_range(0..4) {
+                at += r.random_range(1.0..period / 5.0);
+                steps.push((at, f64::from(r.random_range(0..5))));
+            }
+            let gpus = r.random_range(1..3);
+            let mut service = service(gpus, r.random_range(100.0..30_000.0), period, &steps);
+            service.submit = Time::new(r.random_range(0.0..9000.0));
+            jobs.push(service);
+        }
+        for _ in 0..20 {
+            let mut spec = match r.random_range(0..2) {
+                0 => spot(r.random_range(100.0..9000.0), r.random_range(0.0..4000.0)),
+                _ => job(0.0, r.random_range(1..5), r.random_range(100.0..9000.0)),
+            };
+            spec.submit = Time::new(r.random_range(0.0..20_000.0));
+            jobs.push(spec);
+        }
+        jobs.sort_by_key(|job| job.submit);
+        let notice = r.random_range(0.0..900.0);
+        let run = |every: bool| {
+            let simulation = Simulation::new(ClusterSpec::uniform(2, 4));
+            let simulation = simulation.visiting_every_round(every);
+            cases::run(&simulation, serving(notice), &jobs)
+        };
+        let (skipped, visited) = (run(false), run(true));
+        assert_eq!(skipped.jobs, visited.jobs, "seed {seed}");
+        let mut summary = visited.summary;
+        assert!(skipped.summary.decisions <= summary.decisions);
+        summary.decisions = skipped.summary.decisions;
+        assert_eq!(skipped.summary, summary, "seed {seed}");
+        let lack = summary.services.unwrap();
+        assert!(lack.lacking_gpu_h <= lack.needed_gpu_h);
+    }
+}
