@@ -193,7 +193,7 @@ fn walks_by_request_equal_walks_over_each_job() {
         add(walks(
             at(9),
             "fragmentation",
-            Fgd::new(vec![(1, 0.5), (4, 0.5)]),
+            Fgd::new(vec![(1.0, 0.5), (4.0, 0.5)]),
         ));
         add(walks(at(10), "profiled", <Profiled>::default()));
     }

@@ -70,6 +70,15 @@ impl Share {
         }
     }
 
+    /// Returns the share with as much of the memory as another share has of the compute.
+    #[must_use]
+    pub const fn with_memory_of(self, other: Share) -> Share {
+        Share {
+            memory: other.compute & !OVERLAPS,
+            ..self
+        }
+    }
+
     /// Returns the share with compute that other jobs may use, too.
     #[must_use]
     pub const fn overlapping(self) -> Share {

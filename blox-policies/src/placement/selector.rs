@@ -72,6 +72,12 @@ pub trait NodeSelector {
         false
     }
 
+    /// Returns whether the rule finds parts of GPUs. Otherwise a job with parts first gets the rest of
+    /// GPUs that other jobs have in part, and the rule finds free GPUs only if there is none.
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
     /// Returns whether the rule treats all jobs that request the same alike. If it finds no GPUs
     /// for one of them, it finds none for the others in the same draft.
     ///

@@ -20,6 +20,7 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
     shape: &Shape,
 ) -> Option<Assignment> {
     if !shape.share.is_whole()
+        && !rule.takes_parts()
         && let Some(found) = beside_others(draft, job, shape)
     {
         return Some(found);

@@ -7,7 +7,9 @@ use crate::cell::{number, values};
 use crate::rows::{LONGEST_S, Opened, TOO_LONG, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use blox_core::{
+    Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Time, Work,
+};
 use blox_core::{LossReports, Sensitivity, SortedMap, TypeSpeeds};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -64,6 +66,10 @@ columns! {
     submit_s: Column<Time>,
     /// requested GPUs, at least 1 (needed)
     gpus: Column<GpuCount>,
+    /// the part of each GPU, above 0 and at most 1
+    gpu_share: Option<Column<Part>>,
+    /// the part of the memory of each GPU, above 0 and at most 1
+    gpu_memory_share: Option<Column<Part>>,
     /// seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given)
     duration_s: Column<Seconds>,
     /// work
@@ -109,7 +115,7 @@ columns! {
     /// JSON: its loss curve, see [`LossReports`](blox_core::LossReports)
     loss: Option<Column<LossReports>>,
     /// share of a step spent on exchange over the best links, from 0 to below 1
-    communication: Option<Column<Share>>,
+    communication: Option<Column<Exchange>>,
     /// Gbit/s over the network within an iteration: `SECONDS:VALUE` pairs with `;` between them, then `/` and the seconds of an iteration
     traffic: Option<Column<Curve>>,
     /// copies of its GPUs that a service needs, such as `0:2;28800:5/86400`: seconds and copies, then the period
@@ -196,6 +202,7 @@ fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, Workl
         model: name(t, row.model, names),
         group: name(t, row.group, names),
         batch_size: t.value(row.batch_size)?.map(|Samples(n)| n),
+        share: share(t, row)?,
         cpus: t.value(row.cpus)?.unwrap_or(0.0),
         memory_gib: t.value(row.memory_gib)?.unwrap_or(0.0),
         deadlines: t.value(row.deadline_s)?.unwrap_or_default(),
@@ -211,10 +218,21 @@ fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, Workl
         loss: t.value(row.loss)?,
         communication: t
             .value(row.communication)?
-            .map_or(0.0, |Share(share)| share),
+            .map_or(0.0, |Exchange(part)| part),
         traffic: t.value(row.traffic)?,
         need: t.value(row.need)?,
         ..Extras::default()
+    })
+}
+
+/// Returns the part of each GPU.
+fn share(t: &Table, row: &Row) -> Result<Share, WorkloadError> {
+    let compute = t
+        .value(row.gpu_share)?
+        .map_or(Share::WHOLE, |Part(part)| part);
+    Ok(match t.value(row.gpu_memory_share)? {
+        Some(Part(memory)) => compute.with_memory_of(memory),
+        None => compute,
     })
 }
 
@@ -224,13 +242,17 @@ struct Rate(f64);
 /// A number of samples.
 struct Samples(u32);
 
-/// A share of at least 0 and below 1.
-struct Share(f64);
+/// A share of a step of at least 0 and below 1.
+struct Exchange(f64);
+
+/// A part above 0 and at most 1.
+struct Part(Share);
 
 values! {
     Rate: "a number above 0", |t| number(t, |x| x > 0.0).map(Rate);
     Samples: "a whole number of at least 0", |t| t.trim().parse().ok().map(Samples);
-    Share: "a share of at least 0 and below 1", |t| number(t, |x| (0.0..1.0).contains(&x)).map(Share);
+    Exchange: "a share of at least 0 and below 1", |t| number(t, |x| (0.0..1.0).contains(&x)).map(Exchange);
+    Part: "a part above 0 and at most 1", |t| t.trim().parse().ok().and_then(Share::of).map(Part);
     i32: "a whole number of 32 bits", |t| t.trim().parse().ok();
     Class: "guaranteed, best-effort, spot or spot:SECONDS", |t| t.trim().parse().ok();
     Vec<Deadline>: "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first", |t| {
@@ -647,6 +669,7 @@ mod tests {
             proptest::option::of((0.0..1e3, 1e-6..1e3, 0.0..1e3, 1e-6..1e9)),
             proptest::option::of(any_speeds()),
             proptest::option::of((1e-3..1e6, 1e-3..1e6, amount(), amount())),
+            (1u32..=21_000, proptest::option::of(1u32..=21_000)),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -683,6 +706,11 @@ mod tests {
                     .map(|(k, v)| (Name::from(k), v.into()))
                     .collect(),
                 batch_size: rest.0,
+                share: {
+                    let compute = Share::parts(rest.10.0, 21_000).unwrap();
+                    let memory = |n| compute.memory(n, 21_000).unwrap();
+                    rest.10.1.map_or(compute, memory)
+                },
                 cpus: rest.1,
                 memory_gib: rest.2,
                 class: match rest.3 {

@@ -13,8 +13,7 @@
 //! | `deletion_time` | seconds; its end |
 //!
 //! A job is a pod that runs from `scheduled_time` to `deletion_time`. The earliest job is submitted
-//! at 0. A fraction of a GPU is rounded up to a whole GPU, with a notice: jobs do not share GPUs
-//! unless a policy pairs them. `qos` and `pod_phase` are left out.
+//! at 0. A job with thousandths of a GPU has that part of it. `qos` and `pod_phase` are left out.
 //!
 //! Dropped, with a notice: pods without GPUs, pods that were never scheduled,
 //! pods without `deletion_time`.
@@ -23,8 +22,8 @@ use crate::cell::Moment;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices};
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, Share, Time};
+use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;
 
 /// A pod.
@@ -45,17 +44,10 @@ pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
     let row: Row = table.bind(&["qos", "pod_phase"], notices)?;
     let mut names = SharedNames::default();
-    jobs(table, makes_sense, move |t, notices| {
-        job(t, &row, &mut names, notices)
-    })
+    jobs(table, makes_sense, move |t, _| job(t, &row, &mut names))
 }
 
-fn job(
-    t: &Table,
-    row: &Row,
-    names: &mut SharedNames,
-    notices: &mut Notices,
-) -> Result<JobSpec, NoJob> {
+fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
     let gpus = t.gpus(row.num_gpu)?;
     let submit = Time::new(t.get(row.creation_time)?.0);
     let start = t
@@ -67,10 +59,11 @@ fn job(
         return Err(t.wrong(row.deletion_time, expected).into());
     }
     let milli = t.get(row.gpu_milli)?;
-    if gpus == GpuCount(1) && milli > 0.0 && milli < 1000.0 {
-        notices.add(NoticeKind::PartOfGpu, t.line());
-    }
+    let part = Some(milli).filter(|milli| gpus == GpuCount(1) && *milli > 0.0 && *milli < 1000.0);
     let mut extras = Extras {
+        share: part
+            .and_then(|milli| Share::of(milli / 1000.0))
+            .unwrap_or_default(),
         cpus: t.value(row.cpu_milli)?.unwrap_or(0.0) / 1000.0,
         memory_gib: t.value(row.memory_mib)?.unwrap_or(0.0) / 1024.0,
         ..Extras::default()
@@ -105,7 +98,6 @@ mod tests {
             notices,
             [
                 "dropped: asks for no GPU (once, on line 2)",
-                "asks for parts of GPUs: rounded up to whole ones (once, on line 4)",
                 "dropped: never started (once, on line 5)",
             ]
         );
@@ -119,6 +111,8 @@ mod tests {
         );
         assert_eq!(jobs[1].submit, Time::new(60.0));
         assert_eq!(jobs[1].gpus, GpuCount(1));
+        assert!(jobs[0].extras().share.is_whole());
+        assert_eq!(Some(jobs[1].extras().share), Share::parts(220, 1000));
         let types: Vec<_> = jobs[1].extras().gpu_types.iter().map(|t| &**t).collect();
         assert_eq!(types, ["V100M16", "V100M32"]);
     }

@@ -45,20 +45,22 @@ fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError>
     })
 }
 
-/// Parses a mix such as `1:70/8:30`: GPU counts with weights.
+/// Parses a mix such as `0.5:40/1:40/8:20`: GPUs, or the part of one, with weights.
 fn mix(p: &Params) -> Result<Fgd, RegistryError> {
     let pair = |text: &str| {
         let (gpus, weight) = text.split_once(':')?;
-        let weight: f64 = weight.trim().parse().ok()?;
-        Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
+        let [gpus, weight]: [f64; 2] = [gpus.trim().parse().ok()?, weight.trim().parse().ok()?];
+        let amount = gpus > 0.0 && (gpus <= 1.0 || gpus.fract() == 0.0);
+        let sound = amount && weight > 0.0 && weight.is_finite();
+        sound.then_some((gpus, weight))
     };
     let defaults = Params::of(&[MIX]);
     let text = match p.text(MIX.name) {
         "none" => defaults.text(MIX.name),
         text => text,
     };
-    let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
-    let expected = "GPU counts with weights above 0, such as 1:70/8:30";
+    let pairs: Option<Vec<(f64, f64)>> = text.split('/').map(pair).collect();
+    let expected = "GPU counts, or parts of a GPU, with weights above 0, such as 0.5:40/1:40/8:20";
     pairs
         .map(Fgd::new)
         .ok_or_else(|| p.wrong(MIX.name, expected))
@@ -140,7 +142,7 @@ pub(super) fn add(r: &mut Registry) {
     .with_node_data(GPU_SCORES);
     s.add(
         "fgd",
-        "fragmentation gradient descent on whole GPUs: the node that strands fewest GPUs",
+        "fragmentation gradient descent, also with parts of GPUs: where least is stranded",
         &[MIX, NO_EASY],
         |p, _| skipping(mix(p)?, p),
     );

@@ -139,6 +139,11 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
     texts.model = name(&extras.model);
     texts.group = name(&extras.group);
     texts.batch_size = extras.batch_size.map(|n| n.to_string()).unwrap_or_default();
+    if extras.share.fraction() < 1.0 {
+        texts.gpu_share = extras.share.fraction().to_string();
+    }
+    let memory = extras.share.memory_fraction();
+    texts.gpu_memory_share = memory.map(|part| part.to_string()).unwrap_or_default();
     texts.cpus = amount(extras.cpus);
     texts.memory_gib = amount(extras.memory_gib);
     texts.communication = amount(extras.communication);
