@@ -215,6 +215,9 @@ pub struct Order {
     pub wish: Wish,
     /// Description of the launch; omitted once the node has started it.
     pub task: Option<Arc<Task>>,
+    /// Time until the stop of a launch with a notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves_in: Option<Millis>,
 }
 
 /// Wanted state of a launch.

@@ -102,6 +102,8 @@ pub enum NodeEffect {
     },
     /// Send a control message to the shim.
     Tell(AttemptId, Control),
+    /// Tell the processes of the launch that they are stopped after this time.
+    Warn(AttemptId, Millis),
     /// The shim is unresponsive: end the launch's processes without it, then report its end.
     Destroy(AttemptId),
     /// Delete the journal of a launch that is over and accounted for.
@@ -161,6 +163,8 @@ struct Local {
     lease: Millis,
     standing: Standing,
     said: Said,
+    /// True if its processes got a notice in this session.
+    warned: bool,
 }
 
 /// State of the node manager.
@@ -193,6 +197,7 @@ impl Node {
                     None => Standing::live(f.lease),
                 },
                 said: f.said,
+                warned: false,
             };
             (f.id, local)
         });
@@ -345,6 +350,7 @@ impl Node {
             fence,
             wish,
             task,
+            leaves_in,
         } = order;
         if !self.attempts.contains_key(&id) && !self.take_in(id, fence, &wish, task, lease, port) {
             return;
@@ -404,6 +410,13 @@ impl Node {
                 }
             }
         }
+        if let (Some(left), Some(a)) = (leaves_in, self.attempts.get_mut(&id))
+            && matches!(a.standing, Standing::Live { .. })
+            && !a.warned
+        {
+            a.warned = true;
+            self.out.push(NodeEffect::Warn(id, left));
+        }
     }
 
     /// Adds a new launch. Returns `false` if the order needs no further action.
@@ -440,6 +453,7 @@ impl Node {
             lease,
             standing,
             said: Said::default(),
+            warned: false,
         };
         self.attempts.insert(id, local);
         !over
@@ -601,6 +615,7 @@ mod tests {
             fence: Fence(1 + u64::from(job)),
             wish,
             task: task(&[0]),
+            leaves_in: None,
         };
         let orders = Orders {
             node: "n0".into(),
@@ -769,6 +784,7 @@ mod tests {
                 fence: Fence(1 + u64::from(job)),
                 wish: run(),
                 task: Some(task),
+                leaves_in: None,
             }
         };
         let mut n = node();
@@ -785,6 +801,27 @@ mod tests {
             matches!(&after[3], (3, Status::Done(f)) if f.why == "GPU 0 is held by 1.1"),
             "{after:?}"
         );
+    }
+
+    #[test]
+    fn notice_reaches_the_processes_once() {
+        let mut n = node();
+        let mut warned = |seq, wish, left: Option<u64>| {
+            let NodeInput::Orders(mut orders, port) = orders(seq, 1, vec![(0, wish)]) else {
+                panic!("orders expected");
+            };
+            orders.orders[0].leaves_in = left.map(Millis);
+            let effects = n.step(Millis(10 * seq), NodeInput::Orders(orders, port));
+            effects.into_iter().find_map(|e| match e {
+                NodeEffect::Warn(_, left) => Some(left.0),
+                _ => None,
+            })
+        };
+        // A launch that has not started has no processes.
+        assert_eq!(warned(1, Wish::Prepare, Some(900)), None);
+        assert_eq!(warned(2, run(), None), None);
+        assert_eq!(warned(3, run(), Some(700)), Some(700));
+        assert_eq!(warned(4, run(), Some(600)), None);
     }
 
     #[test]

@@ -413,6 +413,16 @@ impl Shell {
                         Err(ReadError::Io(e)) => return Err(e),
                     }
                 }
+                NodeEffect::Warn(id, left) => {
+                    // The time by the clock that the job reads.
+                    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+                    let by = now.as_secs() + left.0 / 1000;
+                    match files::replace(&self.folder(id).join("notice"), &by, false) {
+                        Ok(()) => {}
+                        Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
+                        Err(ReadError::Io(e)) => return Err(e),
+                    }
+                }
                 NodeEffect::Destroy(id) => self.destroy(id),
                 NodeEffect::Forget(id) => {
                     let watched = self.watched.remove(&id);

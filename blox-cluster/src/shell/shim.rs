@@ -441,6 +441,7 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
         "BLOX_PROGRESS_FILE",
         &dir.join("progress").to_string_lossy(),
     );
+    set("BLOX_NOTICE_FILE", &dir.join("notice").to_string_lossy());
     if let Some(batch) = t.batch {
         set("BLOX_BATCH_PER_GPU", &batch.per_gpu.to_string());
         set("BLOX_ACCUMULATION", &batch.accumulation.to_string());

@@ -340,6 +340,7 @@ mod tests {
                 fence: Fence(5),
                 wish: Wish::Prepare,
                 task: Some(Arc::new(task)),
+                leaves_in: Some(Millis(1)),
             };
             let orders = Orders {
                 node: "n".into(),

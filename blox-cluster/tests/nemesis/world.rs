@@ -1110,6 +1110,7 @@ impl World {
                     }
                     self.shim(i, id, ShimInput::Control(control))?;
                 }
+                NodeEffect::Warn(..) => {}
                 NodeEffect::Destroy(id) => self.destroy(i, id),
                 NodeEffect::Forget(id) => {
                     self.nodes[i].journals.remove(&id);

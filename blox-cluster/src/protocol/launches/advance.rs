@@ -33,6 +33,7 @@ impl Launches {
                 };
                 self.want(id, Goal::Stop);
             }
+            Command::Notify { .. } => self.note_notices(view),
             Command::Finish { job } => self.end_job(view, *job, Goal::Finish),
             Command::Node { id, action } => self.note_request(view, *id, action),
             _ => {}
@@ -74,6 +75,7 @@ impl Launches {
         }
         self.last_tick = now;
         self.tick_requests(now, view);
+        self.note_notices(view);
         let heard = |(node, link): (&NodeId, &Link)| (*node, link.heard, link.last_heard());
         let nodes: Vec<_> = self.links.iter().map(heard).collect();
         for (node, heard, spoke) in nodes {

@@ -602,6 +602,8 @@ pub struct Launches {
     going: BTreeSet<AttemptId>,
     /// Time at which each open request was made in this run of the scheduler.
     asked: BTreeMap<ActionId, Millis>,
+    /// Ends of the notices of launches.
+    notices: BTreeMap<AttemptId, Time>,
     last_tick: Millis,
     /// End of the scheduler's last own suspension. The scheduler does not count its own suspension
     /// as silence of the nodes.
@@ -642,6 +644,7 @@ impl Launches {
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
             asked: BTreeMap::new(),
+            notices: BTreeMap::new(),
             last_tick: now,
             awake_since: now,
             ignored: Ignored::default(),
@@ -736,6 +739,22 @@ impl Launches {
         self.note(Record::Part { part, end });
         self.out.moved.insert(part.id);
         self.dirty_all(part.id);
+    }
+
+    /// Orders the nodes to warn launches with a notice. After a restart of the scheduler, the core
+    /// still has the notices.
+    fn note_notices(&mut self, view: View<'_>) {
+        let attempts = &self.durable.attempts;
+        self.notices.retain(|id, _| attempts.contains_key(id));
+        let new = attempts.keys().filter(|id| !self.notices.contains_key(id));
+        let noticed = new.filter_map(|id| {
+            let job = view.job(id.job).filter(|job| job.attempt() == id.attempt)?;
+            Some((*id, job.leaves_at()?))
+        });
+        for (id, by) in noticed.collect::<Vec<_>>() {
+            self.notices.insert(id, by);
+            self.dirty_all(id);
+        }
     }
 
     fn dirty_all(&mut self, id: AttemptId) {

@@ -48,6 +48,7 @@ impl Launches {
                 fence: *fence,
                 wish: Wish::Kill,
                 task: None,
+                leaves_in: None,
             });
         }
         link.last_orders += 1;
@@ -88,7 +89,14 @@ impl Launches {
             fence: a.fence,
             wish,
             task,
+            leaves_in: self.leaves_in(part.id),
         }
+    }
+
+    /// Returns the time until the stop of a launch with a notice.
+    fn leaves_in(&self, id: AttemptId) -> Option<crate::protocol::Millis> {
+        let by = self.notices.get(&id)?;
+        Some(self.clock.back(*by - self.clock.time(self.last_tick)))
     }
 
     /// Returns the job's own `grace_s`, or the cluster's default.

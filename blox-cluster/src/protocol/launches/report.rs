@@ -136,6 +136,7 @@ impl Launches {
             id: a.id,
             fence: a.fence,
             wish: Wish::Kill,
+            leaves_in: None,
             task: None,
         };
         let live = r.attempts.iter().filter(|a| !is_over(a));

@@ -45,6 +45,10 @@ struct Gang {
     said: Said,
     /// True if decisions stop the job.
     preempts: bool,
+    /// Time of a notice that decisions give the job.
+    notifies: Option<Time>,
+    /// Times until the stop in the last orders for each node.
+    warned: [Option<Millis>; 2],
     outcome: Option<Outcome>,
 }
 
@@ -103,6 +107,8 @@ impl Gang {
             sessions: [1; 2],
             said: Said::default(),
             preempts: false,
+            notifies: None,
+            warned: [None; 2],
             outcome: None,
         };
         extras.attributes.insert("grace_s".into(), 7.into());
@@ -141,6 +147,8 @@ impl Gang {
                 match effect {
                     Effect::Send(orders) => {
                         let node = usize::from(orders.node.as_str() == "n1");
+                        let left = orders.orders.iter().find_map(|o| o.leaves_in);
+                        self.warned[node] = left.or(self.warned[node]);
                         self.told[node] = orders
                             .orders
                             .into_iter()
@@ -179,6 +187,9 @@ impl Gang {
         if job.phase() == Phase::Running && self.preempts {
             let why = Reason::other("preempted");
             d.plan.actions.push(Action::Stop { job: JOB, why });
+        }
+        if let (Phase::Running, Some(by)) = (job.phase(), self.notifies) {
+            d.plan.actions.push(Action::Notify { job: JOB, by });
         }
         d
     }
@@ -945,6 +956,29 @@ fn launch_zero_after_all_iterations_is_completed() {
     let ends = [done(Exit::Stopped), stopped_with_zero()];
     let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
     assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+}
+
+#[test]
+fn nodes_learn_of_a_notice_before_the_stop() {
+    let mut g = Gang::running(900.0);
+    let by = g.scheduler.time(Millis(g.now)) + Seconds::new(700.0);
+    g.notifies = Some(by);
+    while g.warned.contains(&None) {
+        g.beat();
+    }
+    let left = |g: &Gang| by - g.scheduler.time(Millis(g.now));
+    let near = |g: &Gang| {
+        let warned = g.warned.map(|left| left.unwrap().as_secs());
+        let left = left(g).secs();
+        warned.iter().all(|w| (w - left).abs() <= 4.0)
+    };
+    assert!(near(&g), "{:?}", g.warned);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    // A restarted scheduler still knows the notice.
+    g.warned = [None; 2];
+    g.outage(10);
+    g.beats(6);
+    assert!(near(&g), "{:?}", g.warned);
 }
 
 #[test]
