@@ -15,9 +15,9 @@ pub use crate::core::{
 };
 // Output of policies.
 pub use crate::core::{
-    Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Assignment, Draft, DraftError,
-    JobQueue, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason,
-    Request, Room, Shape, Shapes, Validity,
+    Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Assignment, Config, Draft,
+    DraftError, JobQueue, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, Place, Plan,
+    Reason, Request, Room, Shape, Shapes, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;

@@ -69,7 +69,8 @@
 //! | [`Shape`] | A way to run a job: GPUs, type, CPUs, memory and place. |
 //! | [`JobQueue`] | Output of scheduling and input of placement: requests in order. |
 //! | [`Draft`] | Output of placement: a plan under construction. |
-//! | [`Assignment`] | The GPUs, CPUs, memory and batch of a job. |
+//! | [`Assignment`] | The GPUs, CPUs, memory and config of a job. |
+//! | [`Config`] | How a job runs on its GPUs: named numbers. |
 //! | [`AdmissionDecisions`] | Output of admission: accept, defer or reject. |
 //! | [`NodeActions`] | Output of a cluster manager. |
 //! | [`Reason`] | The reason why a job waits, stops or is rejected. |
@@ -101,17 +102,18 @@ pub use runtime::{
 #[doc(inline)]
 pub use state::{event, input, room, view};
 
-use model::{bits, decide_error, partners, share};
+use model::{bits, config, decide_error, partners, share};
 use state::lens;
 
 #[doc(inline)]
 pub use self::{
-    assignment::{Assignment, BatchConfig, GpuList},
+    assignment::{Assignment, GpuList},
     cluster::spec::{
         ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
         Network, NodeSpec, Offer,
     },
     cluster::{Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
+    config::Config,
     curve::Curve,
     decide_error::{DecisionError, DraftError, MissingData},
     decision::{

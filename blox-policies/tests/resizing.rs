@@ -3,8 +3,8 @@
 use crate::{composed, with};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    BatchConfig, ClusterSpec, GpuCount, GpuTypeId, JobSpec, NodeSpec, Request, Seconds, Shape,
-    Time, Validity,
+    ClusterSpec, Config, GpuCount, GpuTypeId, JobSpec, NodeSpec, Request, Seconds, Shape, Time,
+    Validity,
 };
 use blox_policies::placement::{Consolidated, Resizing};
 use blox_testing::Scenario;
@@ -35,17 +35,11 @@ fn job(gpus: u32) -> JobSpec {
 
 #[test]
 fn batch_changes_on_the_same_gpus() {
-    let config = Some(BatchConfig {
-        per_gpu: 32,
-        accumulation: 1,
-    });
-    let to = Shape {
-        config,
-        ..Shape::gpus(GpuCount(2))
-    };
+    let config = Config::of([("tp", 2.0)]);
+    let to = Shape::gpus(GpuCount(2)).with(config.clone());
     let (case, _) = changed(&ClusterSpec::uniform(2, 4), job(2), to);
     let has = case.job(0).assignment().unwrap();
-    assert_eq!((has.config, case.gpus(0)), (config, Some(vec![0, 1])));
+    assert_eq!((&has.config, case.gpus(0)), (&config, Some(vec![0, 1])));
 }
 
 #[test]

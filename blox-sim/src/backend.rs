@@ -397,7 +397,8 @@ impl<'w> Simulator<'w> {
                     .add(until, Kind::Turn, job.id().0, job.attempt());
                 self.turns.insert(job.id(), until);
             }
-            if let Some(config) = stretch.config.filter(|c| job.config() != Some(*c)) {
+            let config = stretch.config;
+            if !config.is_none() && *job.config() != config {
                 let job = job.id();
                 self.now_events
                     .push_back(Event::BatchChanged { job, config });

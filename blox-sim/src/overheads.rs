@@ -64,8 +64,8 @@ pub trait Overheads: Policy {
     }
 
     /// Returns the time from the command to change in place until the job runs again. By default,
-    /// the job starts anew on other GPUs or with another batch. A change of only CPUs and memory is
-    /// free.
+    /// the job starts anew on other GPUs or with another config. A change of only CPUs and memory, or
+    /// of the knob `shift` alone, is free.
     fn change(
         &self,
         memory: &mut Self::Memory,
@@ -74,7 +74,7 @@ pub trait Overheads: Policy {
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
-        match before.same_gpus(now) && before.config == now.config {
+        match before.same_gpus(now) && before.config.differs_only_in(&now.config, &["shift"]) {
             true => Seconds::ZERO,
             false => self.start(memory, view, job, Some(before), now),
         }

@@ -1,5 +1,6 @@
 //! Tests of the simulator as a whole.
 
+mod configs;
 mod contention;
 mod coverage;
 mod fingerprint;

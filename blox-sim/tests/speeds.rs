@@ -175,7 +175,7 @@ impl ExecutionModel for Mine {
         Some(Stretch {
             until: view.now() + Seconds::new(100.0),
             ends: false,
-            config: None,
+            config: blox_core::Config::NONE,
         })
     }
 

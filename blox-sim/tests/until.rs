@@ -113,7 +113,7 @@ impl ExecutionModel for Spins {
         Some(Stretch {
             until: view.now() + Seconds::new(100.0),
             ends: false,
-            config: None,
+            config: blox_core::Config::NONE,
         })
     }
 

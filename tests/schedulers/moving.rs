@@ -5,9 +5,9 @@
 use crate::cases::{self, composed, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Assignment, BatchConfig, ClusterSpec, Draft, DraftError, Event, GpuCount, JobId, JobQueue,
-    JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
-    Seconds, Shape, Time, Validity, View,
+    Assignment, ClusterSpec, Config, Draft, DraftError, Event, GpuCount, JobId, JobQueue, JobRef,
+    JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room, Seconds,
+    Shape, Time, Validity, View,
 };
 use blox::policies::placement::{
     Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
@@ -131,15 +131,8 @@ fn random(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sy
                 let mut request = Request::gang(&job);
                 if draw < 0.5 && partner.is_none() {
                     let other = GpuCount(1 + beside as u32 % 6);
-                    let config = Some(BatchConfig {
-                        per_gpu: 1 + beside as u32 % 2,
-                        accumulation: 0,
-                    });
-                    let shape = Shape {
-                        config,
-                        ..Shape::gpus(other)
-                    };
-                    request.shapes.insert(0, shape);
+                    let config = Config::of([("tp", f64::from(1 + beside as u32 % 2))]);
+                    request.shapes.insert(0, Shape::gpus(other).with(config));
                 }
                 out.push(request);
             }

@@ -5,7 +5,7 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{ActionId, BatchConfig, JobSpec, Name, NodeActionKind, NodeSpec, Partners, Share};
+use blox_core::{ActionId, Config, JobSpec, Name, NodeActionKind, NodeSpec, Partners, Share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -301,7 +301,7 @@ pub struct Task {
     pub cpus: f64,
     /// Memory in GiB for this node's part; 0 if memory is not managed.
     pub memory_gib: f64,
-    /// Batch configuration to train with, if the job has an adjustable batch size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchConfig>,
+    /// How to run: the knobs that the job gets in its environment, such as its batch.
+    #[serde(default, alias = "batch", skip_serializing_if = "Config::is_none")]
+    pub config: Config,
 }

@@ -598,7 +598,7 @@ mod tests {
             beside: Partners::default(),
             cpus: 0.0,
             memory_gib: 0.0,
-            batch: None,
+            config: blox_core::Config::NONE,
         }))
     }
 

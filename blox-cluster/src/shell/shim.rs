@@ -413,6 +413,10 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("CUDA_VISIBLE_DEVICES", &visible);
     set("NVIDIA_VISIBLE_DEVICES", &visible);
     set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    // Knobs come first, so that none replaces a variable of this project.
+    for (knob, value) in t.config.knobs() {
+        set(&variable_of(knob), &value.to_string());
+    }
     // Limits that NVIDIA's MPS keeps where it runs. Elsewhere they have no effect.
     if !t.share.is_whole() {
         let part = t.share.fraction();
@@ -442,17 +446,33 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
         &dir.join("progress").to_string_lossy(),
     );
     set("BLOX_NOTICE_FILE", &dir.join("notice").to_string_lossy());
-    if let Some(batch) = t.batch {
-        set("BLOX_BATCH_PER_GPU", &batch.per_gpu.to_string());
-        set("BLOX_ACCUMULATION", &batch.accumulation.to_string());
-    }
     set(MARK, &launch.mark);
     env
+}
+
+/// Returns the environment variable of a knob, such as `BLOX_TP` for `tp`.
+fn variable_of(knob: &str) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    let name: String = knob.chars().map(plain).collect();
+    format!("BLOX_{name}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_knob_is_a_variable_of_the_environment() {
+        let names = ["tp", "batch_per_gpu", "zero-stage 2"].map(variable_of);
+        assert_eq!(
+            names,
+            ["BLOX_TP", "BLOX_BATCH_PER_GPU", "BLOX_ZERO_STAGE_2"]
+        );
+        assert_eq!(4.0_f64.to_string(), "4");
+    }
 
     #[test]
     fn a_status_from_before_there_were_numbers_is_read() {

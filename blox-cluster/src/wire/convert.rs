@@ -329,7 +329,7 @@ mod tests {
                 beside: partners.iter().copied().map(JobId).collect(),
                 cpus: 4.0,
                 memory_gib: 8.0,
-                batch: None,
+                config: blox_core::Config::NONE,
             };
             let id = AttemptId {
                 job: JobId(9),

@@ -1,5 +1,6 @@
-//! Assignments: the GPUs of a job, with CPUs, memory and batch.
+//! Assignments: the GPUs of a job, with CPUs, memory and config.
 
+use crate::config::Config;
 use crate::ids::GpuId;
 use crate::model::share::Share;
 use crate::partners::Partners;
@@ -22,15 +23,6 @@ pub(crate) fn append_run(list: &mut GpuList, first: GpuId, count: u32) {
     }
 }
 
-/// Division of a job's batch into passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchConfig {
-    /// Number of samples of one pass on one GPU.
-    pub per_gpu: u32,
-    /// Number of additional passes whose gradients are accumulated before a step.
-    pub accumulation: u32,
-}
-
 /// Resources assigned to a job.
 ///
 /// CPUs and memory count for all GPUs together. Each node provides a share in proportion to its
@@ -48,9 +40,9 @@ pub struct Assignment {
     /// Memory in GiB; 0 if it is not counted.
     #[serde(default)]
     pub memory_gib: f64,
-    /// Batch chosen by the scheduler; `None` leaves it to the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<BatchConfig>,
+    /// How the job runs, chosen by the scheduler; a knob that is not set is left to the job.
+    #[serde(default, skip_serializing_if = "Config::is_none")]
+    pub config: Config,
     /// The jobs that run on some of these GPUs at the same time. In a plan, these are jobs with
     /// which the job agrees to share its GPUs; the agreement of one of two jobs is enough.
     #[serde(
@@ -69,7 +61,7 @@ impl Clone for Assignment {
             share: self.share,
             cpus: self.cpus,
             memory_gib: self.memory_gib,
-            config: self.config,
+            config: self.config.clone(),
             partners: self.partners.clone(),
         }
     }
@@ -97,7 +89,7 @@ impl Assignment {
         share: Share::WHOLE,
         cpus: 0.0,
         memory_gib: 0.0,
-        config: None,
+        config: Config::NONE,
         partners: Partners::NONE,
     };
 
@@ -109,13 +101,13 @@ impl Assignment {
         }
     }
 
-    /// Clones the GPUs and the batch into a destination, without CPUs, memory and partners. The share
+    /// Clones the GPUs and the config into a destination, without CPUs, memory and partners. The share
     /// is the whole.
     #[inline(always)]
     pub(crate) fn clone_plain_into(&self, place: &mut Option<Assignment>) {
         *place = Some(Assignment {
             gpus: copy_of(&self.gpus),
-            config: self.config,
+            config: self.config.clone(),
             ..Assignment::NONE
         });
     }

@@ -3,6 +3,7 @@
 pub mod assignment;
 pub(crate) mod bits;
 pub mod cluster;
+pub mod config;
 pub mod curve;
 pub mod decide_error;
 pub mod decision;

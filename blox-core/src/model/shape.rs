@@ -1,6 +1,7 @@
 //! Shapes: the ways in which a request lets a job run.
 
-use crate::assignment::{Assignment, BatchConfig, GpuList};
+use crate::assignment::{Assignment, GpuList};
+use crate::config::Config;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
 use crate::model::share::Share;
@@ -41,8 +42,8 @@ pub struct Shape {
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 if it is not counted.
     pub memory_gib: f64,
-    /// Batch; `None` leaves it to the job.
-    pub config: Option<BatchConfig>,
+    /// How the job runs; a knob that is not set is left to the job.
+    pub config: Config,
     /// Location constraint.
     pub place: Place,
 }
@@ -88,13 +89,19 @@ impl Shape {
         }
     }
 
+    /// Returns the shape with a config.
+    #[must_use]
+    pub fn with(self, config: Config) -> Self {
+        Shape { config, ..self }
+    }
+
     /// Returns whether the shape requests CPUs or memory.
     #[inline(always)]
     pub fn has_resources(&self) -> bool {
         is_any(self.cpus, self.memory_gib)
     }
 
-    /// Returns an assignment of these GPUs with the share, CPUs, memory and batch of the
+    /// Returns an assignment of these GPUs with the share, CPUs, memory and config of the
     /// shape.
     #[inline]
     pub fn on(&self, gpus: GpuList) -> Assignment {
@@ -103,7 +110,7 @@ impl Shape {
             share: self.share,
             cpus: self.cpus,
             memory_gib: self.memory_gib,
-            config: self.config,
+            config: self.config.clone(),
             partners: Partners::NONE,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::assignment::Assignment;
 use crate::cluster::Cluster;
+use crate::config::Config;
 use crate::decide_error::DecisionError;
 use crate::decision::Action;
 use crate::ids::{GpuTypeId, JobId, Name, NameId};
@@ -33,7 +34,7 @@ impl Misfit {
 }
 
 /// Checks that each assignment of some steps meets a shape of the job's request: the number and type
-/// of GPUs, the part of each, and the batch. A partner must get its requested number of GPUs. A job that keeps its
+/// of GPUs, the part of each, and the config. A partner must get its requested number of GPUs. A job that keeps its
 /// number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
 pub(super) fn check(
@@ -150,7 +151,7 @@ fn check_listed(
     Ok(())
 }
 
-/// Returns whether a job keeps its number of GPUs, its part of each and its batch.
+/// Returns whether a job keeps its number of GPUs, its part of each and its config.
 fn moves(job: &JobRef<'_>, given: &Assignment) -> bool {
     let kept = |had: &Assignment| {
         let alike = had.share == given.share && had.config == given.config;
@@ -181,14 +182,9 @@ fn misfit(job: &JobRef<'_>, given: &Assignment, shapes: &[Shape], view: View<'_>
             .map_or("", Name::as_str)
     };
     let gpus = |count: u32| format!("{count} {}", if count == 1 { "GPU" } else { "GPUs" });
-    let batch = |config| match config {
-        None => String::new(),
-        Some(crate::BatchConfig {
-            per_gpu,
-            accumulation,
-        }) => {
-            format!(" with {accumulation} passes of {per_gpu} samples")
-        }
+    let with = |config: &Config| match config.is_none() {
+        true => String::new(),
+        false => format!(" with {config}"),
     };
     let part = |share: Share| match share.is_whole() {
         true => String::new(),
@@ -201,7 +197,7 @@ fn misfit(job: &JobRef<'_>, given: &Assignment, shapes: &[Shape], view: View<'_>
         format!(
             "{}{share}{of_type}{}",
             gpus(shape.gpus.get()),
-            batch(shape.config)
+            with(&shape.config)
         )
     });
     let typed = shapes.iter().any(|shape| shape.gpu_type.is_some());
@@ -223,7 +219,7 @@ fn misfit(job: &JobRef<'_>, given: &Assignment, shapes: &[Shape], view: View<'_>
         assigned: format!(
             "{count}{}{of_type}{}",
             part(given.share),
-            batch(given.config)
+            with(&given.config)
         ),
     }
 }

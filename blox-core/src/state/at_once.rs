@@ -130,8 +130,8 @@ impl State {
             rec.since = now;
             rec.rate = rec.own_rate;
             rec.attempt += 1;
-            if assignment.config.is_some() {
-                rec.config = assignment.config;
+            if !assignment.config.is_none() {
+                rec.config = assignment.config.clone();
             }
             // A job that returns keeps the reason of its stop.
             if launch.left && rec.phase == Phase::Waiting {
@@ -246,10 +246,7 @@ mod tests {
                 assignment.cpus = 0.5;
             }
             if random.chance(10) {
-                assignment.config = Some(crate::assignment::BatchConfig {
-                    per_gpu: job.0,
-                    accumulation: 1,
-                });
+                assignment.config = crate::Config::of([("tp", job.0.into())]);
             }
             actions.push(Action::Place { job, assignment });
         }

@@ -330,8 +330,8 @@ impl State {
         rec.settle(self.now);
         rec.pending = false;
         rec.attempt += 1;
-        if new.config.is_some() {
-            rec.config = new.config;
+        if !new.config.is_none() {
+            rec.config = new.config.clone();
         }
         let (job, attempt) = (rec.id, rec.attempt);
         self.count_busy(s, false);

@@ -1,7 +1,7 @@
 //! Events: all changes of the state.
 
-use crate::assignment::BatchConfig;
 use crate::cluster::spec::{NodeSpec, Offer};
+use crate::config::Config;
 use crate::decision::{AdmissionDecision, NodeAction};
 use crate::ids::{ActionId, GpuId, JobId, Name, NodeId, OfferId};
 use crate::job::spec::JobSpec;
@@ -122,12 +122,12 @@ pub enum Event {
         /// Iterations a second until the next report.
         rate: f64,
     },
-    /// A job changed its own batch.
+    /// A job changed its own config, such as its batch.
     BatchChanged {
         /// The job.
         job: JobId,
-        /// The new batch.
-        config: BatchConfig,
+        /// The new config.
+        config: Config,
     },
     /// A job reported a metric, such as its loss.
     Metric {

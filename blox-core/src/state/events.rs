@@ -100,7 +100,7 @@ impl State {
             }
             Event::BatchChanged { job, config } => {
                 let s = self.known("a batch change", *job)?;
-                self.records[s].config = Some(*config);
+                self.records[s].config = config.clone();
                 self.touch_slot(s);
             }
             Event::Metric { job, name, value } => {
@@ -315,7 +315,7 @@ impl State {
             class: extras.map_or_else(Class::default, |e| e.class).into(),
             deadline: extras.and_then(|e| e.deadlines.first()).map(|d| d.at),
             accepted_at: None,
-            config: None,
+            config: crate::config::Config::NONE,
             reason: Reason::NotYetDecided,
             metrics: None,
             report: None,

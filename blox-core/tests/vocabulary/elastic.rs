@@ -314,7 +314,8 @@ fn sia() -> impl SchedulingPolicy {
                 .map(|n| GpuTypeId(n.0))
         };
         for job in view.active() {
-            let large = job.config().is_some_and(|c| c.per_gpu >= 64);
+            let batch = job.config().get("batch_per_gpu");
+            let large = batch.is_some_and(|samples| samples >= 64.0);
             let (gpus, name) = if large { (2, "a100") } else { (1, "t4") };
             let mut best = Shape::gpus(GpuCount(gpus));
             best.gpu_type = ty(name);
@@ -335,18 +336,15 @@ fn sia_shapes_follow_the_batch_that_a_job_chose() {
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
     // The third job finds no t4 and takes its second shape.
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
-    let config = BatchConfig {
-        per_gpu: 64,
-        accumulation: 1,
-    };
+    let config = Config::of([("batch_per_gpu", 64.0)]);
     b.event(
         100.0,
         Event::BatchChanged {
             job: JobId(0),
-            config,
+            config: config.clone(),
         },
     );
-    assert_eq!(b.job(0).config(), Some(config));
+    assert_eq!(b.job(0).config(), &config);
     assert_eq!(b.core.due(), Some(t(100.0)));
     assert_eq!(
         b.decide(100.0),

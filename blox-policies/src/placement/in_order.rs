@@ -554,11 +554,11 @@ fn moves(
         return Ok(());
     };
     let others = draft.companions(request.job);
-    let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
+    let with_config = |shape: &&Shape| !shape.config.is_none() && shape.config != has.config;
     for shape in request.shapes.iter().filter(with_config) {
         // A new batch alone may meet the shape.
         let to = Assignment {
-            config: shape.config,
+            config: shape.config.clone(),
             partners: others.clone(),
             ..has.clone()
         };
@@ -611,9 +611,8 @@ fn moves_with(
         if !draft.companions(other).iter().all(in_group) {
             return Ok(false);
         }
-        let config = its.config;
-        let shape = shape_of(&its);
-        followers.push((job, Shape { config, ..shape }));
+        let shape = shape_of(&its).with(its.config.clone());
+        followers.push((job, shape));
     }
     let start = draft.savepoint();
     let why = || Reason::other("moves together with its partners");
@@ -819,21 +818,15 @@ mod tests {
 
     #[test]
     fn running_job_changes_its_batch_where_it_is() {
-        let config = Some(blox_core::BatchConfig {
-            per_gpu: 64,
-            accumulation: 2,
-        });
-        let shape = Shape {
-            config,
-            ..Shape::gpus(GpuCount(2))
-        };
+        let config = blox_core::Config::of([("tp", 2.0)]);
+        let shape = Shape::gpus(GpuCount(2)).with(config.clone());
         let changed = second_decision(asks_for(0, shape));
         let [Action::Place { assignment, .. }] = &changed[..] else {
             panic!("{changed:?}");
         };
         assert_eq!(
-            (assignment.config, &assignment.gpus[..]),
-            (config, &[GpuId(0), GpuId(1)][..])
+            (&assignment.config, &assignment.gpus[..]),
+            (&config, &[GpuId(0), GpuId(1)][..])
         );
     }
 
@@ -920,14 +913,8 @@ mod tests {
 
     #[test]
     fn job_of_a_pair_changes_its_batch_where_it_is() {
-        let config = Some(blox_core::BatchConfig {
-            per_gpu: 64,
-            accumulation: 2,
-        });
-        let shape = Shape {
-            config,
-            ..Shape::gpus(GpuCount(1))
-        };
+        let config = blox_core::Config::of([("tp", 2.0)]);
+        let shape = Shape::gpus(GpuCount(1)).with(config.clone());
         let changed = second_decision_after(packed, asks_for(1, shape));
         assert_eq!(
             steps(&changed),

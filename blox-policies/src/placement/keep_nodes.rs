@@ -91,7 +91,7 @@ fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     });
     has.count() == shape.gpus
         && usable
-        && shape.config.is_none_or(|c| has.config == Some(c))
+        && (shape.config.is_none() || has.config == shape.config)
         && shape.gpu_type.is_none_or(|t| of_type() == Some(t))
 }
 

@@ -34,7 +34,7 @@ macro_rules! passes_on {
 use passes_on;
 
 use blox_core::{
-    Assignment, BatchConfig, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless,
+    Assignment, Config, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless,
     Time, TrainingReport, View,
 };
 use std::sync::Arc;
@@ -181,14 +181,14 @@ impl Reach {
 }
 
 /// A period in which a job keeps its rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
     /// End of the stretch, not before now.
     pub until: Time,
     /// True if all work is done at its end.
     pub ends: bool,
-    /// Batch used in the stretch.
-    pub config: Option<BatchConfig>,
+    /// Config that the job uses in the stretch; none if it keeps its own.
+    pub config: Config,
 }
 
 /// Result of a stretch, and the job's rate after it.

@@ -131,7 +131,7 @@ impl Coverage {
             for shape in &request.shapes {
                 self.types += u64::from(shape.gpu_type.is_some());
                 self.resources += u64::from(shape.has_resources());
-                self.batches += u64::from(shape.config.is_some());
+                self.batches += u64::from(!shape.config.is_none());
                 match shape.place {
                     Place::Any => {}
                     Place::ShareWith(_) => self.beside += 1,

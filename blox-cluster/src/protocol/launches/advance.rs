@@ -9,6 +9,7 @@ use blox_core::{
     Assignment, Command, Event, GpuCount, JobId, JobRef, Name, Node, NodeId, NodeStatus,
     Outcome as How, Phase, Reason, Seconds, View, Wanted,
 };
+use blox_perf::goodput::BatchConfig;
 use std::sync::Arc;
 
 /// Default limit on the failures of a job. The job attribute `max_retries` overrides it.
@@ -424,7 +425,13 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
     };
     let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
     let world = bound.gpus.len() as u32;
-    let batch = bound.config.or_else(|| batch(view, job, bound));
+    let config = match BatchConfig::of(&bound.config) {
+        Some(_) => bound.config.clone(),
+        None => match batch(view, job, bound) {
+            Some(batch) => batch.put_into(&bound.config),
+            None => bound.config.clone(),
+        },
+    };
     // A node that states no memory gives no limit.
     let gpu_memory = |node: NodeId| {
         let of_gpu = view
@@ -450,7 +457,7 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
             share: bound.share,
             gpu_memory_gib: gpu_memory(node),
             beside: bound.partners.clone(),
-            batch,
+            config: config.clone(),
         };
         (node, Arc::new(task))
     };

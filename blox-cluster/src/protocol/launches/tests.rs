@@ -1,16 +1,18 @@
 //! Tests of a gang on two nodes, report by report.
 
 use super::{Durable, End};
-use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
+use crate::protocol::message::{
+    AttemptReport, Exit, Final, Progress, Report, Said, Status, Task, Wish,
+};
 use crate::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::trigger::Rounds;
 use blox_core::{
-    Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, GradientNoise, Input,
-    JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time, TrainingSpec,
+    Action, Adapts, Assignment, Config, Decision, Event, Extras, GpuCount, GpuId, GradientNoise,
+    Input, JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time, TrainingSpec,
     TypeLimits,
 };
-use blox_perf::goodput::GoodputModel;
+use blox_perf::goodput::{BatchConfig, GoodputModel};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,6 +51,8 @@ struct Gang {
     notifies: Option<Time>,
     /// Times until the stop in the last orders for each node.
     warned: [Option<Millis>; 2],
+    /// Config of the next placement.
+    config: Config,
     outcome: Option<Outcome>,
 }
 
@@ -109,6 +113,7 @@ impl Gang {
             preempts: false,
             notifies: None,
             warned: [None; 2],
+            config: Config::NONE,
             outcome: None,
         };
         extras.attributes.insert("grace_s".into(), 7.into());
@@ -181,7 +186,10 @@ impl Gang {
         if job.phase() == Phase::Waiting && up {
             d.plan.actions.push(Action::Place {
                 job: JOB,
-                assignment: Assignment::of(vec![GpuId(0), GpuId(1)]),
+                assignment: Assignment {
+                    config: self.config.clone(),
+                    ..Assignment::of(vec![GpuId(0), GpuId(1)])
+                },
             });
         }
         if job.phase() == Phase::Running && self.preempts {
@@ -819,7 +827,7 @@ fn steps_of_a_training_job_become_a_goodput_model() {
         let parts = &g.scheduler.launches().durable().attempts[&id(attempt)]
             .launch
             .parts;
-        parts[0].1.batch.map(|b| (b.per_gpu, b.accumulation))
+        BatchConfig::of(&parts[0].1.config).map(|b| (b.per_gpu, b.accumulation))
     };
     g.runs(1, &[0, 1]);
     // The batch configuration of the specification on two GPUs.
@@ -1108,4 +1116,27 @@ fn remove_of_a_node_with_an_open_launch_fails() {
     g.set(0, 1, done(Exit::Stopped));
     g.beats(16);
     assert!(remove(&mut g).is_ok());
+}
+
+#[test]
+fn knobs_of_a_config_reach_each_part() {
+    let mut g = Gang::training(1e4);
+    g.config = Config::of([("tp", 2.0)]);
+    g.runs(1, &[0, 1]);
+    let parts = &g.scheduler.launches().durable().attempts[&id(1)]
+        .launch
+        .parts;
+    assert_eq!(parts.len(), 2);
+    for (_, task) in parts {
+        let knobs = "accumulation=0 batch_per_gpu=32 tp=2";
+        assert_eq!(task.config.to_string(), knobs);
+        // A log from before there were configs has a batch.
+        let mut old = serde_json::to_value(&**task).unwrap();
+        let fields = old.as_object_mut().unwrap();
+        fields.remove("config");
+        let batch = serde_json::json!({ "per_gpu": 32, "accumulation": 0 });
+        fields.insert("batch".into(), batch);
+        let old: Task = serde_json::from_value(old).unwrap();
+        assert_eq!(old.config.with("tp", 2.0), task.config);
+    }
 }

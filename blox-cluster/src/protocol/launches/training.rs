@@ -3,10 +3,10 @@
 use super::{Launches, Record};
 use crate::protocol::ids::AttemptId;
 use blox_core::{
-    Assignment, BatchConfig, Event, GpuCount, GradientNoise, JobRef, Name, NameId, SpeedReport,
-    TrainingReport, View,
+    Assignment, Event, GpuCount, GradientNoise, JobRef, Name, NameId, SpeedReport, TrainingReport,
+    View,
 };
-use blox_perf::goodput::{GoodputModel, StepTime, batch_on, fit};
+use blox_perf::goodput::{BatchConfig, GoodputModel, StepTime, batch_on, fit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -99,7 +99,8 @@ pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, bound: &Assignment
     let model = GoodputModel::of_job(training, &gpu_type, job.report()?)?;
     let gpus = GpuCount(bound.gpus.len() as u32);
     let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
-    let config = bound.config.or_else(|| batch(view, job, bound))?;
+    let given = BatchConfig::of(&bound.config);
+    let config = given.or_else(|| batch(view, job, bound))?;
     let goodput = model.goodput(nodes, replicas, config.per_gpu, config.accumulation);
     let rate = goodput / f64::from(training.initial_batch);
     Some(rate).filter(|rate| (1e-30..=1e30).contains(rate))
@@ -190,7 +191,7 @@ impl Launches {
         let compute = said(PASS).or((replicas == 1).then_some(step))?;
         let own = numbers.get(PER_GPU).copied();
         let own = own.filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
-        let told = task.batch.map(|b| b.per_gpu);
+        let told = BatchConfig::of(&task.config).map(|b| b.per_gpu);
         let per_gpu = own.map(|n| n as u32).or(told)?;
         let steps = StepTime {
             nodes,

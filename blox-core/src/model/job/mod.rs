@@ -11,8 +11,9 @@ mod truth;
 pub use truth::Truth;
 pub(crate) use truth::Witness;
 
-use crate::assignment::{Assignment, BatchConfig};
+use crate::assignment::Assignment;
 use crate::cluster::{Cluster, OnNode};
+use crate::config::Config;
 use crate::decision::AdmissionDecision;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::model::share::Share;
@@ -131,7 +132,7 @@ pub(crate) struct Record {
     pub user: Option<NameId>,
     pub deadline: Option<Time>,
     pub accepted_at: Option<Time>,
-    pub config: Option<BatchConfig>,
+    pub config: Config,
     /// Part of each GPU in the last successful launch. Here, it takes no room.
     #[serde(default, skip_serializing_if = "Share::is_whole")]
     pub share_before: Share,
@@ -606,9 +607,9 @@ impl<'a> JobRef<'a> {
     pub fn deadline(&self) -> Option<Time> {
         self.rec.deadline
     }
-    /// Returns the batch that the job runs with, if one was chosen.
-    pub fn config(&self) -> Option<BatchConfig> {
-        self.rec.config
+    /// Returns the config that the job runs with, as far as one was chosen.
+    pub fn config(&self) -> &'a Config {
+        &self.rec.config
     }
     /// Returns the reason for the current phase.
     pub fn reason(&self) -> &'a Reason {

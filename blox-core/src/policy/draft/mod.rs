@@ -319,7 +319,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory
-    /// and batch of the shape. Equals [`Draft::assign`] with the result of [`Draft::take_from`].
+    /// and config of the shape. Equals [`Draft::assign`] with the result of [`Draft::take_from`].
     /// Returns false and changes nothing if a node has too few GPUs or is not in view, or if the
     /// shape requests another number.
     ///
@@ -357,7 +357,7 @@ impl<'a> Draft<'a> {
             *of = job;
             assignment.share = shape.share;
             (assignment.cpus, assignment.memory_gib) = (shape.cpus, shape.memory_gib);
-            assignment.config = shape.config;
+            assignment.config.clone_from(&shape.config);
             let (cluster, ledger) = (self.view.cluster(), &mut self.m.ledger);
             let gpus = &mut assignment.gpus;
             let mut parts = nodes.iter();

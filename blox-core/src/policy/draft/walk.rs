@@ -410,7 +410,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns true if an assignment meets one of a request's shapes: number and type of GPUs,
-    /// batch, and [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and
+    /// config, and [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and
     /// always met.
     pub fn meets(&self, has: &Assignment, request: &Request) -> bool {
         let mut shapes = request.shapes.iter();

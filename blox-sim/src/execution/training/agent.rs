@@ -5,10 +5,10 @@ use super::fits::{Fitter, KnownFits};
 use crate::execution::Stretch;
 use blox_core::SortedMap;
 use blox_core::{
-    BatchConfig, GpuCount, GradientNoise, Name, Seconds, SpeedReport, ThroughputParams, Time,
+    Config, GpuCount, GradientNoise, Name, Seconds, SpeedReport, ThroughputParams, Time,
     TrainingReport,
 };
-use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches, StepTime, split};
+use blox_perf::goodput::{BatchConfig, BatchLimits, GoodputModel, KnownBatches, StepTime, split};
 use serde::{Deserialize, Serialize};
 
 /// Rule for the end of an epoch.
@@ -242,8 +242,13 @@ impl Agent {
         Stretch {
             until: Time::new(until),
             ends: last,
-            config: self.config,
+            config: Config::NONE,
         }
+    }
+
+    /// Returns the batch in use.
+    pub(super) fn batch(&self) -> Option<BatchConfig> {
+        self.config
     }
 
     /// Records the measurements of the last stretch. Returns the work at its end; `None` if there

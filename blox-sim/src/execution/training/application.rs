@@ -122,7 +122,7 @@ impl Application {
     pub(super) fn rate(
         &self,
         replicas: u32,
-        config: blox_core::BatchConfig,
+        config: blox_perf::goodput::BatchConfig,
         (step, sync): (f64, f64),
         epoch: usize,
     ) -> (f64, GradientNoise) {

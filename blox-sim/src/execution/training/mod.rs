@@ -28,7 +28,7 @@ use blox_core::SortedMap;
 use blox_core::{
     Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
 };
-use blox_perf::goodput::KnownBatches;
+use blox_perf::goodput::{BatchConfig, KnownBatches};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -202,7 +202,13 @@ impl ExecutionModel for Training {
         let placement = gathered(placement, (self.most_nodes)(&gpu_type));
         agent.start(gpu_type, placement, self.profiles);
         let batches = &mut memory.own.batches;
-        agent.tune(&app, wish(job), self.limit, assignment.config, batches);
+        agent.tune(
+            &app,
+            wish(job),
+            self.limit,
+            BatchConfig::of(&assignment.config),
+            batches,
+        );
         agent.rate(&app, app.curves.epoch_at(job.work_done()))
     }
 
@@ -214,7 +220,14 @@ impl ExecutionModel for Training {
     ) -> Option<Stretch> {
         let app = self.application(job)?;
         let agent = memory.own.by_job.get_mut(&job.id())?;
-        Some(agent.stretch(&app, job.work_done(), view.now(), self.round, self.ends))
+        let mut stretch = agent.stretch(&app, job.work_done(), view.now(), self.round, self.ends);
+        if let Some(batch) = agent
+            .batch()
+            .filter(|b| BatchConfig::of(job.config()) != Some(*b))
+        {
+            stretch.config = batch.put_into(job.config());
+        }
+        Some(stretch)
     }
 
     fn turn(
@@ -232,7 +245,7 @@ impl ExecutionModel for Training {
         } = &mut memory.own;
         let agent = by_job.get_mut(&job.id())?;
         let work = agent.measure(&app, &*self.fitter, fits)?;
-        let given = job.bound().and_then(|a| a.config);
+        let given = job.bound().and_then(|a| BatchConfig::of(&a.config));
         agent.tune(&app, wish(job), self.limit, given, batches);
         Some(Turn {
             report: agent.report(&app).map(Arc::new),

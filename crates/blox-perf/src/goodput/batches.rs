@@ -1,7 +1,49 @@
 //! Batch sizes that a job may choose from.
 
-use blox_core::{BatchConfig, SortedMap};
+use blox_core::{Config, SortedMap};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Division of a job's batch into passes. A [`Config`] has it as the knobs `batch_per_gpu` and
+/// `accumulation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchConfig {
+    /// Number of samples of one pass on one GPU.
+    pub per_gpu: u32,
+    /// Number of additional passes whose gradients are accumulated before a step.
+    pub accumulation: u32,
+}
+
+const PER_GPU: &str = "batch_per_gpu";
+const ACCUMULATION: &str = "accumulation";
+
+impl BatchConfig {
+    /// Returns the batch of a config; `None` if the knob `batch_per_gpu` is not set.
+    ///
+    /// ```
+    /// use blox_core::Config;
+    /// use blox_perf::goodput::BatchConfig;
+    /// let batch = BatchConfig { per_gpu: 32, accumulation: 1 };
+    /// let config = batch.put_into(&Config::of([("tp", 2.0)]));
+    /// assert_eq!(config.to_string(), "accumulation=1 batch_per_gpu=32 tp=2");
+    /// assert_eq!(BatchConfig::of(&config), Some(batch));
+    /// ```
+    pub fn of(config: &Config) -> Option<Self> {
+        let per_gpu = config.get(PER_GPU)?;
+        let accumulation = config.get(ACCUMULATION).unwrap_or(0.0);
+        Some(BatchConfig {
+            per_gpu: per_gpu as u32,
+            accumulation: accumulation as u32,
+        })
+    }
+
+    /// Returns a config with this batch.
+    #[must_use]
+    pub fn put_into(self, config: &Config) -> Config {
+        let config = config.with(PER_GPU, self.per_gpu.into());
+        config.with(ACCUMULATION, self.accumulation.into())
+    }
+}
 
 /// Limits on the choice of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

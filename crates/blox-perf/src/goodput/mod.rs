@@ -28,12 +28,12 @@ mod fit;
 mod rough;
 mod training;
 
-pub use batches::{BatchLimits, Batches, BestBatch, KnownBatches, split};
+pub use batches::{BatchConfig, BatchLimits, Batches, BestBatch, KnownBatches, split};
 pub use fit::{Fit, StepTime, fit, fit_from, objective_of};
 pub use training::batch_on;
 
 use batches::Tried;
-use blox_core::{BatchConfig, GradientNoise, ThroughputParams};
+use blox_core::{GradientNoise, ThroughputParams};
 use rough::{exp2, log2};
 use serde::{Deserialize, Serialize};
 

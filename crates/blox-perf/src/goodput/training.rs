@@ -1,7 +1,7 @@
 //! Goodput models and batches of jobs from what they report.
 
-use super::{BatchLimits, GoodputModel, split};
-use blox_core::{Adapts, BatchConfig, GpuCount, TrainingReport, TrainingSpec};
+use super::{BatchConfig, BatchLimits, GoodputModel, split};
+use blox_core::{Adapts, GpuCount, TrainingReport, TrainingSpec};
 
 impl GoodputModel {
     /// Returns the goodput model of a job on a GPU type from the job's report; `None` if the job

@@ -114,7 +114,7 @@ impl PlacementPolicy for Scattered {
                 draft.candidate_blocked(requests);
                 break;
             };
-            let config = shape.config;
+            let config = shape.config.clone();
             let assignment = Assignment {
                 config,
                 ..Assignment::of(gpus)

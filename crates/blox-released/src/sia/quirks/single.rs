@@ -1,7 +1,7 @@
 //! Batches of the released policy. Quirk: the program passes GPU counts in single precision, and
 //! computes batches from them in single precision.
 
-use blox_core::BatchConfig;
+use blox_perf::goodput::BatchConfig;
 use blox_perf::goodput::{BatchLimits, Batches, KnownBatches};
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ use crate::sia::world as files;
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::{
-    BatchConfig, ClusterSpec, Event, GpuId, JobId, SortedMap, ThroughputParams, Time,
-    TrainingReport,
+    ClusterSpec, Event, GpuId, JobId, SortedMap, ThroughputParams, Time, TrainingReport,
 };
+use blox_perf::goodput::BatchConfig;
 use blox_sim::Report;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +42,11 @@ impl Reads for Decisions {
                 at,
                 event: Event::BatchChanged { job, config },
                 ..
-            } => self.batches.entry(*job).or_default().push((*at, *config)),
+            } => {
+                if let Some(batch) = BatchConfig::of(config) {
+                    self.batches.entry(*job).or_default().push((*at, batch));
+                }
+            }
             Taken::Event {
                 at,
                 event: Event::Reported { job, report },
