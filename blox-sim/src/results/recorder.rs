@@ -304,12 +304,13 @@ fn trains(job: &JobRef<'_>) -> bool {
     extras.is_some_and(|e| e.training.is_some())
 }
 
-/// Returns whether a rigid job ran on another number of GPUs than requested, judging by its
-/// GPU-seconds.
+/// Returns whether a rigid job ran on another number of GPUs than requested, or with other parts of
+/// them, judging by its GPU-seconds.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
     let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());
-    let asked = job.attained_time().secs() * f64::from(job.gpus().get());
+    let part = extras.map_or(1.0, |e| e.share.fraction());
+    let asked = job.attained_time().secs() * f64::from(job.gpus().get()) * part;
     rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
 }
 
