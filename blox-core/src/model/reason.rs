@@ -265,7 +265,7 @@ impl Reason {
             Reason::LaunchFailed(_) => "launch failed",
             Reason::NodeLost => "node lost",
             Reason::NodeDrained => "node drained",
-            Reason::Noticed => "left after a notice",
+            Reason::Noticed => "notice over",
             Reason::Crashed => "crashed",
             Reason::GoalReached => "goal reached",
             Reason::Other(_) => "other",

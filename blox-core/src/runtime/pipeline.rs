@@ -1084,17 +1084,19 @@ fn place(
     view: View<'_>,
     draft: &mut Draft<'_>,
 ) -> Result<Validity, DraftError> {
-    if requests.stops_unlisted {
-        for job in requests.unlisted_jobs(view) {
-            draft.release(job, Reason::Unlisted)?;
-        }
-    }
     // Without their requests, the policy's list does not place these jobs again. A kept order may.
     let leaving = jobs_due(requests, view);
     for &job in &leaving {
         requests.withdraw(job);
         if draft.current(job).is_some() {
             draft.release(job, Reason::Noticed)?;
+        }
+    }
+    if requests.stops_unlisted {
+        for job in requests.unlisted_jobs(view) {
+            if !leaving.contains(&job) {
+                draft.release(job, Reason::Unlisted)?;
+            }
         }
     }
     draft.start_walk(requests);

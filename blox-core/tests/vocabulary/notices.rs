@@ -3,7 +3,7 @@
 use super::harness::{case, composed, job, rounds};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    AdmissionDecision, Class, Curve, Extras, GpuCount, JobQueue, JobSpec, OnEvent, Request,
+    AdmissionDecision, Class, Curve, Extras, GpuCount, JobQueue, JobSpec, OnEvent, Reason, Request,
     Seconds, Time, Validity,
 };
 use blox_testing::{FirstFit, Scenario};
@@ -57,6 +57,26 @@ fn gpus_of_a_leaving_job_are_placed_at_once() {
     assert_eq!(bench.round(0.0), "place 0 on 0");
     bench.decide(300.0);
     assert_eq!(bench.round(600.0), "stop 0; place 1 on 0");
+}
+
+#[test]
+fn job_that_is_no_longer_listed_leaves_by_its_notice() {
+    let scheduling = scheduling_fn(|view, out: &mut JobQueue| {
+        for job in view.active() {
+            match view.now() < Time::new(300.0) {
+                true => out.push(Request::gang(&job)),
+                false => out.notify(job.id(), Time::ZERO),
+            }
+        }
+        out.stop_unlisted();
+        Validity::UntilEvent
+    });
+    let policy = composed("test", scheduling, FirstFit);
+    let mut bench = case("1x1", rounds(300.0), policy);
+    bench.submit_all(0.0, [job(1, 9000.0)]);
+    bench.round(0.0);
+    assert_eq!(bench.round(300.0), "stop 0");
+    assert_eq!(*bench.job(0).reason(), Reason::Noticed);
 }
 
 #[test]

@@ -504,6 +504,9 @@ impl Recorder {
                     let why = why.text_with(|other| self.called(view, other));
                     self.tell(view.now(), format!("ordered to stop: {why}"));
                 }
+                Action::Notify { by, .. } => {
+                    self.tell(view.now(), format!("gets a notice: must leave by {by} s"));
+                }
                 Action::Promote { .. } => {
                     self.tell(view.now(), "promoted before all others".to_owned());
                 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[non_exhaustive]
 pub struct Service {
     /// GPU-seconds that the service needed from its submission until its end, or until the end of the
-    /// simulation.
+    /// simulation. A job that needs a part of each GPU counts by this part.
     pub needed_gpu: Seconds,
     /// GPU-seconds that the service needed while it ran on fewer GPUs. GPUs above the need make up for
     /// nothing.
@@ -88,13 +88,14 @@ impl Account {
     fn over(&self, service: &Submission, to: Time) -> Service {
         let (mut sum, mut since) = (Service::default(), self.since);
         let need = service.extras().need.as_ref();
+        let share = service.extras().share.fraction();
         while let Some(need) = need.filter(|_| since < to) {
             let next = need.next_after(since).min(to);
             let needed = service.need_at(since).unwrap_or_default();
             let lacking = needed - self.has;
             let passed = next - since;
-            sum.needed_gpu += passed * f64::from(needed.get());
-            sum.lacking_gpu += passed * f64::from(lacking.get());
+            sum.needed_gpu += passed * (share * f64::from(needed.get()));
+            sum.lacking_gpu += passed * (share * f64::from(lacking.get()));
             sum.lived += passed;
             if lacking == GpuCount::ZERO {
                 sum.full += passed;
@@ -177,7 +178,7 @@ impl Evictions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Curve, Extras};
+    use blox_core::{Curve, Extras, Share};
 
     fn service(period: f64, steps: &[(f64, f64)]) -> Submission {
         let steps = steps
@@ -208,6 +209,18 @@ mod tests {
             (sum.full, sum.lived),
             (Seconds::new(70.0), Seconds::new(120.0))
         );
+    }
+
+    #[test]
+    fn a_part_of_each_gpu_counts_by_this_part() {
+        let mut service = service(100.0, &[(0.0, 3.0)]);
+        let extras = service.extras.as_mut().unwrap();
+        extras.share = Share::parts(1, 4).unwrap();
+        let mut account = Account::open(Time::ZERO);
+        account.set(&service, Time::new(20.0), GpuCount(4));
+        let sum = account.close(&service, Time::new(50.0));
+        assert_eq!(sum.needed_gpu, Seconds::new(50.0 * 1.5));
+        assert_eq!(sum.lacking_gpu, Seconds::new(20.0 * 1.5 + 30.0 * 0.5));
     }
 
     #[test]
