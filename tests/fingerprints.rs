@@ -199,6 +199,7 @@ const KNOWING: &[&str] = &[
     "allox",
     "blox-optimus",
     "blox-srtf",
+    "cassini",
     "chronus",
     "edf",
     "edf-admission",

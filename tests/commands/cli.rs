@@ -380,6 +380,7 @@ fn missing_data_of_jobs_is_a_notice() {
         ("elasticflow", "`levels`: each job runs"),
         ("ef", "`levels`: each job runs"),
         ("edf", "a deadline: no deadline orders"),
+        ("cassini", "`traffic`: no job slows others"),
         ("chronus", "a deadline: no deadline orders"),
         (
             "optimus",

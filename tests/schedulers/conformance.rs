@@ -100,9 +100,9 @@ const REACHED_BY: &[(&str, &[&str])] = &[
     ("stretches", &["as-specified"]),
     (
         "changed rates",
-        &["as-specified", "contention", "variability"],
+        &["as-specified", "contention", "traffic", "variability"],
     ),
-    ("rates changed by other GPUs", &["contention"]),
+    ("rates changed by other GPUs", &["contention", "traffic"]),
 ];
 
 #[test]

@@ -7,6 +7,8 @@
 mod allox;
 #[path = "../../examples/schedulers/src/bandwidth_placement.rs"]
 mod bandwidth_placement;
+#[path = "../../examples/schedulers/src/cassini.rs"]
+mod cassini;
 #[path = "../../examples/schedulers/src/chronus.rs"]
 mod chronus;
 #[path = "../../examples/schedulers/src/edf.rs"]
@@ -71,6 +73,7 @@ fn files_of_schedulers_compile_in_another_crate() {
     let mut own = Registry::new();
     allox::add(&mut own);
     bandwidth_placement::add(&mut own);
+    cassini::add(&mut own);
     chronus::add(&mut own);
     edf::add(&mut own);
     edf_admission::add(&mut own);

@@ -9,6 +9,7 @@
 //! | Fit losses and predict the end of training | [`fit_loss`], [`without_outliers`], [`converged`], [`flat_from`] |
 //! | Fit speed to the number of workers | [`WorkerModel`] |
 //! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`], [`sharing_score`] |
+//! | Model jobs that share a link of the network | [`share_link`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
 //! | Check the attributes that these models read | [`check_attributes`] |
 //! | Look up the skew of tensor sizes | [`SkewTable`] |
@@ -22,6 +23,7 @@ mod pairs;
 mod sharing;
 mod skew;
 mod stages;
+mod traffic;
 mod utilisation;
 mod variability;
 mod workers;
@@ -32,6 +34,7 @@ pub use pairs::{PairTable, PairTableError};
 pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};
+pub use traffic::{LinkShare, share_link};
 pub use utilisation::gpu_utilisation;
 pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores, wrong_scores};
 pub use workers::WorkerModel;

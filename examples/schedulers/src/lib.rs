@@ -36,6 +36,7 @@ pub mod schedulers;
 
 mod allox;
 mod bandwidth_placement;
+mod cassini;
 mod chronus;
 mod components;
 mod edf;

@@ -27,6 +27,7 @@ pub fn registry() -> Registry {
     chronus::add(&mut r);
     gandiva::add(&mut r);
     themis::add(&mut r);
+    cassini::add(&mut r);
     gavel::add(&mut r);
     allox::add(&mut r);
     finish_time_fairness::add(&mut r);

@@ -14,6 +14,7 @@
 
 pub use crate::allox::allox;
 pub use crate::bandwidth_placement::bandwidth_placement;
+pub use crate::cassini::cassini;
 pub use crate::chronus::chronus;
 pub use crate::edf::edf;
 pub use crate::edf_admission::edf_admission;

@@ -5,8 +5,8 @@ use blox_core::registry::NodeData;
 use blox_core::{AnyPlacement, estimate::Oracle};
 use blox_perf::SCORES;
 use blox_policies::placement::{
-    Balanced, Bandwidth, Buddy, ByClass, Consolidated, Fgd, FirstFree, InOrder, NonSticky, Pal,
-    Profiled, Random, Split, Synergy,
+    Balanced, Bandwidth, Buddy, ByClass, Compatible, Consolidated, Fgd, FirstFree, InOrder,
+    NonSticky, Pal, Profiled, Random, Split, Synergy,
 };
 use blox_sim::execution;
 use std::sync::Arc;
@@ -92,6 +92,12 @@ pub(super) fn add(r: &mut Registry) {
         "GPUs of one node with the fastest links (Bebop of Blox), else as few nodes as possible",
         &[BACKFILL],
         |p, _| backfilled(Bandwidth::default(), p, Oracle),
+    );
+    s.add(
+        "compatible",
+        "consolidated, but jobs on several nodes go where their network demands interleave (CASSINI)",
+        &[BACKFILL],
+        |p, _| backfilled(Compatible::default(), p, Oracle),
     );
     s.add(
         "synergy",

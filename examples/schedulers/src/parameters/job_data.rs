@@ -104,6 +104,14 @@ pub const COMMUNICATION: JobData = JobData {
     check: |_| Ok(()),
 };
 
+/// Network demand within an iteration.
+pub const TRAFFIC: JobData = JobData {
+    name: "`traffic`",
+    has: |job| job.extras().traffic.is_some(),
+    without: "no job slows others on links of the network",
+    check: |_| Ok(()),
+};
+
 /// Speed with fewer CPUs or less memory.
 pub const SENSITIVITY: JobData = JobData {
     name: "a `sensitivity`",
