@@ -16,7 +16,7 @@ const CANDIDATES: usize = 10;
 /// demand](share_link) of all its jobs in the draft. The candidate with the highest mean score of its
 /// links wins; ties go to the first.
 ///
-/// Phases stay as they are: no job is shifted in time.
+/// A knob `shift` of a config counts, but the placement sets none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compatible {
     first: Consolidated,
@@ -65,18 +65,26 @@ fn from(draft: &Draft<'_>, nodes: &[&Node], start: usize, shape: &Shape) -> Opti
     None
 }
 
+/// Returns the seconds by which a job is shifted in time.
+fn shift(on: &Assignment) -> f64 {
+    on.config.get("shift").unwrap_or(0.0)
+}
+
 /// Returns the mean score of the links of a job; `None` without links or traffic.
 fn score(draft: &Draft<'_>, job: &JobRef<'_>, on: &Assignment) -> Option<f64> {
     let own = job.spec().extras().traffic.as_ref()?;
     let cluster = draft.view().cluster();
     let links = cluster.links_of(&on.gpus);
     let of_link = |link| {
-        let others = draft.on_link(link).map(|(other, _)| other);
-        let others: Vec<JobRef<'_>> = others.filter(|other| other.id() != job.id()).collect();
-        let theirs = others
-            .iter()
-            .filter_map(|other| other.spec().extras().traffic.as_ref());
-        let demands: Vec<_> = theirs.chain([own]).collect();
+        let others = draft
+            .on_link(link)
+            .filter(|(other, _)| other.id() != job.id());
+        let others: Vec<(JobRef<'_>, f64)> = others.map(|(o, on)| (o, shift(on))).collect();
+        let theirs = others.iter().filter_map(|(other, shift)| {
+            let traffic = other.spec().extras().traffic.as_ref();
+            Some((traffic?, *shift))
+        });
+        let demands: Vec<_> = theirs.chain([(own, shift(on))]).collect();
         Some(1.0 - share_link(cluster.link(link)?.gbps, &demands).excess)
     };
     let scores = links.iter().filter_map(|link| of_link(*link));

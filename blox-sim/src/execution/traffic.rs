@@ -1,7 +1,7 @@
 //! Jobs that share the links of the network.
 
 use super::{ExecutionModel, FixedRate, Reach, on_link};
-use blox_core::{Assignment, Curve, Event, JobId, JobRef, LinkId, Phase, Policy, View, With};
+use blox_core::{Assignment, Event, JobId, JobRef, LinkId, Phase, Policy, View, With};
 use blox_perf::share_link;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 ///
 /// Traffic is a [fluid](share_link): demands above the bandwidth are reduced by one factor while they
 /// meet, and a job runs at the speed of its slowest link. Iterations start at multiples of their
-/// length since time 0, and keep this phase: so jobs whose phases interleave do not slow each other
-/// (CASSINI, NSDI 2024).
+/// length since time 0, later by the seconds of the knob `shift` of the job's
+/// [config](blox_core::Config). They keep this phase: so jobs whose phases interleave do not slow each
+/// other (CASSINI, NSDI 2024).
 ///
 /// ```
 /// use blox_core::{ClusterSpec, Composition, Curve, Extras, GpuCount, JobSpec, Seconds, Time};
@@ -63,55 +64,54 @@ pub struct LinkLoads(BTreeMap<LinkId, LinkLoad>);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct LinkLoad {
-    /// The running jobs with traffic at a version of the state.
-    running: (Option<u64>, Vec<JobId>),
-    /// Jobs, in order, with the factor by which an iteration takes longer.
-    stretches: Vec<(JobId, f64)>,
+    /// The running jobs with traffic at a version of the state, with their shifts.
+    running: (Option<u64>, Vec<(JobId, f64)>),
+    /// Jobs in order, with their shifts, and the factors by which their iterations take longer.
+    of: Vec<(JobId, f64)>,
+    stretches: Vec<f64>,
 }
 
 impl LinkLoads {
     /// Returns the factor by which a job's iteration takes longer if it runs on the link.
-    fn stretch(&mut self, view: View<'_>, link: LinkId, job: JobId) -> f64 {
+    fn stretch(&mut self, view: View<'_>, link: LinkId, own: (JobId, f64)) -> f64 {
         let Some(gbps) = view.cluster().link(link).map(|link| link.gbps) else {
             return 1.0;
         };
         let load = self.0.entry(link).or_default();
         if load.running.0 != Some(view.version()) {
-            let mut jobs = on_link(view, link);
-            jobs.retain(|id| {
-                let job = view.job(*id).filter(|job| job.phase() == Phase::Running);
-                job.is_some_and(|job| job.spec().extras().traffic.is_some())
+            let running = on_link(view, link).into_iter().filter_map(|id| {
+                let job = view.job(id).filter(|job| job.phase() == Phase::Running)?;
+                job.spec().extras().traffic.as_ref()?;
+                Some((id, shift(job.bound()?)))
             });
-            load.running = (Some(view.version()), jobs);
+            load.running = (Some(view.version()), running.collect());
         }
         // A job that starts is not yet among those that run.
-        let runs = load.running.1.binary_search(&job);
-        let known = load.stretches.iter().map(|(id, _)| *id);
-        let same = match runs {
-            Ok(_) => known.eq(load.running.1.iter().copied()),
+        let mut jobs = load.running.1.clone();
+        let at = match jobs.binary_search_by_key(&own.0, |(id, _)| *id) {
+            Ok(at) => at,
             Err(at) => {
-                let (before, after) = load.running.1.split_at(at);
-                known.eq(before
-                    .iter()
-                    .copied()
-                    .chain([job])
-                    .chain(after.iter().copied()))
+                jobs.insert(at, own);
+                at
             }
         };
-        if !same {
-            let mut jobs = load.running.1.clone();
-            if let Err(at) = runs {
-                jobs.insert(at, job);
-            }
-            let refs: Vec<JobRef<'_>> = jobs.iter().filter_map(|id| view.job(*id)).collect();
-            let its = refs.iter().map(|job| job.spec().extras().traffic.as_ref());
-            let demands: Vec<&Curve> = its.flatten().collect();
-            let share = share_link(gbps, &demands);
-            load.stretches = jobs.into_iter().zip(share.stretches).collect();
+        if load.of != jobs {
+            let refs = jobs.iter().map(|(id, shift)| (view.job(*id), *shift));
+            let refs: Vec<(Option<JobRef<'_>>, f64)> = refs.collect();
+            let demands = refs.iter().filter_map(|(job, shift)| {
+                let traffic = job.as_ref()?.spec().extras().traffic.as_ref();
+                Some((traffic?, *shift))
+            });
+            load.stretches = share_link(gbps, &demands.collect::<Vec<_>>()).stretches;
+            load.of = jobs;
         }
-        let at = load.stretches.binary_search_by_key(&job, |(id, _)| *id);
-        at.map_or(1.0, |at| load.stretches[at].1)
+        load.stretches.get(at).copied().unwrap_or(1.0)
     }
+}
+
+/// Returns the seconds by which a job is shifted in time.
+fn shift(on: &Assignment) -> f64 {
+    on.config.get("shift").unwrap_or(0.0)
 }
 
 impl<M: ExecutionModel> Policy for Traffic<M> {
@@ -146,7 +146,8 @@ impl<M: ExecutionModel> ExecutionModel for Traffic<M> {
             return rate;
         }
         let links = view.cluster().links_of(&assignment.gpus);
-        let stretch = |link| memory.own.stretch(view, link, job.id());
+        let own = (job.id(), shift(assignment));
+        let stretch = |link| memory.own.stretch(view, link, own);
         rate / links.into_iter().map(stretch).fold(1.0, f64::max)
     }
 

@@ -16,13 +16,14 @@ pub struct LinkShare {
 }
 
 /// Returns the effect of jobs with these [demands](blox_core::Extras::traffic) on a link of `gbps`
-/// Gbit/s.
+/// Gbit/s. Each demand comes with the seconds by which it is shifted: with 0.05, the job
+/// communicates 0.05 s later.
 ///
 /// Traffic is a fluid. While the jobs together demand more than the bandwidth, each demand is reduced
 /// by the same factor, and the jobs that communicate progress slower by this factor. The result is
 /// the mean over the least common multiple of the iterations; if this has more than 2,048 steps of
-/// demand, over so many steps or over the longest iteration. Iterations start together and keep
-/// their phases.
+/// demand, over so many steps or over the longest iteration. Without shifts, iterations start
+/// together. They keep their phases.
 ///
 /// ```
 /// use blox_core::{Curve, Seconds};
@@ -32,17 +33,21 @@ pub struct LinkShare {
 ///     Curve::new(Seconds::new(0.1), steps).expect("in order")
 /// };
 /// let (early, late) = (half(50.0, 0.0), half(0.0, 50.0));
-/// let same = share_link(50.0, &[&early, &early]);
+/// let same = share_link(50.0, &[(&early, 0.0), (&early, 0.0)]);
 /// assert_eq!((same.excess, same.stretches), (0.5, vec![1.5, 1.5]));
-/// let apart = share_link(50.0, &[&early, &late]);
+/// let apart = share_link(50.0, &[(&early, 0.0), (&late, 0.0)]);
 /// assert_eq!((apart.excess, apart.stretches), (0.0, vec![1.0, 1.0]));
+/// assert_eq!(share_link(50.0, &[(&early, 0.0), (&early, 0.05)]).excess, 0.0);
 /// ```
-pub fn share_link(gbps: f64, demands: &[&Curve]) -> LinkShare {
+pub fn share_link(gbps: f64, demands: &[(&Curve, f64)]) -> LinkShare {
     // Whole microseconds and kbit/s: sums do not depend on the order of the jobs.
     let whole = |amount: f64| (amount * 1e6).round() as u64;
     let capacity = whole(gbps).max(1);
     let most = |curve: &Curve| curve.steps().iter().map(|s| whole(s.1)).max().unwrap_or(0);
-    let peak = demands.iter().map(|c| most(c)).fold(0, u64::saturating_add);
+    let peak = demands
+        .iter()
+        .map(|(c, _)| most(c))
+        .fold(0, u64::saturating_add);
     if peak <= capacity {
         return LinkShare {
             excess: 0.0,
@@ -50,22 +55,31 @@ pub fn share_link(gbps: f64, demands: &[&Curve]) -> LinkShare {
         };
     }
     let period = |curve: &Curve| whole(curve.period().secs()).max(1);
-    let multiple = demands.iter().try_fold(1u64, |all, curve| {
+    let multiple = demands.iter().try_fold(1u64, |all, (curve, _)| {
         let own = period(curve);
         (all / common(all, own)).checked_mul(own)
     });
     let steps_per_us = demands
         .iter()
-        .map(|c| c.steps().len() as f64 / period(c) as f64);
+        .map(|(c, _)| c.steps().len() as f64 / period(c) as f64);
     let [enough, most] = STEPS.map(|steps| steps / steps_per_us.clone().sum::<f64>());
-    let iteration = demands.iter().map(|c| period(c)).max().unwrap_or(1);
+    let iteration = demands.iter().map(|(c, _)| period(c)).max().unwrap_or(1);
     let longest = enough.max(iteration as f64).min(most).max(1.0) as u64;
     let window = multiple.filter(|m| *m <= longest).unwrap_or(longest);
     let mut steps = Vec::new();
-    for (i, curve) in demands.iter().enumerate() {
-        for start in (0..window).step_by(period(curve) as usize) {
-            let all = curve.steps().iter();
-            let all = all.map(|(at, gbps)| (start + whole(at.secs()), i, whole(*gbps)));
+    for (i, (curve, shift)) in demands.iter().enumerate() {
+        let length = period(curve);
+        let shift = whole(shift.rem_euclid(curve.period().secs()));
+        let moved = |at: f64| (whole(at) + shift) % length;
+        let all = curve.steps().iter();
+        let mut all: Vec<_> = all
+            .map(|(at, gbps)| (moved(at.secs()), whole(*gbps)))
+            .collect();
+        all.sort_by_key(|step| step.0);
+        // At time 0, the last step of the iteration before counts.
+        steps.extend(all.last().map(|step| (0, i, step.1)));
+        for start in (0..window).step_by(length as usize) {
+            let all = all.iter().map(|(at, gbps)| (start + at, i, *gbps));
             steps.extend(all.filter(|step| step.0 < window));
         }
     }
@@ -116,7 +130,8 @@ mod tests {
             Curve::new(ms(*period), steps).unwrap()
         };
         let curves: Vec<Curve> = jobs.iter().map(curve).collect();
-        share_link(gbps, &curves.iter().collect::<Vec<_>>())
+        let unshifted = curves.iter().map(|curve| (curve, 0.0));
+        share_link(gbps, &unshifted.collect::<Vec<_>>())
     }
 
     fn share(excess: f64, stretches: &[f64]) -> LinkShare {
@@ -140,6 +155,22 @@ mod tests {
         let second: &[_] = &[(0.0, 50.0), (10.0, 0.0), (50.0, 50.0)];
         let both = of(50.0, &[(100.0, first), (100.0, second)]);
         assert_eq!(both, share(0.2, &[1.2, 1.2]));
+    }
+
+    #[test]
+    fn a_shift_moves_the_phases_of_a_job() {
+        let steps = [(0.0, 50.0), (0.05, 0.0)].map(|(at, gbps)| (Seconds::new(at), gbps));
+        let job = Curve::new(Seconds::new(0.1), steps).unwrap();
+        let by = |shift: f64| share_link(50.0, &[(&job, 0.0), (&job, shift)]).excess;
+        assert_eq!(
+            [0.0, 0.01, 0.05, 0.08, 0.1].map(by),
+            [0.5, 0.4, 0.0, 0.3, 0.5]
+        );
+        // Before time 0, and by several iterations.
+        assert_eq!([-0.05, -0.01, 1.05].map(by), [0.0, 0.4, 0.0]);
+        // Only the difference of the shifts counts.
+        let both = share_link(50.0, &[(&job, 0.03), (&job, 0.04)]);
+        assert_eq!(both, share(0.4, &[1.4, 1.4]));
     }
 
     #[test]
