@@ -6,7 +6,7 @@ use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::results::{
-    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, SharedWaitSink, Summary,
+    JobResult, Moment, Occupancy, Recorder, Rent, RoundRow, SharedSink, SharedWaitSink, Summary,
     TimelineRow, WaitRow, Waits,
 };
 use crate::workload::Workload;
@@ -614,8 +614,8 @@ impl Simulation {
         summary.occupy(&jobs, busy, changed);
         if self.cluster.has_prices() {
             let accounts = state.cluster().accounts(end);
-            summary.node_hours = Some(accounts.node_hours);
-            summary.cost = Some(accounts.cost);
+            let (node_hours, cost) = (accounts.node_hours, accounts.cost);
+            summary.rent = Some(Rent { node_hours, cost });
         }
         summary.measured += unsubmitted;
         summary.unfinished += unsubmitted;

@@ -18,7 +18,7 @@ pub use fairness::Fairness;
 pub use fingerprint::Fingerprint;
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use services::{Evictions, Service, Services};
-pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
+pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Rent, Summary};
 pub use timeline::TimelineRow;
 pub use training::{Contention, Given, TrainingFigures};
 pub(crate) use waits::Waits;

@@ -57,14 +57,9 @@ pub struct Summary {
     /// makespan. A GPU that several jobs share counts once. A node counts from when it joins until it
     /// leaves, except while it is lost or powered off. A fraction from 0 to 1. 0 without a makespan.
     pub utilisation: f64,
-    /// Hours of nodes from joining to leaving, until the last end; a node that is powered off counts
-    /// no time. `None` unless the cluster has prices or offers.
+    /// What the nodes cost; `None` unless the cluster has prices or offers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_hours: Option<f64>,
-    /// Cost of these hours, each at the price of its node at the time. `None` unless the cluster has
-    /// prices or offers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
+    pub rent: Option<Rent>,
     /// Number of stops of running or starting jobs by decisions, over all jobs, measured or not.
     /// A move counts if the plan stops the job. Changes in place, crashes, lost nodes and requests
     /// of users do not count.
@@ -91,6 +86,16 @@ pub struct Summary {
     /// Finish-time fairness over the jobs with a known [`JobResult::rho`], if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
+}
+
+/// What the nodes of a cluster cost until the last end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Rent {
+    /// Hours of nodes from joining to leaving. A node that is powered off counts no time.
+    pub node_hours: f64,
+    /// Sum of these hours, each times the price of its node at the time.
+    pub cost: f64,
 }
 
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
@@ -324,8 +329,7 @@ impl Summary {
             } else {
                 0.0
             },
-            node_hours: None,
-            cost: None,
+            rent: None,
             preemptions: jobs.iter().map(|j| u64::from(j.preemptions)).sum(),
             rounds,
             decisions: counters.decisions,
@@ -368,7 +372,7 @@ mod tests {
     fn every_field_is_documented_in_full() {
         let source = include_str!("summary.rs");
         let mut fields = 0;
-        for name in ["Summary", "Deadlines", "MissCauses"] {
+        for name in ["Summary", "Rent", "Deadlines", "MissCauses"] {
             let (_, rest) = source
                 .split_once(&format!("pub struct {name} {{\n"))
                 .unwrap();

@@ -304,7 +304,7 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
     let rated = rows
         .iter()
         .any(|(.., r)| r.estimate("fairness_mean").is_some());
-    let priced = rows.iter().any(|(.., r)| r.estimate("cost").is_some());
+    let priced = rows.iter().any(|(.., r)| r.estimate("rent_cost").is_some());
     let only = |shown: bool, head| if shown { head } else { "" };
     let rho = |r: &Repeated<'_>, text| table::marked(text, partly_rated(r));
     let partial = rows.iter().any(|(.., r)| r.partial().is_some());
@@ -349,10 +349,10 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
             }),
             ("GPUs\nbusy", &|(.., r)| percent(figure(r, "utilisation"))),
             (only(priced, "node\nhours"), &|(.., r)| {
-                decimal(figure(r, "node_hours"), 1)
+                decimal(figure(r, "rent_node_hours"), 1)
             }),
-            (only(priced, "cost"), &|(.., r)| {
-                decimal(figure(r, "cost"), 2)
+            (only(priced, "rent_cost"), &|(.., r)| {
+                decimal(figure(r, "rent_cost"), 2)
             }),
             (only(rated, "mean\nrho"), &|(.., r)| {
                 rho(r, decimal(figure(r, "fairness_mean"), 2))

@@ -145,8 +145,8 @@ fn by_group(experiment: &Experiment<'_>, runs: &[&Run], by: &str) -> Grid {
 
 fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str>) -> Grid {
     let has_fairness = rows.iter().any(|r| r.summary.fairness.is_some());
-    let priced = rows.iter().any(|r| r.summary.cost.is_some());
-    let amount = |n: Option<f64>, digits| decimal(n.unwrap_or(f64::NAN), digits);
+    let priced = rows.iter().any(|r| r.summary.rent.is_some());
+    let rent = |r: &Figured<'_>| r.summary.rent.unwrap_or_default();
     let only = |shown: bool, head| if shown { head } else { "" };
     let partial = rows.iter().any(|r| r.summary.is_partial());
     let mark = |s: &Figured<'_>, text: String| marked(text, s.summary.is_partial());
@@ -181,9 +181,9 @@ fn table_of(experiment: &Experiment<'_>, rows: Vec<Figured<'_>>, by: Option<&str
             ("makespan\ns", &|r| decimal(r.summary.makespan_s, 0)),
             ("GPUs\nbusy", &|r| percent(r.summary.utilisation)),
             (only(priced, "node\nhours"), &|r| {
-                amount(r.summary.node_hours, 1)
+                decimal(rent(r).node_hours, 1)
             }),
-            (only(priced, "cost"), &|r| amount(r.summary.cost, 2)),
+            (only(priced, "cost"), &|r| decimal(rent(r).cost, 2)),
             ("preempted", &|r| whole(r.summary.preemptions)),
             (only(has_fairness, "mean\nrho"), &|r| {
                 rho(r, |f| decimal(f.mean, 2))

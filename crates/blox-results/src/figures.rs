@@ -199,8 +199,18 @@ pub(crate) const DEADLINES: [Column; 3] = [
     },
 ];
 
-/// The columns of services, evictions and finish-time fairness, which are parts of figures.
-pub(crate) const PARTLY: [Column; 9] = [
+/// The columns of costs, services, evictions and finish-time fairness, which are parts of figures.
+pub(crate) const PARTLY: [Column; 11] = [
+    Column {
+        name: "rent_node_hours",
+        heading: "node-hours",
+        formula: "hours of nodes from joining to leaving, without time off",
+    },
+    Column {
+        name: "rent_cost",
+        heading: "cost",
+        formula: "node-hours, each at the price of its node at the time",
+    },
     Column {
         name: "services_needed_gpu_h",
         heading: "needed GPU-hours",
@@ -249,7 +259,14 @@ pub(crate) const PARTLY: [Column; 9] = [
 ];
 
 /// The figures with parts, in order of their columns.
-const PARTS: [&str; 5] = ["deadlines", "training", "services", "evictions", "fairness"];
+const PARTS: [&str; 6] = [
+    "rent",
+    "deadlines",
+    "training",
+    "services",
+    "evictions",
+    "fairness",
+];
 
 /// Turns each figure with parts into figures `FIGURE_PART`: `deadlines_met`, `fairness_mean`,
 /// `paired_mean_s`.

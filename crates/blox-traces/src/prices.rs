@@ -52,3 +52,68 @@ pub fn read_prices(
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn read(rows: &str) -> Result<Vec<(Time, Event)>, String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(file, "time_s,offer,price,reclaim\n{rows}").unwrap();
+        let cluster = "+8x4=3,+2x8=20".parse().unwrap();
+        let name = file.path().display().to_string();
+        read_prices(file.path(), &cluster).map_err(|e| e.to_string().replace(&name, "p.csv"))
+    }
+
+    #[test]
+    fn rows_are_prices_and_reclaimed_nodes() {
+        let (small, large) = (OfferId(0), OfferId(1));
+        let events = read("0,offer-0,3.67,\n7200,offer-1,,2\n").unwrap();
+        let expected = [
+            (
+                0.0,
+                Event::Priced {
+                    offer: small,
+                    price: 3.67,
+                },
+            ),
+            (
+                7200.0,
+                Event::Reclaimed {
+                    offer: large,
+                    count: 2,
+                },
+            ),
+        ];
+        assert_eq!(events, expected.map(|(at, event)| (Time::new(at), event)));
+    }
+
+    #[test]
+    fn wrong_rows_name_the_cell() {
+        for (rows, error) in [
+            (
+                "0,spot,1,\n",
+                "p.csv:2: offer is `spot`, expected an offer of the cluster: offer-0, offer-1",
+            ),
+            (
+                "0,offer-0,,\n",
+                "p.csv:2: price is empty, expected a price or a number of nodes in `reclaim`",
+            ),
+            (
+                "0,offer-0,1,1\n",
+                "p.csv:2: price is `1`, expected a price or a number of nodes in `reclaim`",
+            ),
+            (
+                "0,offer-0,-1,\n",
+                "p.csv:2: price is `-1`, expected a number of at least 0",
+            ),
+            (
+                "x,offer-0,1,\n",
+                "p.csv:2: time_s is `x`, expected a number of at least 0",
+            ),
+        ] {
+            assert_eq!(read(rows).unwrap_err(), error);
+        }
+    }
+}

@@ -235,7 +235,8 @@ impl Network {
 /// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT][=PRICE]`, joined by commas. JOBS is the
 /// number of jobs that may share a GPU, and PRICE that of an hour of a node. A [layout](links_of)
 /// defines the links between the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of
-/// the [`Network`]:
+/// the [`Network`]. A part that begins with `+` is an [`Offer`] of at most so many nodes, called
+/// `offer-0`, `offer-1` and so on:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
@@ -249,6 +250,8 @@ impl Network {
 /// assert_eq!(networked.network.node, Some(100.0));
 /// let priced: ClusterSpec = "2x8:a100=32.77".parse()?;
 /// assert_eq!(priced.nodes[1].price, 32.77);
+/// let offered: ClusterSpec = "1x8,+16x4:v100=12.24".parse()?;
+/// assert_eq!((offered.nodes.len(), offered.offers[0].most), (1, 16));
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
 /// assert_eq!(
 ///     err.to_string(),
@@ -397,7 +400,7 @@ impl std::str::FromStr for ClusterSpec {
     type Err = ClusterSpecError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (mut nodes, mut network) = (Vec::new(), None);
+        let (mut nodes, mut offers, mut network) = (Vec::new(), Vec::new(), None);
         for (i, part) in text.split(',').enumerate() {
             let wrong = || ClusterSpecError::Shorthand {
                 text: text.to_owned(),
@@ -410,9 +413,13 @@ impl std::str::FromStr for ClusterSpec {
                 network.as_ref().ok_or_else(wrong)?;
                 continue;
             }
-            let (plain, price) = match part.rsplit_once('=') {
+            let (nodes_of, is_offer) = match part.trim().strip_prefix('+') {
+                Some(nodes) => (nodes, true),
+                None => (part, false),
+            };
+            let (plain, price) = match nodes_of.rsplit_once('=') {
                 Some((plain, price)) => (plain, Some(price.trim())),
-                None => (part, None),
+                None => (nodes_of, None),
             };
             let price: Option<f64> = price.map(str::parse).transpose().map_err(|_| wrong())?;
             let (plain, layout) = match plain.split_once('@') {
@@ -457,12 +464,17 @@ impl std::str::FromStr for ClusterSpec {
                     expected,
                 })?;
             }
-            nodes.resize(nodes.len() + count, node);
+            if is_offer {
+                let name = format!("offer-{}", offers.len());
+                offers.push(Offer::new(name, node, count as u32));
+            } else {
+                nodes.resize(nodes.len() + count, node);
+            }
         }
         let spec = ClusterSpec {
             nodes,
+            offers,
             network: network.unwrap_or_default(),
-            ..ClusterSpec::default()
         };
         spec.check()?;
         Ok(spec)

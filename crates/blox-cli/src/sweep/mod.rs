@@ -263,7 +263,7 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
     let ends = |g: &Group<'_>, key: &str| of(g, key).and_then(|e| e.interval);
     let interval = table::interval_heading(most_seeds(groups));
     let rated = is_rated(groups);
-    let priced = groups.iter().any(|g| of(g, "cost").is_some());
+    let priced = groups.iter().any(|g| of(g, "rent_cost").is_some());
     let only = |shown: bool, head| if shown { head } else { "" };
     let jobs = |(_, list): &Group<'_>| partial(list.iter().copied());
     let any = groups.iter().any(|g| jobs(g).is_some());
@@ -291,9 +291,11 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
             }),
             ("GPUs\nbusy", &|g| percent(middle(g, "utilisation"))),
             (only(priced, "node\nhours"), &|g| {
-                decimal(middle(g, "node_hours"), 1)
+                decimal(middle(g, "rent_node_hours"), 1)
             }),
-            (only(priced, "cost"), &|g| decimal(middle(g, "cost"), 2)),
+            (only(priced, "rent_cost"), &|g| {
+                decimal(middle(g, "rent_cost"), 2)
+            }),
             ("preempted", &|g| decimal(middle(g, "preemptions"), 0)),
             (only(rated, "mean\nrho"), &|g| {
                 decimal(middle(g, "fairness_mean"), 2)
