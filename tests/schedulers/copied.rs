@@ -19,6 +19,8 @@ mod edf_admission;
 mod ef;
 #[path = "../../examples/schedulers/src/elasticflow.rs"]
 mod elasticflow;
+#[path = "../../examples/schedulers/src/eva.rs"]
+mod eva;
 #[path = "../../examples/schedulers/src/fifo.rs"]
 mod fifo;
 #[path = "../../examples/schedulers/src/finish_time_fairness.rs"]
@@ -79,6 +81,7 @@ fn files_of_schedulers_compile_in_another_crate() {
     edf_admission::add(&mut own);
     ef::add(&mut own);
     elasticflow::add(&mut own);
+    eva::add(&mut own);
     fifo::add(&mut own);
     finish_time_fairness::add(&mut own);
     gandiva::add(&mut own);

@@ -12,6 +12,7 @@ mod conformance;
 mod copied;
 mod elasticflow;
 mod estimates;
+mod eva;
 mod feasibility;
 mod gavel;
 mod lessons;

@@ -175,6 +175,7 @@ fn every_scheduler_runs_with_every_other_component() {
         "edf: admission of admission+scheduling",
         "ef: admission of admission+scheduling",
         "elasticflow: admission of admission+scheduling",
+        "eva: cluster of cluster+scheduling",
         "synthesizer: admission of cluster+admission+scheduling+placement",
     ];
     seen.holds(200, &conflicts);

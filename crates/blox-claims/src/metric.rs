@@ -55,10 +55,12 @@ pub enum Metric {
     NodeUse,
     /// Moments a day at which nodes were powered on.
     WakeUps,
+    /// Cost of the nodes until the last end.
+    Cost,
 }
 
 /// Every metric.
-const ALL: [Metric; 20] = [
+const ALL: [Metric; 21] = [
     Metric::AvgJct,
     Metric::MedianJct,
     Metric::P99Jct,
@@ -79,6 +81,7 @@ const ALL: [Metric; 20] = [
     Metric::Packed,
     Metric::NodeUse,
     Metric::WakeUps,
+    Metric::Cost,
 ];
 
 impl Metric {
@@ -113,6 +116,7 @@ impl Metric {
             Metric::Packed => "packed share of jobs",
             Metric::NodeUse => "use of powered nodes",
             Metric::WakeUps => "wake-ups a day",
+            Metric::Cost => "cost",
         }
     }
 }
@@ -251,6 +255,7 @@ impl Jobs<'_> {
         };
         match metric {
             Metric::AvgJct => mean(self.jcts()),
+            Metric::Cost => summary.rent.map_or(f64::NAN, |rent| rent.cost),
             Metric::MedianJct => statistics::percentile(&self.jcts(), 0.5).unwrap_or(f64::NAN),
             Metric::P99Jct => statistics::percentile(&self.jcts(), 0.99).unwrap_or(f64::NAN),
             Metric::BestEffortJct => {

@@ -324,6 +324,7 @@ files![
     "bandwidth-placement",
     "synthesizer",
     "tiresias-plus",
+    "eva",
 ];
 
 static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {

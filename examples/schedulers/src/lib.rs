@@ -43,6 +43,7 @@ mod edf;
 mod edf_admission;
 mod ef;
 mod elasticflow;
+mod eva;
 mod fifo;
 mod finish_time_fairness;
 mod gandiva;

@@ -41,6 +41,7 @@ pub fn registry() -> Registry {
     helios_ces::add(&mut r);
     sia::add(&mut r);
     pollux::add(&mut r);
+    eva::add(&mut r);
     components::add(&mut r);
     r
 }

@@ -20,6 +20,7 @@ pub use crate::edf::edf;
 pub use crate::edf_admission::edf_admission;
 pub use crate::ef::ef;
 pub use crate::elasticflow::elasticflow;
+pub use crate::eva::eva;
 pub use crate::fifo::fifo;
 pub use crate::finish_time_fairness::finish_time_fairness;
 pub use crate::gandiva::gandiva;

@@ -1,0 +1,489 @@
+//! Nodes of offers by reservation prices.
+
+use blox_core::{
+    AfterDrain, Cluster, ClusterManager, Event, JobQueue, JobRef, Node, NodeAction, NodeActionKind,
+    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place, Policy, Reason,
+    Request, SchedulingPolicy, Seconds, Shape, Shapes, Time, Validity, View,
+};
+use serde::{Deserialize, Serialize};
+
+/// Requests the cheapest nodes for the jobs and puts the jobs on them (Eva, EuroSys 2025).
+///
+/// **Rule.** The reservation price of a job is the price of the cheapest offer with a node that holds
+/// it alone. With `n` other jobs on its node, a job is worth this price times `beside` to the power of
+/// `n`. The worth of a node is the sum of its jobs. Packing goes through the offers from the highest
+/// price down. It adds the job that raises the worth of a node most, until none raises it. The node is
+/// taken, as the cheapest offer that holds its jobs, if its worth is at least the price of the offer.
+/// Otherwise the jobs whose cheapest offer this is get a node each.
+///
+/// A full reconfiguration packs all jobs. A partial one keeps the nodes whose worth is at least their
+/// price, adds jobs to them, and packs the others. With `S` as worth minus price an hour, `M` as cost
+/// of moves and new nodes, and `D` as expected time to the next full one, the full one is chosen if
+/// its `S D - M` is greater. `D` follows from the rate of arrivals and ends, and from the fraction of
+/// them after which the full one was chosen.
+///
+/// Its requests name nodes; [`OnNodes`](crate::placement::OnNodes) places them. A job stays where it is
+/// until its new node has joined. Nodes without jobs return to their provider. Nodes without an offer
+/// are kept; they take jobs that no offer holds, and then any others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eva {
+    settings: EvaSettings,
+}
+
+/// Settings of [`Eva`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EvaSettings {
+    /// Throughput of a job for each other job on its node, from 0 to 1.
+    pub beside: f64,
+    /// Expected time that a move costs a job.
+    pub moves: Seconds,
+    /// Expected time of a new node before it runs jobs.
+    pub boot: Seconds,
+}
+
+impl EvaSettings {
+    /// The settings of the scheduler `eva`.
+    pub const DEFAULT: Self = EvaSettings {
+        beside: 0.95,
+        moves: Seconds::new(120.0),
+        boot: Seconds::new(300.0),
+    };
+}
+
+/// Counts of arrivals and ends.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct EvaMemory {
+    events: f64,
+    /// Number of events after which the full reconfiguration was chosen.
+    full: f64,
+    /// Number of events since the last decision.
+    since: f64,
+}
+
+/// A job with its reservation price.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    job: JobRef<'a>,
+    /// `None` if no offer holds it.
+    price: Option<f64>,
+    on: Option<NodeId>,
+}
+
+impl Task<'_> {
+    fn price(&self) -> f64 {
+        self.price.unwrap_or(0.0)
+    }
+}
+
+/// Jobs on one node.
+#[derive(Clone)]
+struct Bin<'a> {
+    spec: &'a NodeSpec,
+    offer: Option<OfferId>,
+    /// The node; `None` if it has not joined.
+    node: Option<NodeId>,
+    tasks: Vec<Task<'a>>,
+}
+
+impl Bin<'_> {
+    fn holds(&self, more: &Task<'_>) -> bool {
+        fits(self.spec, self.tasks.iter().chain([more]))
+    }
+}
+
+/// Returns whether a node holds these jobs.
+fn fits<'a, 'b: 'a>(spec: &NodeSpec, tasks: impl Iterator<Item = &'a Task<'b>> + Clone) -> bool {
+    let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
+    for task in tasks {
+        let shape = Shape::gang(&task.job);
+        gpus += shape.gpus.get();
+        cpus += shape.cpus;
+        memory += shape.memory_gib;
+        let gpu_type = spec.gpu_type.as_deref().unwrap_or_default();
+        if !task.job.spec().extras().runs_on(gpu_type) {
+            return false;
+        }
+    }
+    let enough = |needed: f64, has: f64| has == 0.0 || needed <= has * (1.0 + 1e-9);
+    gpus <= spec.gpus && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
+}
+
+impl Eva {
+    /// Creates the policy with settings.
+    pub fn new(settings: EvaSettings) -> Self {
+        Eva { settings }
+    }
+
+    /// Returns the worth of jobs on one node, for an hour.
+    fn worth(&self, tasks: &[Task<'_>]) -> f64 {
+        let alone: f64 = tasks.iter().map(Task::price).sum();
+        let others = 1..tasks.len();
+        others.fold(alone, |worth, _| worth * self.settings.beside)
+    }
+
+    /// Adds the jobs that raise the worth of a node most, until none raises it.
+    fn fill<'a>(&self, bin: &mut Bin<'a>, left: &mut Vec<Task<'a>>) {
+        loop {
+            let before = self.worth(&bin.tasks);
+            let mut best: Option<(usize, f64)> = None;
+            for (i, task) in left.iter().enumerate().filter(|(_, task)| bin.holds(task)) {
+                let tasks: Vec<Task<'_>> = bin.tasks.iter().chain([task]).copied().collect();
+                let worth = self.worth(&tasks);
+                if worth > before && best.is_none_or(|(_, most)| worth > most) {
+                    best = Some((i, worth));
+                }
+            }
+            match best {
+                Some((i, _)) => bin.tasks.push(left.remove(i)),
+                None => return,
+            }
+        }
+    }
+
+    /// Packs jobs on nodes of the offers.
+    fn pack<'a>(&self, cluster: &'a Cluster, mut left: Vec<Task<'a>>, bins: &mut Vec<Bin<'a>>) {
+        let mut offers: Vec<(OfferId, &NodeSpec)> = cluster
+            .offers()
+            .map(|(id, offer)| (id, &offer.spec))
+            .collect();
+        blox_core::sort::by(&mut offers, |a, b| b.1.price.total_cmp(&a.1.price));
+        let cheapest = |tasks: &[Task<'a>]| {
+            let mut holding = offers.iter().rev().filter(|o| fits(o.1, tasks.iter()));
+            holding.next().copied()
+        };
+        for (id, spec) in &offers {
+            loop {
+                let mut bin = Bin {
+                    spec,
+                    offer: Some(*id),
+                    node: None,
+                    tasks: Vec::new(),
+                };
+                let before = left.clone();
+                self.fill(&mut bin, &mut left);
+                if bin.tasks.is_empty() || self.worth(&bin.tasks) + 1e-9 < spec.price {
+                    left = before;
+                    break;
+                }
+                if let Some((offer, spec)) = cheapest(&bin.tasks) {
+                    (bin.offer, bin.spec) = (Some(offer), spec);
+                }
+                bins.push(bin);
+            }
+            let its = |task: &Task<'a>| cheapest(&[*task]).is_some_and(|(offer, _)| offer == *id);
+            let (own, rest) = left.into_iter().partition(its);
+            left = rest;
+            let alone = |task| Bin {
+                spec,
+                offer: Some(*id),
+                node: None,
+                tasks: vec![task],
+            };
+            bins.extend(Vec::into_iter(own).map(alone));
+        }
+    }
+
+    /// Returns the nodes with their jobs after a reconfiguration.
+    fn configured<'a>(&self, view: View<'a>, full: bool) -> Vec<Bin<'a>> {
+        let cluster = view.cluster();
+        let prices = |job: &JobRef<'_>| {
+            let task = Task {
+                job: *job,
+                price: None,
+                on: None,
+            };
+            let offers = cluster
+                .offers()
+                .filter(|(_, o)| fits(&o.spec, [&task].into_iter()));
+            offers.map(|(_, o)| o.spec.price).reduce(f64::min)
+        };
+        let mut tasks: Vec<Task<'a>> = Vec::new();
+        for job in view.active() {
+            let on = job
+                .assignment()
+                .and_then(|a| cluster.node_of(*a.gpus.first()?));
+            let price = prices(&job);
+            tasks.push(Task { job, price, on });
+        }
+        let mut bins: Vec<Bin<'a>> = Vec::new();
+        let usable = || view.nodes().filter(|node| node.is_usable());
+        for node in usable() {
+            let on = |task: &Task<'a>| task.on == Some(node.id());
+            let its: Vec<Task<'a>> = tasks.iter().copied().filter(on).collect();
+            let worth_it = !full && self.worth(&its) + 1e-9 >= node.spec().price;
+            if node.offer().is_none() || worth_it && !its.is_empty() {
+                tasks.retain(|task| !on(task));
+                bins.push(Bin {
+                    spec: node.spec(),
+                    offer: node.offer(),
+                    node: Some(node.id()),
+                    tasks: its,
+                });
+            }
+        }
+        // Nodes without an offer take what fits: first the jobs that no offer holds.
+        tasks.sort_by_key(|task| task.price.is_some());
+        for bin in bins.iter_mut().filter(|bin| bin.offer.is_none()) {
+            let mut at = 0;
+            while let Some(task) = tasks.get(at) {
+                let behind = task.price.is_some() && tasks[0].price.is_none();
+                match !behind && bin.holds(task) {
+                    true => bin.tasks.push(tasks.remove(at)),
+                    false => at += 1,
+                }
+            }
+        }
+        tasks.retain(|task| task.price.is_some());
+        for bin in bins.iter_mut().filter(|bin| bin.offer.is_some()) {
+            self.fill(bin, &mut tasks);
+        }
+        let kept = bins.len();
+        self.pack(cluster, tasks, &mut bins);
+        // Each new node is the one of its offer that has most of its jobs already.
+        let mut free: Vec<NodeId> = usable()
+            .filter(|n| n.offer().is_some())
+            .map(|n| n.id())
+            .collect();
+        free.retain(|id| bins.iter().all(|bin| bin.node != Some(*id)));
+        for bin in &mut bins[kept..] {
+            let alike = |id: &NodeId| cluster.node(*id).and_then(|n| n.offer()) == bin.offer;
+            let there = |id: &NodeId| bin.tasks.iter().filter(|task| task.on == Some(*id)).count();
+            let best = (0..free.len()).filter(|i| alike(&free[*i]));
+            // The first of several.
+            let best = best.rev().max_by_key(|i| there(&free[*i]));
+            bin.node = best.map(|i| free.remove(i));
+        }
+        bins
+    }
+
+    /// Returns the saving of a configuration an hour, and its cost once.
+    fn balance(&self, bins: &[Bin<'_>]) -> (f64, f64) {
+        let (mut saving, mut once) = (0.0, 0.0);
+        for bin in bins.iter().filter(|bin| bin.offer.is_some()) {
+            saving += self.worth(&bin.tasks) - bin.spec.price;
+            if bin.node.is_none() {
+                once += bin.spec.price * self.settings.boot.hours();
+            }
+            let moved = bin
+                .tasks
+                .iter()
+                .filter(|task| task.on.is_some() && task.on != bin.node);
+            once += moved.map(|task| task.price()).sum::<f64>() * self.settings.moves.hours();
+        }
+        (saving, once)
+    }
+
+    /// Returns the configuration to aim at, and whether it is a full one.
+    fn choose<'a>(&self, memory: &EvaMemory, view: View<'a>) -> (Vec<Bin<'a>>, bool) {
+        let [full, partial] = [true, false].map(|full| self.configured(view, full));
+        let [of_full, of_partial] = [&full, &partial].map(|bins| self.balance(bins));
+        match is_full_better(of_full, of_partial, time_to_full(memory, view.now())) {
+            true => (full, true),
+            false => (partial, false),
+        }
+    }
+}
+
+/// Compares two configurations, each with its saving an hour and its cost once, over a time.
+fn is_full_better(full: (f64, f64), partial: (f64, f64), time: Seconds) -> bool {
+    let worth = |(saves, costs): (f64, f64)| saves * time.hours() - costs;
+    worth(full) > worth(partial) + 1e-9
+}
+
+/// Returns the expected time until the next full reconfiguration.
+fn time_to_full(memory: &EvaMemory, now: Time) -> Seconds {
+    let chance = match memory.events > 0.0 {
+        true => (memory.full / memory.events).clamp(0.01, 0.99),
+        false => 0.5,
+    };
+    let every = now.secs().max(300.0) / memory.events.max(1.0);
+    Seconds::new(-every / libm::log(1.0 - chance))
+}
+
+impl Policy for Eva {
+    type Memory = EvaMemory;
+
+    fn initial(&self, _: u64) -> EvaMemory {
+        EvaMemory::default()
+    }
+
+    fn on_event(&self, memory: &mut EvaMemory, _: View<'_>, event: &Event) {
+        if matches!(event, Event::Submitted { .. } | Event::Ended { .. }) {
+            memory.events += 1.0;
+            memory.since += 1.0;
+        }
+    }
+}
+
+impl ClusterManager for Eva {
+    fn manage(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
+        let rented = |node: &Node| node.offer().is_some() && node.status() != NodeStatus::Left;
+        if view.active().next().is_none() && !view.nodes().any(rented) {
+            return Validity::UntilEvent;
+        }
+        let (bins, full) = self.choose(memory, view);
+        if full {
+            memory.full += memory.since;
+        }
+        memory.since = 0.0;
+        let cluster = view.cluster();
+        for (offer, _) in cluster.offers() {
+            let missing = bins
+                .iter()
+                .filter(|bin| bin.offer == Some(offer) && bin.node.is_none());
+            let coming = cluster
+                .growing()
+                .iter()
+                .filter(|growth| growth.offer == offer);
+            let coming: usize = coming.map(|growth| growth.names.len()).sum();
+            let count = missing.count().saturating_sub(coming) as u32;
+            let count = count.min(cluster.left_of(offer));
+            if count > 0 {
+                out.push(NodeAction::Grow { offer, count });
+            }
+        }
+        let idle = |id: NodeId| {
+            let on = |g| cluster.allocated_to(g).chain(cluster.bound_to(g)).next();
+            let node = cluster.node(id);
+            node.is_some_and(|node| node.gpus().all(|gpu| on(gpu).is_none()))
+        };
+        for node in view
+            .nodes()
+            .filter(|n| n.offer().is_some() && n.is_usable())
+        {
+            let id = node.id();
+            if bins.iter().all(|bin| bin.node != Some(id)) && idle(id) {
+                out.push(NodeAction::Drain {
+                    node: id,
+                    by: view.now(),
+                    then: AfterDrain::Leave,
+                    why: "not worth its price".into(),
+                });
+            }
+        }
+        Validity::NextRound
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink])
+    }
+}
+
+impl SchedulingPolicy for Eva {
+    fn schedule(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
+        for bin in self.choose(memory, view).0 {
+            for task in &bin.tasks {
+                let Some(node) = bin.node.or(task.on) else {
+                    out.explain(task.job.id(), Reason::other("waits for a node of an offer"));
+                    continue;
+                };
+                let shape = Shape {
+                    place: Place::Nodes(vec![(node, task.job.gpus().get())]),
+                    ..Shape::gang(&task.job)
+                };
+                out.push(Request::with_shape(task.job.id(), shape));
+            }
+        }
+        out.stop_unlisted();
+        Validity::NextRound
+    }
+
+    fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
+        let task = Task {
+            job: *job,
+            price: None,
+            on: None,
+        };
+        let nodes = view.nodes().map(|node| node.spec());
+        let mut all = view
+            .cluster()
+            .offers()
+            .map(|(_, offer)| &offer.spec)
+            .chain(nodes);
+        match all.any(|spec| fits(spec, [&task].into_iter())) {
+            true => Ok(Shapes::from_elem(Shape::gang(job), 1)),
+            false => Err(Reason::other("fits no node and no offer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{ClusterSpec, GpuCount, JobId, JobSpec, Offer, State};
+    use std::sync::Arc;
+
+    /// The offers of Amazon that the released program's documentation uses, and waiting jobs of these
+    /// GPUs and CPUs.
+    fn waiting(jobs: &[(u32, f64)]) -> State {
+        let offer = |name: &str, gpus, cpus, price| {
+            let spec = NodeSpec {
+                cpus,
+                ..NodeSpec::with_gpus(gpus).at_price(price)
+            };
+            Offer::new(name, spec, 9)
+        };
+        let small = offer("p3.2xlarge", 1, 4.0, 3.06);
+        let large = offer("p3.8xlarge", 4, 16.0, 12.24);
+        let mut state = State::new(&ClusterSpec::of_offers(vec![small, large])).unwrap();
+        for (i, &(gpus, cpus)) in jobs.iter().enumerate() {
+            let job = JobId(i as u32);
+            let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
+            let spec = Arc::new(spec.with_extras(blox_core::Extras {
+                cpus,
+                ..Default::default()
+            }));
+            state
+                .apply(Time::ZERO, &Event::Submitted { job, spec })
+                .unwrap();
+            let admission = blox_core::AdmissionDecision::Accept {
+                class: None,
+                deadline: None,
+            };
+            state
+                .apply(Time::ZERO, &Event::AdmissionDecided { job, admission })
+                .unwrap();
+        }
+        state
+    }
+
+    /// Returns the offer and the jobs of each node.
+    fn packed(state: &State, beside: f64) -> Vec<(u32, Vec<u32>)> {
+        let eva = Eva::new(EvaSettings {
+            beside,
+            ..EvaSettings::DEFAULT
+        });
+        let bins = eva.configured(View::of(state), false);
+        let offer = |bin: &Bin<'_>| bin.offer.map_or(9, |offer| offer.0);
+        let jobs = |bin: &Bin<'_>| bin.tasks.iter().map(|task| task.job.id().0).collect();
+        bins.iter().map(|bin| (offer(bin), jobs(bin))).collect()
+    }
+
+    #[test]
+    fn jobs_share_a_node_that_is_worth_its_price() {
+        // Four reservation prices of 3.06 are 12.24. At 0.95 for each other job, they are 10.49.
+        let state = waiting(&[(1, 4.0); 4]);
+        assert_eq!(packed(&state, 1.0), [(1, vec![0, 1, 2, 3])]);
+        let alone = [0, 1, 2, 3].map(|job| (0, vec![job]));
+        assert_eq!(packed(&state, 0.95), alone);
+        // A job of two GPUs needs the large node, which has room for one more.
+        let state = waiting(&[(1, 4.0), (2, 8.0)]);
+        assert_eq!(packed(&state, 0.95), [(1, vec![1, 0])]);
+        assert_eq!(packed(&state, 0.5), [(1, vec![1]), (0, vec![0])]);
+    }
+
+    #[test]
+    fn time_to_the_next_full_one_follows_its_rate() {
+        let time = |full| {
+            let memory = EvaMemory {
+                events: 100.0,
+                full,
+                since: 0.0,
+            };
+            time_to_full(&memory, Time::new(30_000.0)).secs().round()
+        };
+        assert_eq!([10.0, 50.0].map(time), [2847.0, 433.0]);
+        let full = |hours| is_full_better((2.0, 0.8), (1.5, 0.2), Seconds::from_hours(hours));
+        assert_eq!([2.0, 1.0].map(full), [true, false]);
+    }
+}

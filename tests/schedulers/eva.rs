@@ -1,0 +1,98 @@
+//! Nodes of offers, paid from joining to leaving.
+
+use super::cases;
+use blox::core::{ClusterSpec, Event, NodeSpec, Offer, OfferId, Seconds, Time};
+use blox::sim::overheads::FixedOverheads;
+use blox::sim::{Report, Simulation};
+
+fn offered(notice: Option<f64>) -> ClusterSpec {
+    let offer = |name: &str, gpus, price| Offer {
+        notice: notice.map(Seconds::new),
+        ..Offer::new(name, NodeSpec::with_gpus(gpus).at_price(price), 8)
+    };
+    ClusterSpec::of_offers(vec![offer("small", 1, 3.0), offer("large", 4, 12.0)])
+}
+
+fn run(simulation: Simulation, jobs: &[(f64, u32, f64)]) -> Report {
+    let job = |&(at, gpus, secs): &(f64, u32, f64)| cases::job(at, gpus, secs);
+    let jobs: Vec<_> = jobs.iter().map(job).collect();
+    cases::run(&simulation, blox::schedulers::eva(), &jobs)
+}
+
+fn paid(report: &Report) -> [f64; 2] {
+    let rent = report.summary.rent.expect("the cluster has offers");
+    [rent.node_hours, rent.cost]
+}
+
+fn ends(report: &Report) -> Vec<Option<f64>> {
+    report
+        .jobs
+        .iter()
+        .map(|job| job.finish.map(Time::secs))
+        .collect()
+}
+
+#[test]
+fn first_node_is_paid_from_joining() {
+    // Admitted at 0; its node joins at 300, and the job runs from 600 to 4200.
+    let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
+    assert_eq!(ends(&report), [Some(4200.0)]);
+    assert_eq!(paid(&report), [3900.0 / 3600.0, 3.0 * (3900.0 / 3600.0)]);
+    assert_eq!(report.summary.utilisation, 3600.0 / 3900.0);
+    // While it boots, it costs nothing.
+    let overheads = FixedOverheads {
+        boot: Seconds::new(200.0),
+        ..FixedOverheads::default()
+    };
+    let slow = Simulation::new(offered(None)).overheads(overheads);
+    let report = run(slow, &[(0.0, 1, 3600.0)]);
+    assert_eq!(paid(&report)[0], 3700.0 / 3600.0);
+}
+
+#[test]
+fn price_applies_from_its_change() {
+    let priced = Event::Priced {
+        offer: OfferId(0),
+        price: 6.0,
+    };
+    let simulation = Simulation::new(offered(None)).happening(Time::new(2100.0), priced);
+    let report = run(simulation, &[(0.0, 1, 3600.0)]);
+    assert_eq!(
+        paid(&report)[1],
+        3.0 * (1800.0 / 3600.0) + 6.0 * (2100.0 / 3600.0)
+    );
+}
+
+#[test]
+fn node_without_jobs_returns_to_its_provider() {
+    // The first node leaves at 4200, a round before the second job is admitted.
+    let report = run(
+        Simulation::new(offered(None)),
+        &[(0.0, 1, 3600.0), (4500.0, 1, 3600.0)],
+    );
+    assert_eq!(ends(&report), [Some(4200.0), Some(8700.0)]);
+    assert_eq!(paid(&report)[0], 2.0 * 3900.0 / 3600.0);
+}
+
+#[test]
+fn jobs_of_a_reclaimed_node_continue_on_another() {
+    let reclaimed = Event::Reclaimed {
+        offer: OfferId(0),
+        count: 1,
+    };
+    let simulation = Simulation::new(offered(Some(120.0)));
+    let report = run(
+        simulation.happening(Time::new(1500.0), reclaimed),
+        &[(0.0, 1, 3600.0)],
+    );
+    // The next node joins within the notice, so no time is lost.
+    let job = &report.jobs[0];
+    assert_eq!((job.preemptions, job.launches), (1, 2));
+    assert_eq!(ends(&report), [Some(4200.0)]);
+}
+
+#[test]
+fn job_that_no_offer_holds_is_rejected() {
+    let report = run(Simulation::new(offered(None)), &[(0.0, 5, 60.0)]);
+    assert_eq!(report.summary.rejected, 1);
+}
