@@ -58,7 +58,7 @@ const PROMISES: &[(&str, &[Promise])] = &[
 #[test]
 fn every_registered_scheduler_conforms() {
     let registry = blox::registry();
-    let (mut unreached, mut failures) = (Vec::new(), Vec::new());
+    let (mut unreached, mut failures, mut parts) = (Vec::new(), Vec::new(), 0);
     for (name, _) in registry.schedulers.iter() {
         // The search duration does not affect the rules.
         let brief = match name {
@@ -79,6 +79,7 @@ fn every_registered_scheduler_conforms() {
             }
         };
         assert!(report.placements > 0, "{name}");
+        parts += report.coverage.parts;
         // Past the capture of the test harness.
         let _ = writeln!(std::io::stderr(), "{name}: {report}");
         let promised = PROMISES.iter().filter(|(of, _)| *of == name);
@@ -93,6 +94,7 @@ fn every_registered_scheduler_conforms() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert!(unreached.is_empty(), "never reached: {unreached:?}");
+    assert!(parts > 100, "{parts} placements with parts of GPUs");
 }
 
 /// Counters that stay at 0 for most execution models, and the models that reach them.

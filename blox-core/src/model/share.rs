@@ -228,6 +228,11 @@ impl Used {
         self.compute + share.reserved() <= WHOLE && self.memory + u32::from(share.memory) <= WHOLE
     }
 
+    /// Returns whether it is at most the whole.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.compute <= WHOLE && self.memory <= WHOLE
+    }
+
     /// Returns the part of the compute that no share reserves, from 0 to 1.
     pub fn free_fraction(&self) -> f64 {
         f64::from(WHOLE.saturating_sub(self.compute)) / f64::from(WHOLE)
@@ -270,13 +275,6 @@ impl Used {
 }
 
 impl Share {
-    /// Returns whether a GPU has room for both shares, overlapping or not.
-    pub(crate) fn fits_with(self, other: Share) -> bool {
-        let mut used = Used::default();
-        used.add(other);
-        used.has_room(self)
-    }
-
     /// Compute that no other share without overlap may have, in 21,000ths.
     #[inline]
     fn reserved(self) -> u32 {

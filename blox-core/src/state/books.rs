@@ -36,17 +36,15 @@ impl List {
 }
 
 impl State {
-    /// Sets the partners of a job from the GPU ledger, which is authoritative. Jobs for which
-    /// the GPU has room are not partners.
+    /// Sets the partners of a job from the GPU ledger, which is authoritative. Jobs with
+    /// parts that fit a GPU together are not partners.
     pub(super) fn group(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
         let Some(a) = self.records[s].allocated.as_ref() else {
             return;
         };
         let claims = a.gpus.iter().map(|gpu| self.cluster.allocated_claims(*gpu));
-        let partners: Partners = claims
-            .flat_map(|claims| claims.partners_of(id, a.share))
-            .collect();
+        let partners: Partners = claims.flat_map(|claims| claims.partners_of(id)).collect();
         if a.partners != partners {
             if let Some(a) = self.records[s].allocated_mut() {
                 a.partners = partners;

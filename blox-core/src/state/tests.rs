@@ -167,16 +167,17 @@ pub(super) fn check(state: &State) {
     );
     for r in state.records.iter().filter(live) {
         if let Some(a) = &r.allocated {
-            let owners = a.gpus.iter().flat_map(|g| &allocated[g.index()]);
-            let exceeds = |o: &JobId| {
-                let theirs = state.record(*o).unwrap().allocated.as_ref().unwrap().share;
-                let apart = !theirs.overlaps() && !a.share.overlaps();
+            let exceeds = |g: &&GpuId| {
+                let shares = allocated[g.index()].iter();
+                let share = |o: &JobId| state.record(*o).unwrap().allocated.as_ref().unwrap().share;
+                let part = |s: Share| if s.overlaps() { 0.0 } else { s.fraction() };
                 let memory = |s: Share| s.memory_fraction().unwrap_or(0.0);
-                let sum = theirs.fraction() + a.share.fraction();
-                (apart && sum > 1.0 + 1e-9) || memory(theirs) + memory(a.share) > 1.0 + 1e-9
+                let sum = |of: fn(Share) -> f64| shares.clone().map(|o| of(share(o))).sum::<f64>();
+                sum(part) > 1.0 + 1e-9 || sum(memory) > 1.0 + 1e-9
             };
-            let others = owners.copied().filter(|o| *o != r.id);
-            let others: Partners = others.filter(exceeds).collect();
+            let gpus = a.gpus.iter().filter(exceeds);
+            let others = gpus.flat_map(|g| &allocated[g.index()]).copied();
+            let others: Partners = others.filter(|o| *o != r.id).collect();
             assert_eq!(others, a.partners, "{r:?}");
         }
         if r.pending {

@@ -120,6 +120,8 @@ pub(crate) struct Job {
     token: u64,
     attempt: u32,
     gpus: GpuList,
+    /// The part of each of these GPUs.
+    share: Share,
     /// GPUs that the job still occupies from before an allocation change that is in progress.
     leaving: GpuList,
     held_back: bool,
@@ -142,6 +144,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Number of its GPUs, times the part of each.
+    fn width(&self) -> f64 {
+        self.gpus.len() as f64 * self.share.fraction()
+    }
+
     fn all_gpus(&self) -> impl Iterator<Item = GpuId> + '_ {
         self.gpus.iter().chain(&self.leaving).copied()
     }
@@ -181,6 +188,7 @@ impl ScriptedCluster {
             token: 0,
             attempt: 0,
             gpus: GpuList::new(),
+            share: Share::WHOLE,
             leaving: GpuList::new(),
             held_back: false,
             over: None,
@@ -328,7 +336,7 @@ impl ScriptedCluster {
         }
         if runs {
             j.attained += dt;
-            j.attained_gpu += dt * j.gpus.len() as f64;
+            j.attained_gpu += dt * j.width();
             j.told = (j.told + j.rate * dt).min(most.max(j.told));
         }
         j.since = now;
@@ -723,6 +731,7 @@ impl ScriptedCluster {
         j.attempt = attempt;
         // Until a change is done, the job occupies its old and new GPUs.
         let old = std::mem::replace(&mut j.gpus, gpus);
+        j.share = share;
         j.leaving.extend(old);
         j.leaving.retain(|g| !j.gpus.contains(g));
         // A change passes through a checkpoint, so it loses no work.
@@ -931,7 +940,7 @@ impl ScriptedCluster {
             let most = job.truth().work().iterations;
             let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
             let attained = truth.attained + dt;
-            let gpu_time = truth.attained_gpu + dt * truth.gpus.len() as f64;
+            let gpu_time = truth.attained_gpu + dt * truth.width();
             if !near(job.work_done(), work)
                 || !near(job.attained_time().secs(), attained)
                 || !near(job.attained_gpu_time().secs(), gpu_time)

@@ -51,11 +51,13 @@ pub struct Coverage {
     pub spanning: u64,
     /// Placements with CPUs or memory.
     pub granted: u64,
+    /// Placements with parts of GPUs.
+    pub parts: u64,
 }
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 19] {
+    pub fn counters(&self) -> [(&'static str, u64); 20] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -76,6 +78,7 @@ impl Coverage {
             ("moves", self.moved),
             ("several nodes", self.spanning),
             ("granted CPUs or memory", self.granted),
+            ("parts of GPUs", self.parts),
         ]
     }
 
@@ -106,6 +109,7 @@ impl Coverage {
         self.moved += other.moved;
         self.spanning += other.spanning;
         self.granted += other.granted;
+        self.parts += other.parts;
     }
 
     pub(crate) fn manages(&mut self, actions: &NodeActions) {
@@ -156,6 +160,7 @@ impl Coverage {
             let before = job.assignment();
             let usual = before.map_or(job.gpus(), |a| a.count());
             self.shared += u64::from(!assignment.partners.is_empty());
+            self.parts += u64::from(!assignment.share.is_whole());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);
             self.granted += u64::from(assignment.cpus > 0.0 || assignment.memory_gib > 0.0);

@@ -1,12 +1,12 @@
 //! The part of a case that does not depend on the scheduler.
 
 use super::random::SplitMix;
-use blox_core::TypeSpeeds;
 use blox_core::cluster::spec::{ClusterSpec, NodeSpec, Offer};
 use blox_core::ids::{GpuId, JobId, Name, NodeId};
 use blox_core::job::spec::{Class, Deadline, Extras, JobSpec, Work};
 use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
 use blox_core::units::{GpuCount, Seconds, Time};
+use blox_core::{Share, TypeSpeeds};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -73,6 +73,8 @@ pub enum Fault {
     /// In a quarter of the cases, most jobs can run on fewer and on more GPUs than they request, and
     /// request no CPUs and no memory.
     Elastic,
+    /// In an eighth of the cases, many jobs have parts of their GPUs.
+    Parts,
 }
 
 impl Fault {
@@ -268,6 +270,9 @@ impl Script {
         }
         if troubles.has(Fault::Elastic) && SplitMix::keyed(&[seed, 18]).chance(0.25) {
             script.elastic_details();
+        }
+        if troubles.has(Fault::Parts) && SplitMix::keyed(&[seed, 30]).chance(0.125) {
+            script.parts();
         }
         script.measure_enough();
         // Submissions come first, so that at equal moments a job is submitted before its faults.
@@ -532,6 +537,23 @@ impl Script {
                     }
                 }
                 extras.speeds = Some(Arc::new(speeds));
+            });
+        }
+    }
+
+    /// Gives many jobs that do not train a part of each of their GPUs, and some a part of the memory.
+    fn parts(&mut self) {
+        for (i, job) in self.jobs.iter_mut().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 31, i as u64]);
+            if job.extras().training.is_some() || !r.chance(0.7) {
+                continue;
+            }
+            let (n, of) = r.pick(&[(1, 2), (1, 4), (1, 3), (2, 3), (1, 7)]);
+            let memory = r.chance(0.3);
+            edit(job, |_, extras| {
+                let part = Share::parts(n, of).unwrap_or_default();
+                let with_memory = part.memory(n, of).filter(|_| memory);
+                extras.share = with_memory.unwrap_or(part);
             });
         }
     }

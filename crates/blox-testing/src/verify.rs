@@ -195,20 +195,6 @@ fn enter(
         }
         _ => false,
     };
-    let all = jobs.iter().copied().chain([job.id()]);
-    let shares = all.filter_map(share).filter(|share| !share.overlaps());
-    let parts: Vec<f64> = shares.map(|share| share.fraction()).collect();
-    let whole = parts.iter().filter(|part| **part == 1.0).count();
-    if whole < 2 && parts.iter().sum::<f64>() > 1.0 + 1e-9 {
-        return wrong(
-            format!("GPU {gpu} {what} to jobs with at most the whole of it"),
-            format!(
-                "parts {parts:?} of {} and {}",
-                listed(jobs.iter()),
-                job.id()
-            ),
-        );
-    }
     let most = view.cluster().places_on(gpu);
     let together = jobs
         .iter()
@@ -229,6 +215,21 @@ fn enter(
             assignments.any(|x| x.partners.contains(b))
         })
     };
+    let shares = jobs.iter().copied().chain([job.id()]);
+    let shares = shares.filter_map(share).filter(|share| !share.overlaps());
+    let parts: Vec<f64> = shares.map(|share| share.fraction()).collect();
+    let all = || jobs.iter().copied().chain([job.id()]);
+    let agreed = all().any(|a| all().any(|b| a != b && names(a, b)));
+    if !agreed && !all().any(leaves) && parts.iter().sum::<f64>() > 1.0 + 1e-9 {
+        return wrong(
+            format!("GPU {gpu} {what} to jobs with at most the whole of it"),
+            format!(
+                "parts {parts:?} of {} and {}",
+                listed(jobs.iter()),
+                job.id()
+            ),
+        );
+    }
     for &other in jobs.iter() {
         let agreed = names(other, job.id()) || names(job.id(), other);
         if !agreed && !apart(other, job.id()) && !leaves(other) && !leaves(job.id()) {

@@ -350,10 +350,11 @@ impl Claims {
         used
     }
 
-    /// Returns the other jobs for which and for a job of this share the GPU has too little room.
-    /// They agreed to share it.
-    pub fn partners_of(&self, job: JobId, share: Share) -> SmallVec<[JobId; 2]> {
-        self.others(job, |theirs| !share.fits_with(theirs))
+    /// Returns the other jobs, if the jobs have more than the whole GPU together. They agreed to
+    /// share it.
+    pub fn partners_of(&self, job: JobId) -> SmallVec<[JobId; 2]> {
+        let fits = self.used().is_possible();
+        self.others(job, |_| !fits)
     }
 
     /// Returns the other jobs whose parts overlap a job's share.

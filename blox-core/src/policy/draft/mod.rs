@@ -738,9 +738,7 @@ impl<'a> Draft<'a> {
             }
             let job = entry.job;
             let claims = a.gpus.iter().map(|gpu| self.claims(*gpu));
-            let partners = claims
-                .flat_map(|claims| claims.partners_of(job, a.share))
-                .collect();
+            let partners = claims.flat_map(|claims| claims.partners_of(job)).collect();
             if let Action::Place { assignment, .. } = &mut self.m.given[at as usize] {
                 assignment.partners = partners;
             }
