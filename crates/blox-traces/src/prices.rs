@@ -98,7 +98,7 @@ mod tests {
             ),
             (
                 "0,offer-0,,\n",
-                "p.csv:2: price is empty, expected a price or a number of nodes in `reclaim`",
+                "p.csv:2: price is ``, expected a price or a number of nodes in `reclaim`",
             ),
             (
                 "0,offer-0,1,1\n",
