@@ -146,7 +146,7 @@ fn every_claim_is_recorded() {
 }
 
 /// Schedulers whose papers have no claims of their own: orders, ablations, and released programs.
-/// Of CASSINI's paper, only the abstract was read, and its numbers are of real jobs.
+/// The numbers in CASSINI's abstract are of real jobs; the rest of the paper was not read.
 const WITHOUT: [&str; 10] = [
     "fifo",
     "sjf",

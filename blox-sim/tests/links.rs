@@ -42,7 +42,7 @@ fn slower_links_cost_in_proportion_to_traffic() {
 }
 
 /// Returns the ends of jobs on two rows of two racks of two nodes with two GPUs. Each job has a
-/// number of GPUs, which follow those of the job before, a duration and a traffic in Gbit/s.
+/// number of GPUs, a duration and a traffic in Gbit/s. Jobs take GPUs in order.
 fn ends(jobs: &[(u32, f64, f64)]) -> Vec<f64> {
     let mut cluster: ClusterSpec = "8x2,network=100:50:20".parse().unwrap();
     for (i, node) in cluster.nodes.iter_mut().enumerate() {

@@ -36,8 +36,8 @@ fn spot(lasts: f64, guaranteed: f64) -> JobSpec {
     })
 }
 
-/// Returns the lacking GPU-seconds of one service that needs a GPU for an hour and then three, beside
-/// three spot jobs on four GPUs, and the evictions and broken guarantees.
+/// Returns the lacking GPU-seconds of a service, and the evictions and broken guarantees. It needs a
+/// GPU for an hour and then three, beside three spot jobs on four GPUs.
 fn reclaimed(notice_s: f64, guaranteed: f64) -> (f64, Option<(u64, u64)>) {
     let jobs = [
         service(1, 7200.0, 7200.0, &[(0.0, 1.0), (3600.0, 3.0)]),

@@ -301,7 +301,7 @@ pub struct Task {
     pub cpus: f64,
     /// Memory in GiB for this node's part; 0 if memory is not managed.
     pub memory_gib: f64,
-    /// How to run: the knobs that the job gets in its environment, such as its batch.
+    /// Knobs in the environment of the job, such as its batch.
     #[serde(default, alias = "batch", skip_serializing_if = "Config::is_none")]
     pub config: Config,
 }

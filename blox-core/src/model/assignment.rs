@@ -40,7 +40,7 @@ pub struct Assignment {
     /// Memory in GiB; 0 if it is not counted.
     #[serde(default)]
     pub memory_gib: f64,
-    /// How the job runs, chosen by the scheduler; a knob that is not set is left to the job.
+    /// Knobs that the scheduler sets. The job chooses the others.
     #[serde(default, skip_serializing_if = "Config::is_none")]
     pub config: Config,
     /// The jobs that run on some of these GPUs at the same time. In a plan, these are jobs with

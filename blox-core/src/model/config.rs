@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How a job runs on its GPUs: named numbers, called knobs, such as a degree of tensor parallelism
-/// (`tp`) or a shift in time (`shift`). Most jobs have none.
+/// Configuration of a job on its GPUs: named numbers, called knobs. Examples are the degree of tensor
+/// parallelism (`tp`) and a shift in time (`shift`). Most jobs have none.
 ///
 /// A scheduler sets the config in a [`Shape`](crate::Shape) or an
 /// [`Assignment`](crate::Assignment), and execution models read it. On a cluster, the job gets each
@@ -31,7 +31,7 @@ impl Config {
     /// No knob.
     pub const NONE: Config = Config(None);
 
-    /// Returns a config of these knobs. Of two knobs with one name, the last counts. A value that is
+    /// Returns a config of these knobs. If a name occurs twice, the last value counts. A value that is
     /// not finite is left out.
     pub fn of(knobs: impl IntoIterator<Item = (impl Into<Name>, f64)>) -> Self {
         let mut list = Knobs::new();

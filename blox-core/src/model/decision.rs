@@ -613,11 +613,11 @@ pub enum PlanError {
         job: JobId,
         /// The GPU.
         gpu: GpuId,
-        /// What the job gets of it.
+        /// The share of the job.
         share: Share,
         /// A job that has a part of the GPU.
         owner: JobId,
-        /// What that job has of it.
+        /// The share of that job.
         owned: Share,
     },
     /// A partner that is on none of the job's GPUs.

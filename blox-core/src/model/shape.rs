@@ -42,7 +42,7 @@ pub struct Shape {
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 if it is not counted.
     pub memory_gib: f64,
-    /// How the job runs; a knob that is not set is left to the job.
+    /// Knobs that are set. The job chooses the others.
     pub config: Config,
     /// Location constraint.
     pub place: Place,

@@ -211,7 +211,7 @@ impl TryFrom<Written> for Share {
     }
 }
 
-/// What jobs have of a GPU together.
+/// The use of a GPU: the sum of the shares of its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Compute of shares that do not overlap, in 21,000ths.

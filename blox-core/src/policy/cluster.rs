@@ -44,8 +44,8 @@ pub trait ClusterManager: Policy {
     /// Returns the actions that need a provider of nodes and that the manager uses. A backend that
     /// cannot carry them out refuses the scheduler. Any other use of them is an error of the policy.
     ///
-    /// With [`Grow`](crate::NodeActionKind::Grow), the runtime rejects a job at submission only if
-    /// the placement policy could not place it even with the [offers](crate::Cluster::offers).
+    /// With [`Grow`](crate::NodeActionKind::Grow), a job is admitted if it could ever be placed on
+    /// the nodes and the [offers](crate::Cluster::offers) of the cluster.
     fn actions(&self) -> NodeActionKinds {
         NodeActionKinds::NONE
     }

@@ -1068,7 +1068,7 @@ fn notify(requests: &mut JobQueue, view: View<'_>, out: &mut Plan) -> Validity {
     validity
 }
 
-/// Returns the jobs whose notices are over, earlier ones or those of this decision.
+/// Returns the jobs whose notices are over. Notices of this decision count.
 #[inline]
 fn jobs_due(requests: &JobQueue, view: View<'_>) -> Vec<JobId> {
     let over = |job: &JobRef<'_>| job.leaves_at().is_some_and(|by| by <= view.now());

@@ -557,8 +557,8 @@ impl<T> Registered<T> {
         self
     }
 
-    /// Adds a notice that the command line prints if a parameter has a value, such as a file that is
-    /// not given and that the component is about.
+    /// Adds a notice that the command line prints if a parameter has a value. An example is an empty
+    /// name of a file that the component needs.
     pub fn with_notice_if(
         &mut self,
         (param, value): (&'static str, &'static str),

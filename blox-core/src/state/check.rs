@@ -587,7 +587,7 @@ impl Trial {
         }
     }
 
-    /// Returns the claims on a GPU. Those of placed jobs must be [noted](Trial::note_claims).
+    /// Returns the claims on a GPU. Claims of placed jobs must be [noted](Trial::note_claims).
     fn claims_on(&self, cluster: &Cluster, gpu: GpuId) -> Claims {
         if let Some(claims) = self.claims.get(gpu.index()) {
             return claims.clone();

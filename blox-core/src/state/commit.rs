@@ -242,9 +242,9 @@ impl State {
         }
     }
 
-    /// Returns the jobs that a pending launch waits for on a GPU: those that leave it, or that will
-    /// have a smaller part of it. There are none if the GPU has room for all of them meanwhile. What
-    /// leaves has its part for itself, even if the part overlaps, and so does the launch.
+    /// Returns the jobs that a pending launch waits for on a GPU: jobs that leave it or change their
+    /// part of it. There are none if the GPU has room for all of them meanwhile. The parts of these
+    /// jobs and of the launch count in full, even if they overlap.
     fn blockers_on(&self, s: usize, gpu: GpuId) -> SmallVec<[JobId; 2]> {
         let mut blockers = SmallVec::new();
         let rec = &self.records[s];

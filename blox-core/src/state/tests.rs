@@ -237,7 +237,7 @@ struct Run {
     parts: Option<Parts>,
 }
 
-/// What a run with parts of GPUs reached.
+/// Counters of a run with parts of GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     /// Placements with a part that another job is beside.

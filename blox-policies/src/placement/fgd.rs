@@ -9,8 +9,8 @@ use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Node, Reason, Room, S
 /// A node's fragmentation is the expected amount of its free GPUs that a job of the target workload
 /// could not use. If the node cannot host the job, that is all. Otherwise it is what is free on GPUs
 /// with less room than the job needs of each. A job goes where fragmentation grows least. Ties go to
-/// the node with the least free, then to the lowest id. A job with parts of several GPUs takes those
-/// of a node with the least room.
+/// the node with the least free, then to the lowest id. A job with parts of several GPUs takes the
+/// GPUs of a node with the least room.
 ///
 /// A job larger than every node takes wholly free nodes. The paper's CPU and memory dimensions are
 /// left out of the measure.

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 /// Otherwise the jobs whose cheapest offer this is get a node each.
 ///
 /// A full reconfiguration packs all jobs. A partial one keeps the nodes whose worth is at least their
-/// price, adds jobs to them, and packs the others. With `S` as worth minus price an hour, `M` as cost
-/// of moves and new nodes, and `D` as expected time to the next full one, the full one is chosen if
+/// price, adds jobs to them, and packs the others. `S` is the worth minus the price of an hour, `M` the cost
+/// of moves and new nodes, and `D` the expected time to the next full one. The full one is chosen if
 /// its `S D - M` is greater. `D` follows from the rate of arrivals and ends, and from the fraction of
 /// them after which the full one was chosen.
 ///

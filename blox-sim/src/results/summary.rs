@@ -57,7 +57,7 @@ pub struct Summary {
     /// makespan. A GPU that several jobs share counts once. A node counts from when it joins until it
     /// leaves, except while it is lost or powered off. A fraction from 0 to 1. 0 without a makespan.
     pub utilisation: f64,
-    /// What the nodes cost; `None` unless the cluster has prices or offers.
+    /// Cost of the nodes; `None` unless the cluster has prices or offers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rent: Option<Rent>,
     /// Number of stops of running or starting jobs by decisions, over all jobs, measured or not.
@@ -88,7 +88,7 @@ pub struct Summary {
     pub fairness: Option<Fairness>,
 }
 
-/// What the nodes of a cluster cost until the last end.
+/// Cost of the nodes of a cluster until the last end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rent {

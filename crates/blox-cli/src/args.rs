@@ -542,7 +542,7 @@ pub(super) struct Options {
     /// Services beside the jobs, such as services{count=2,gpus=4,need=sine:1,6,15}, which need 1 to
     /// 6 copies of 4 GPUs over the day
     ///
-    /// The parameters are those of the workload `services`: `blox policies services`.
+    /// `blox policies services` lists the parameters.
     #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
     pub services: Option<Written<ComponentSpec>>,
     /// Add generated losses to jobs that report none, for schedulers that end jobs by their loss
@@ -676,8 +676,8 @@ pub(super) struct Options {
     /// Formats of the files of each scheduler, joined by commas: csv, parquet, chrome [default: csv]
     ///
     /// Tables always are written as CSV. With parquet, they are written as Parquet, too (in builds
-    /// with the feature `parquet`). chrome writes trace.json for Perfetto: jobs on nodes, and waits with
-    /// their reasons, at most 500,000 slices.
+    /// with the feature `parquet`). chrome writes trace.json for Perfetto: at most 500,000 slices of jobs
+    /// and waits.
     #[arg(long, value_name = "FORMATS", help_heading = "Results")]
     pub file_format: Option<Written<FileFormats>>,
     /// Draw plots of the results into the output folder

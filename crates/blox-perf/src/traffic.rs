@@ -21,8 +21,8 @@ pub struct LinkShare {
 ///
 /// Traffic is a fluid. While the jobs together demand more than the bandwidth, each demand is reduced
 /// by the same factor, and the jobs that communicate progress slower by this factor. The result is
-/// the mean over the least common multiple of the iterations; if this has more than 2,048 steps of
-/// demand, over so many steps or over the longest iteration. Without shifts, iterations start
+/// the mean over the least common multiple of the iterations. At most 2,048 steps of demand count, or
+/// the longest iteration. Without shifts, iterations start
 /// together. They keep their phases.
 ///
 /// ```

@@ -6,13 +6,13 @@ use std::ops::{Add, Sub};
 /// if it has none. `cost` returns the cost of a row on a column; a cost that is not finite forbids
 /// the pair.
 ///
-/// As many rows as possible are assigned, and among these assignments the sum of costs is least, up
-/// to rounding. The matrix need not be square: of more rows than columns, some have none.
+/// The assignment has the most rows that are possible. The sum of its costs is then least, up to
+/// rounding. The matrix need not be square: of more rows than columns, some have none.
 ///
 /// **Ties.** The result depends only on the matrix. Rows are added in order, each over a shortest
 /// path of moves. If two columns are equally near, the path takes a free one. If several are free,
-/// the first row takes the one with the smallest number; later rows take the one that comes last in
-/// the order in which their search visits columns. To prefer a column, make it cheaper: for
+/// the first row takes the one with the smallest number. Later rows take the one that their search
+/// visits last. To prefer a column, make it cheaper: for
 /// example by 10⁻⁶ for the column that a job has now.
 ///
 /// It uses shortest augmenting paths (Jonker and Volgenant 1987; Crouse 2016), in time

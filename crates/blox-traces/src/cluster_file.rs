@@ -267,7 +267,7 @@ pub enum ClusterFileError {
         path: PathBuf,
         /// Index of the `[[node]]` table, from 1.
         group: usize,
-        /// What the table describes.
+        /// Name of the table.
         table: &'static str,
         /// The field.
         field: String,

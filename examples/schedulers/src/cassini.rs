@@ -18,20 +18,20 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// Placement of jobs whose network demands interleave (CASSINI, NSDI 2024), beside the auction of
 /// Themis.
 ///
-/// **Rule.** Jobs and numbers of GPUs are those of [`themis`](blox::schedulers::themis). A job that
-/// lies on several nodes gets the candidate with the highest mean compatibility of its links: 1
-/// minus the mean excess demand of all jobs of a link, as a fraction of its bandwidth. The demand is
+/// **Rule.** [`themis`](blox::schedulers::themis) chooses the jobs and their numbers of GPUs. A job on
+/// several nodes gets the candidate with the highest mean compatibility of its links. Compatibility
+/// is 1 minus the mean excess demand of all jobs of a link, divided by its bandwidth. The demand is
 /// the [`traffic`](blox::core::Extras::traffic) of the jobs. The first candidate is consolidated, and
 /// 10 others take the next free GPUs from nodes all over the cluster.
 ///
-/// Links are those of the cluster's [`Network`](blox::core::Network): `network` in a cluster file,
+/// The [`Network`](blox::core::Network) of the cluster states the links: `network` in a cluster file,
 /// or `32x4,network=50`. The simulated world is the execution model `traffic`, in which jobs slow
 /// each other on links.
 ///
-/// **Parameters** (command line): those of `themis`.
+/// **Parameters** (command line): as for `themis`.
 ///
-/// **Differences from the paper.** Jobs are not shifted in time, so the score takes the phases as
-/// they are: iterations start at multiples of their length. The candidates are not those of Themis.
+/// **Differences from the paper.** Jobs are not shifted in time: iterations start at multiples of
+/// their length. The candidates differ from the candidates of Themis.
 /// A candidate is not refused if its jobs and links form a loop, which matters only for shifts.
 ///
 /// **Verified.** By tests of literal placements and scores. The rule follows the paper's abstract and

@@ -40,8 +40,7 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// **Not done.** A job lies on one node; the paper has jobs of several tasks. The throughput beside
 /// other jobs is a parameter instead of a measurement.
 ///
-/// **Source.** The rule is that of the released program, and the abstract is the only part of the
-/// paper that was read.
+/// **Source.** The rule follows the released program. Only the abstract of the paper was read.
 ///
 /// **Claims.** 0 of 1 claims of the paper hold here, 1 is weaker: `blox policies eva`.
 pub fn eva() -> Pipeline {

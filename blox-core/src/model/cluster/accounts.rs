@@ -70,7 +70,7 @@ impl Meter {
         (self.past, self.past_secs) = (past, past_secs);
     }
 
-    /// Counts a node from now on, as it is.
+    /// Counts a node from now on.
     pub fn add(&mut self, node: &Node) {
         if node.status == NodeStatus::Up {
             self.up += node.spec.gpus;

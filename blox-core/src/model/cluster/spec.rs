@@ -233,10 +233,10 @@ impl Network {
 /// Specification of a cluster: nodes in order of registration.
 ///
 /// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT][=PRICE]`, joined by commas. JOBS is the
-/// number of jobs that may share a GPU, and PRICE that of an hour of a node. A [layout](links_of)
+/// number of jobs that may share a GPU, and PRICE the price of a node for an hour. A [layout](links_of)
 /// defines the links between the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of
-/// the [`Network`]. A part that begins with `+` is an [`Offer`] of at most so many nodes, called
-/// `offer-0`, `offer-1` and so on:
+/// the [`Network`]. A part that begins with `+` is an [`Offer`] of at most NODES nodes. Offers are
+/// called `offer-0`, `offer-1` and so on:
 ///
 /// ```
 /// use blox_core::ClusterSpec;

@@ -607,7 +607,7 @@ impl<'a> JobRef<'a> {
     pub fn deadline(&self) -> Option<Time> {
         self.rec.deadline
     }
-    /// Returns the config that the job runs with, as far as one was chosen.
+    /// Returns the config of the job; without knobs if none was chosen.
     pub fn config(&self) -> &'a Config {
         &self.rec.config
     }

@@ -285,9 +285,8 @@ impl<'a> Draft<'a> {
         self.claims(gpu).used()
     }
 
-    /// Returns the GPUs of a node that a job with a share may have in addition to the jobs on them,
-    /// each with what these have of it, in ascending order. Free GPUs are among them. There are none
-    /// if the node is not in view or takes no new jobs.
+    /// Returns the GPUs of a node with room for a share, in ascending order, and the use of each.
+    /// Free GPUs are included. There are none if the node is not in view or takes no new jobs.
     pub fn room_on(&self, node: NodeId, share: Share) -> impl Iterator<Item = (GpuId, Used)> + '_ {
         let shown = self.view.node(node).filter(|node| self.shows(node));
         let free = self.mask(node);

@@ -21,7 +21,7 @@ mod kept;
 
 pub(in crate::policy) use kept::Kept;
 
-/// Whether a placement could ever place a job in a shape.
+/// Test of a placement: returns true if it could ever place a job in a shape.
 pub(crate) type PlaceRule = Arc<dyn Fn(&Room<'_>, &JobRef<'_>, &Shape) -> bool + Send + Sync>;
 
 /// A job that should run, or a group of jobs on the same GPUs.
