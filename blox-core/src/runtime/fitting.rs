@@ -72,7 +72,13 @@ fn is_gang(job: &JobRef<'_>, given: &Assignment) -> bool {
         true => Share::WHOLE,
         false => job.spec().extras().share,
     };
-    job.gpus() == given.count() && (given.share == share || given.share == share.overlapping())
+    job.gpus() == given.count() && has_share(given, share)
+}
+
+/// Returns whether a job gets a part of each GPU as asked, overlapping or not. A whole GPU serves, too.
+#[inline]
+fn has_share(given: &Assignment, asked: Share) -> bool {
+    given.share.is_whole() || given.share == asked || given.share == asked.overlapping()
 }
 
 /// A job that a plan places, whose requests are looked for.
@@ -165,9 +171,8 @@ fn meets(cluster: &Cluster, given: &Assignment, shape: &Shape) -> bool {
         let mut nodes = given.gpus.iter().map(|gpu| cluster.node_with(*gpu));
         nodes.all(|node| node.is_some_and(|node| node.gpu_type() == wanted))
     };
-    let of_share = [shape.share, shape.share.overlapping()].contains(&given.share);
     given.count() == shape.gpus
-        && of_share
+        && has_share(given, shape.share)
         && shape.gpu_type.is_none_or(of_type)
         && (shape.config.is_none() || shape.config == given.config)
 }
