@@ -855,6 +855,21 @@ impl Run {
         self.after();
     }
 
+    fn take_steps(&mut self) {
+        for step in 0..120 {
+            for _ in 0..self.random.below(6) {
+                self.happen();
+            }
+            self.decide();
+            if self.random.chance(20) {
+                self.nonsense();
+            }
+            if step % 10 == 9 {
+                self.drain();
+            }
+        }
+    }
+
     /// Reports the results of all commands. After that, all placed jobs must run.
     fn drain(&mut self) {
         for _ in 0..500 {
@@ -886,18 +901,7 @@ fn books_stay_right_in_random_runs() {
     let mut grouped = [0; 4];
     for seed in 1..=300 {
         let mut run = Run::new(seed);
-        for step in 0..120 {
-            for _ in 0..run.random.below(6) {
-                run.happen();
-            }
-            run.decide();
-            if run.random.chance(20) {
-                run.nonsense();
-            }
-            if step % 10 == 9 {
-                run.drain();
-            }
-        }
+        run.take_steps();
         refused += run.refused;
         stale += run.stale;
         circles += run.circles;
@@ -916,18 +920,7 @@ fn parts_of_gpus_fit_in_random_runs() {
     let (mut all, mut stale, mut circles) = (Vec::new(), 0, 0);
     for seed in 1..=300 {
         let mut run = Run::with_parts(seed);
-        for step in 0..120 {
-            for _ in 0..run.random.below(6) {
-                run.happen();
-            }
-            run.decide();
-            if run.random.chance(20) {
-                run.nonsense();
-            }
-            if step % 10 == 9 {
-                run.drain();
-            }
-        }
+        run.take_steps();
         for job in run.jobs(&[Phase::Starting, Phase::Running, Phase::Stopping]) {
             run.apply(Event::Ended {
                 job,

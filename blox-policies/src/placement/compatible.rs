@@ -1,8 +1,8 @@
 //! Placement of jobs whose traffic interleaves.
 
 use super::consolidated::Consolidated;
-use super::selector::{NodeSelector, most_with_resources, suits};
-use blox_core::{Assignment, Draft, GpuList, JobRef, Node, Reason, Room, Shape};
+use super::selector::{NodeSelector, suits, taken_in_order};
+use blox_core::{Assignment, Draft, JobRef, Node, Reason, Room, Shape};
 use blox_perf::share_link;
 
 /// Candidates besides the consolidated one, as in CASSINI.
@@ -35,7 +35,11 @@ impl NodeSelector for Compatible {
         let nodes: Vec<&Node> = nodes.collect();
         let count = nodes.len().min(CANDIDATES);
         let starts = (0..count).map(|i| i * nodes.len() / count);
-        for candidate in starts.filter_map(|start| from(draft, &nodes, start, shape)) {
+        let from = |start: usize| {
+            let nodes = nodes[start..].iter().chain(&nodes[..start]).copied();
+            taken_in_order(draft, nodes, job, shape, shape.gpus.get()).map(|gpus| shape.on(gpus))
+        };
+        for candidate in starts.filter_map(from) {
             match score(draft, job, &candidate) {
                 Some(score) if score <= best => {}
                 score => (best, found) = (score.unwrap_or(1.0), candidate),
@@ -47,22 +51,6 @@ impl NodeSelector for Compatible {
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.first.could_find(room, job, shape)
     }
-}
-
-/// Returns the first free GPUs of the nodes from a start on.
-fn from(draft: &Draft<'_>, nodes: &[&Node], start: usize, shape: &Shape) -> Option<Assignment> {
-    let mut left = shape.gpus.get();
-    let mut gpus = GpuList::new();
-    for node in nodes[start..].iter().chain(&nodes[..start]) {
-        let most = left.min(draft.free_on(node.id()));
-        let count = most_with_resources(draft, node, shape, most);
-        gpus.extend(draft.take_from(node.id(), count)?);
-        left -= count;
-        if left == 0 {
-            return Some(shape.on(gpus));
-        }
-    }
-    None
 }
 
 /// Returns the seconds by which a job is shifted in time.

@@ -1,7 +1,7 @@
 //! Placement as near to another job as possible.
 
-use super::selector::{NodeSelector, most_with_resources, suits};
-use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape, sort};
+use super::selector::{NodeSelector, suits, taken_in_order};
+use blox_core::{Assignment, Draft, JobId, JobRef, Node, Shape, sort};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -29,18 +29,8 @@ impl NodeSelector for Near {
             .map(|node| (Reverse(nearest(node)), node))
             .collect();
         sort::by_key(&mut nodes, |(far, _)| *far);
-        let mut left = shape.gpus.get();
-        let mut gpus = GpuList::new();
-        for (_, node) in nodes {
-            let most = left.min(draft.free_on(node.id()));
-            let count = most_with_resources(draft, node, shape, most);
-            gpus.extend(draft.take_from(node.id(), count)?);
-            left -= count;
-            if left == 0 {
-                return Some(shape.on(gpus));
-            }
-        }
-        None
+        let nodes = nodes.into_iter().map(|(_, node)| node);
+        taken_in_order(draft, nodes, job, shape, shape.gpus.get()).map(|gpus| shape.on(gpus))
     }
 }
 
