@@ -102,14 +102,14 @@ pub use runtime::{
 #[doc(inline)]
 pub use state::{event, input, room, view};
 
-use model::{bits, config, decide_error, partners, share};
+use model::{bits, config, decide_error, share};
 use state::lens;
 
 #[doc(inline)]
 pub use self::{
     assignment::{Assignment, GpuList},
     cluster::spec::{
-        ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
+        ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE,
         Network, NodeSpec, Offer,
     },
     cluster::{Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
@@ -133,7 +133,6 @@ pub use self::{
     job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits},
     job::{JobRef, Phase},
     lens::Lens,
-    partners::Partners,
     pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler},
     policy::{
         AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,

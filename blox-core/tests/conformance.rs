@@ -1008,7 +1008,7 @@ impl Monkey {
                 let _ = draft.reassign(job, Assignment::of(gpus));
                 Ok(())
             }
-            (5, Some(mut a)) if self.reassigns && a.partners.is_empty() && a.gpus.len() > 1 => {
+            (5, Some(mut a)) if self.reassigns && !a.share.overlaps() && a.gpus.len() > 1 => {
                 a.gpus.pop();
                 let _ = draft.reassign(job, a);
                 Ok(())
@@ -1021,7 +1021,7 @@ impl Monkey {
                 };
                 let has = draft.current(other).cloned();
                 if let Some(mut a) = has.filter(|a| a.gpus.iter().all(accepts)) {
-                    a.partners = other.into();
+                    a.share = a.share.overlapping();
                     let _ = draft.assign(job, a);
                 }
                 Ok(())

@@ -4,8 +4,8 @@ use crate::functions::{any_number, by_submission, composed, list, placement_fn};
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
     Action, AdmissionDecision, AfterDrain, Assignment, ClusterSpec, Command, DraftError, Event,
-    GpuCount, GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Partners, Pipeline,
-    PlacementPolicy, Plan, PlanError, Reason, Seconds, State, Time, Validity, order::SortKey,
+    GpuCount, GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Pipeline,
+    PlacementPolicy, Plan, Reason, Seconds, Share, State, Time, Validity, order::SortKey,
 };
 use blox_testing::{FirstFit, Scenario};
 use std::sync::Arc;
@@ -48,11 +48,14 @@ fn waiting(jobs: u32) -> State {
     state
 }
 
-fn place(n: u32, gpus: &[u32], partner: Option<u32>) -> Action {
+fn place(n: u32, gpus: &[u32], beside: Option<u32>) -> Action {
     Action::Place {
         job: JobId(n),
         assignment: Assignment {
-            partners: partner.map(JobId).into(),
+            share: match beside {
+                Some(_) => Share::WHOLE.overlapping(),
+                None => Share::WHOLE,
+            },
             ..Assignment::of(gpus.iter().map(|&g| GpuId(g)))
         },
     }
@@ -213,61 +216,8 @@ fn a_pair_that_moves_together_stays_a_pair() {
             place(1, &[1], Some(0)),
         ],
     );
-    let partners = |n| {
-        let job = state.job(JobId(n)).unwrap();
-        job.assignment().unwrap().partners.clone()
-    };
-    assert_eq!(
-        (partners(0), partners(1)),
-        (JobId(1).into(), JobId(0).into())
-    );
-}
-
-#[test]
-fn a_plan_beside_a_job_that_it_moves_away_is_refused() {
-    let mut state = waiting(3);
-    plan(&mut state, vec![place(0, &[0], None), place(2, &[2], None)]);
-    let wrong = Plan {
-        version: state.version(),
-        actions: vec![place(1, &[0], Some(0)), place(0, &[2], Some(2))],
-        ..Plan::default()
-    };
-    let not_beside = PlanError::NotBeside {
-        job: JobId(1),
-        partner: JobId(0),
-    };
-    assert_eq!(state.apply_plan(&wrong), Err(not_beside));
-    // Nothing of the plan was applied.
-    let on = |n| state.job(JobId(n)).unwrap().assignment().cloned();
-    assert_eq!(on(0), Some(Assignment::of([GpuId(0)])));
-    assert_eq!(on(1), None);
-    assert_eq!(commands(&mut state), []);
-}
-
-#[test]
-fn draft_with_a_partner_moved_away_names_no_partner() {
-    // Places job 1 beside job 0, and job 0 beside job 2.
-    let matchmaker = placement_fn(|requests, draft| {
-        if draft.current(JobId(0)).is_none() {
-            return FirstFit.place(&mut (), requests, draft);
-        }
-        let beside = |n, gpu| Assignment {
-            partners: JobId(n).into(),
-            ..Assignment::of([GpuId(gpu)])
-        };
-        draft.release(JobId(1), Reason::NotChosen)?;
-        draft.assign(JobId(1), beside(0, 0))?;
-        draft.reassign(JobId(0), beside(2, 2))?;
-        Ok(Validity::UntilEvent)
-    });
-    let mut case = submitted(1, 3, 3, composed("matchmaker", by_number(), matchmaker));
-    case.decide(0.0);
-    case.decide(300.0);
-    assert_eq!(case.core.counters().refused_plans, 0);
-    assert_eq!(
-        [0, 1, 2].map(|n| case.assignment(n).unwrap().partners.clone()),
-        [JobId(2).into(), Partners::default(), JobId(0).into()]
-    );
+    let jobs = state.cluster().allocated_to(GpuId(1));
+    assert_eq!(jobs.collect::<Vec<_>>(), [JobId(0), JobId(1)]);
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
     let beside = move |view: View<'_>, job: JobId| Shape {
         place: match job.0 {
             0 => Place::Any,
-            _ => Place::ShareWith(JobId(0)),
+            _ => Place::With(JobId(0)),
         },
         ..anywhere(view, job)
     };
@@ -107,7 +107,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
 }
 
 #[test]
-fn partner_that_needs_more_gpus_is_not_placed_beside() {
+fn guest_that_needs_more_gpus_is_not_placed_beside() {
     for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, Some(vec![0]))] {
         let pair = scheduling_fn(|view, out: &mut JobQueue| {
             let first = view.active().next();

@@ -579,12 +579,11 @@ impl<'w> Simulator<'w> {
             Event::Progress { job: j, rate, .. } if *j == job.id() => Some(*rate),
             _ => None,
         };
-        let in_group = |bound: &Assignment| {
-            let several = |gpu: &GpuId| view.cluster().is_shared(*gpu);
-            bound.partners.len() > 1
-                || (bound.partners.is_empty() && bound.gpus.iter().any(several))
+        let shares = |bound: &Assignment| {
+            let mut gpus = bound.gpus.iter();
+            gpus.any(|gpu| view.cluster().is_shared(*gpu))
         };
-        let last = match self.reach > Reach::Gpus || job.bound().is_some_and(in_group) {
+        let last = match self.reach > Reach::Gpus || job.bound().is_some_and(shares) {
             true => self.now_events.iter().rev().find_map(coming),
             false => None,
         };

@@ -5,7 +5,7 @@ use blox_core::{
     Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Class, ClusterManager, Deadline,
     DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
-    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
+    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape, Share,
     Stateless, Time, TrainingSpec, Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
@@ -491,7 +491,7 @@ fn pair(until: f64, next: bool) -> Pipeline {
         let [first, second] = [JobId(0), JobId(1)];
         let goes = |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
         let beside = Assignment {
-            partners: first.into(),
+            share: Share::WHOLE.overlapping(),
             ..Assignment::of([GpuId(0)])
         };
         if goes(first, draft) && draft.free_on(NodeId(0)) > 0 {
@@ -521,7 +521,7 @@ fn halved(gpus: u32) -> Simulation {
 }
 
 #[test]
-fn job_is_alone_once_its_partner_stops_or_moves() {
+fn job_is_alone_once_the_other_stops_or_moves() {
     for next in [false, true] {
         let simulation = halved(2).measure(Measure::Ids(0, 0));
         let report = run(
@@ -543,7 +543,7 @@ fn job_with_a_waiting_change_runs_at_its_held_speed() {
         if draft.view().now() == Time::ZERO {
             draft.assign(first, Assignment::of([GpuId(0)]))?;
             let beside = Assignment {
-                partners: first.into(),
+                share: Share::WHOLE.overlapping(),
                 ..Assignment::of([GpuId(0)])
             };
             draft.assign(second, beside)?;

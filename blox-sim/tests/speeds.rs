@@ -67,7 +67,7 @@ impl PlacementPolicy for Pair {
         while let Some(request) = draft.next_candidate(requests) {
             let mut on = Assignment::of([GpuId(0)]);
             if request.job != JobId(0) {
-                on.partners = [JobId(0)].into_iter().collect();
+                on.share = on.share.overlapping();
             }
             draft.assign(request.job, on)?;
             draft.candidate_placed(requests);

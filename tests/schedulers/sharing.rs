@@ -3,7 +3,7 @@
 use crate::cases::{self, composed};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Extras, GpuCount, JobId, JobQueue, JobRef, JobSpec,
+    Assignment, ClusterSpec, Composition, Extras, JobId, JobQueue, JobRef, JobSpec,
     Pipeline, Place, Request, Seconds, Shape, Share, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder, Leases};
@@ -35,11 +35,11 @@ fn on_the_first(away: std::ops::Range<f64>) -> Pipeline {
         for job in view.active().filter(|job| !hidden(job.id())) {
             let place = match job.id() {
                 JobId(0) => Place::Any,
-                _ => Place::ShareWith(JobId(0)),
+                _ => Place::With(JobId(0)),
             };
             let shape = Shape {
                 place,
-                ..Shape::gpus(job.gpus())
+                ..Shape::gang(&job)
             };
             out.push(Request::with_shape(job.id(), shape));
         }
@@ -52,6 +52,8 @@ fn on_the_first(away: std::ops::Range<f64>) -> Pipeline {
 /// One simulation: its jobs as submission, GPUs and seconds alone.
 struct Case<'a> {
     cluster: &'a str,
+    /// Number of jobs that fit the memory of a GPU.
+    fit: u32,
     jobs: &'a [(f64, u32, f64)],
     away: std::ops::Range<f64>,
     overheads: FixedOverheads,
@@ -60,7 +62,12 @@ struct Case<'a> {
 impl Case<'_> {
     fn run(&self, model: impl ExecutionModel, each_launch: bool, each_round: bool) -> Report {
         let jobs = self.jobs.iter();
-        let jobs: Vec<JobSpec> = jobs.map(|&(at, gpus, s)| cases::job(at, gpus, s)).collect();
+        let extras = Extras {
+            share: Share::WHOLE.memory(1, self.fit).unwrap(),
+            ..Extras::default()
+        };
+        let jobs = jobs.map(|&(at, gpus, s)| cases::job(at, gpus, s).with_extras(extras.clone()));
+        let jobs: Vec<JobSpec> = jobs.collect();
         let simulation = Simulation::new(self.cluster.parse::<ClusterSpec>().unwrap())
             .completion(Exact)
             .execution(model)
@@ -108,7 +115,8 @@ fn three_jobs_on_a_gpu_run_at_a_third_of_their_speed() {
     // A job that is still being launched slows no other job, so each end moves by the launch.
     for late in [0.0, 30.0] {
         let ends = Case {
-            cluster: "1x1x3",
+            cluster: "1x1",
+            fit: 3,
             jobs: &[(0.0, 1, 1200.0), (300.0, 1, 400.0), (600.0, 1, 200.0)],
             away: 0.0..0.0,
             overheads: launch(late),
@@ -128,7 +136,8 @@ fn four_jobs_on_a_gpu_run_at_a_quarter_and_one_waits() {
     //   1470 s: the fifth ends after 2 x 10 s; 490 s are left.
     //   1960 s: the first ends. The GPU was never idle: 1200 + 400 + 200 + 75 + 85 = 1960.
     let ends = Case {
-        cluster: "1x1x4",
+        cluster: "1x1",
+        fit: 4,
         jobs: &[
             (0.0, 1, 1200.0),
             (300.0, 1, 400.0),
@@ -155,7 +164,8 @@ fn a_preempted_job_leaves_its_place_to_a_fourth() {
     // 985 and 85 s are left. It ends at 780 s with 935 and 35 s left, so the third ends at 850 s, too.
     for (checkpoint, fourth) in [(0.0, 750.0), (30.0, 780.0)] {
         let ends = Case {
-            cluster: "1x1x3",
+            cluster: "1x1",
+            fit: 3,
             jobs: &[
                 (0.0, 1, 1200.0),
                 (0.0, 1, 400.0),
@@ -183,7 +193,8 @@ fn large_job_is_slowed_by_its_fullest_gpu() {
     //   1120 s: the second ends after 2 x 80 s; 550 s are left.
     //   1670 s: the first ends.
     let ends = Case {
-        cluster: "1x4x4",
+        cluster: "1x4",
+        fit: 4,
         jobs: &[
             (0.0, 4, 1200.0),
             (300.0, 1, 350.0),
@@ -198,7 +209,7 @@ fn large_job_is_slowed_by_its_fullest_gpu() {
 }
 
 #[test]
-fn job_keeps_its_lease_beside_a_partner_without_room() {
+fn job_keeps_its_lease_beside_a_guest_without_room() {
     let pairs = scheduling_fn(|view, out| {
         let mut active = view.active();
         if let Some(first) = active.next() {
@@ -212,8 +223,13 @@ fn job_keeps_its_lease_beside_a_partner_without_room() {
         .placement(Leases::new(Consolidated::default()))
         .build()
         .unwrap();
-    let job = |seconds| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(seconds));
-    let report = Simulation::new("1x1x1".parse::<ClusterSpec>().unwrap())
+    // The memory of a GPU holds one of the jobs.
+    let extras = Extras {
+        share: Share::WHOLE.memory(2, 3).unwrap(),
+        ..Extras::default()
+    };
+    let job = |seconds| cases::job(0.0, 1, seconds).with_extras(extras.clone());
+    let report = Simulation::new("1x1".parse::<ClusterSpec>().unwrap())
         .completion(Exact)
         .run(leases, &mut Jobs::new(vec![job(1000.0), job(500.0)]))
         .unwrap();

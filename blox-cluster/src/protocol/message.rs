@@ -5,7 +5,7 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{ActionId, Config, JobSpec, Name, NodeActionKind, NodeSpec, Partners, Share};
+use blox_core::{ActionId, Config, JobSpec, Name, NodeActionKind, NodeSpec, Share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -295,8 +295,6 @@ pub struct Task {
     /// Limit of the memory on each GPU in GiB; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_memory_gib: f64,
-    /// Jobs that may share some of these GPUs.
-    pub beside: Partners,
     /// CPU cores for this node's part; 0 if CPU cores are not managed.
     pub cpus: f64,
     /// Memory in GiB for this node's part; 0 if memory is not managed.

@@ -471,12 +471,7 @@ impl Node {
                     let over = *other == id || matches!(a.standing, Standing::Done(_));
                     !over && theirs.gpus.contains(gpu)
                 };
-                let Some(theirs) = a.task.as_ref().filter(there) else {
-                    continue;
-                };
-                let agreed = other.job != id.job
-                    && (task.beside.contains(other.job) || theirs.beside.contains(id.job));
-                if !agreed {
+                if let Some(theirs) = a.task.as_ref().filter(there) {
                     used.add(theirs.share);
                     holder.get_or_insert(other);
                 }
@@ -567,7 +562,7 @@ impl Node {
 mod tests {
     use super::super::message::{Exit, Meeting};
     use super::*;
-    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Share, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Share, Time};
 
     fn node() -> Node {
         let who = Identity {
@@ -595,7 +590,6 @@ mod tests {
             nodes: vec!["n0".into()],
             share: Share::WHOLE,
             gpu_memory_gib: 0.0,
-            beside: Partners::default(),
             cpus: 0.0,
             memory_gib: 0.0,
             config: blox_core::Config::NONE,
@@ -774,11 +768,10 @@ mod tests {
     }
 
     #[test]
-    fn gpu_is_shared_only_by_jobs_named_as_partners() {
-        let beside = |job: u32, partners: &[u32]| {
+    fn gpu_is_shared_only_by_overlapping_jobs() {
+        let order = |job: u32, share: Share| {
             let mut task = task(&[0]).unwrap();
-            let partners = partners.iter().copied().map(JobId).collect();
-            Arc::get_mut(&mut task).unwrap().beside = partners;
+            Arc::get_mut(&mut task).unwrap().share = share;
             Order {
                 id: id(job),
                 fence: Fence(1 + u64::from(job)),
@@ -791,14 +784,15 @@ mod tests {
         let NodeInput::Orders(mut orders, lease) = orders(1, 1, Vec::new()) else {
             panic!("orders expected");
         };
-        // Job 3 names one of the two jobs on the GPU only.
-        orders.orders = vec![beside(0, &[]), beside(1, &[0]), beside(2, &[0, 1])];
-        orders.orders.push(beside(3, &[0, 2]));
+        let packed = Share::WHOLE.overlapping();
+        orders.orders = vec![order(0, Share::WHOLE), order(1, packed)];
+        orders.orders.push(order(2, packed));
+        orders.orders.push(order(3, Share::WHOLE));
         let e = n.step(Millis(10), NodeInput::Orders(orders, lease));
         assert_eq!(spawned(&e).len(), 3);
         let after = statuses(&mut n, 20);
         assert!(
-            matches!(&after[3], (3, Status::Done(f)) if f.why == "GPU 0 is held by 1.1"),
+            matches!(&after[3], (3, Status::Done(f)) if f.why == "GPU 0 is held by 0.1"),
             "{after:?}"
         );
     }

@@ -681,7 +681,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
-    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Share, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Share, Time};
 
     fn attempt(text: &str) -> AttemptId {
         let (job, attempt) = text.split_once('.').unwrap();
@@ -740,7 +740,6 @@ mod tests {
                 nodes: vec!["n".into()],
                 share: Share::WHOLE,
                 gpu_memory_gib: 0.0,
-                beside: Partners::default(),
                 cpus: 0.0,
                 memory_gib: 0.0,
                 config: blox_core::Config::NONE,

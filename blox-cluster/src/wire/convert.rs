@@ -298,7 +298,7 @@ mod tests {
             cluster: Some(ClusterId("c".into())),
             epoch: Epoch(3),
             incarnation: Incarnation(4),
-            offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100").shared_by(4)),
+            offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100")),
             address: "10.0.0.1".into(),
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
         };
@@ -315,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn orders_round_trip_with_any_number_of_partners() {
-        for partners in [&[][..], &[3], &[0, 3, 7]] {
+    fn orders_round_trip_with_any_share() {
+        for share in [Share::WHOLE, Share::WHOLE.overlapping()] {
             let task = Task {
                 spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))),
                 gpus: vec![1, 0],
@@ -324,9 +324,8 @@ mod tests {
                 world: 2,
                 node_rank: 0,
                 nodes: vec!["n".into()],
-                share: Share::WHOLE,
+                share,
                 gpu_memory_gib: 0.0,
-                beside: partners.iter().copied().map(JobId).collect(),
                 cpus: 4.0,
                 memory_gib: 8.0,
                 config: blox_core::Config::NONE,

@@ -1,9 +1,8 @@
 //! Assignments: the GPUs of a job, with CPUs, memory and config.
 
 use crate::config::Config;
-use crate::ids::GpuId;
+use crate::ids::{GpuId, JobId};
 use crate::model::share::Share;
-use crate::partners::Partners;
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -28,29 +27,64 @@ pub(crate) fn append_run(list: &mut GpuList, first: GpuId, count: u32) {
 /// CPUs and memory count for all GPUs together. Each node provides a share in proportion to its
 /// GPUs.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct Assignment {
     /// The GPUs in rank order.
     pub gpus: GpuList,
     /// The part of each GPU.
-    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    #[serde(skip_serializing_if = "Share::is_whole")]
     pub share: Share,
     /// CPU cores; 0 if they are not counted.
-    #[serde(default)]
     pub cpus: f64,
     /// Memory in GiB; 0 if it is not counted.
-    #[serde(default)]
     pub memory_gib: f64,
     /// Knobs that the scheduler sets. The job chooses the others.
-    #[serde(default, skip_serializing_if = "Config::is_none")]
+    #[serde(skip_serializing_if = "Config::is_none")]
     pub config: Config,
-    /// The jobs that run on some of these GPUs at the same time. In a plan, these are jobs with
-    /// which the job agrees to share its GPUs; the agreement of one of two jobs is enough.
-    #[serde(
-        default,
-        rename = "partner",
-        skip_serializing_if = "Partners::is_empty"
-    )]
-    pub partners: Partners,
+}
+
+/// The form in files. Versions before shares named the jobs on the same GPUs.
+#[derive(Deserialize)]
+struct Written {
+    gpus: GpuList,
+    #[serde(default)]
+    share: Share,
+    #[serde(default)]
+    cpus: f64,
+    #[serde(default)]
+    memory_gib: f64,
+    #[serde(default)]
+    config: Config,
+    #[serde(default)]
+    partner: Option<Partners>,
+}
+
+/// Jobs on the same GPUs.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Partners {
+    One(JobId),
+    Several(Vec<JobId>),
+}
+
+impl From<Written> for Assignment {
+    fn from(form: Written) -> Self {
+        let partners = match form.partner {
+            Some(Partners::One(job)) => vec![job],
+            Some(Partners::Several(jobs)) => jobs,
+            None => Vec::new(),
+        };
+        Assignment {
+            gpus: form.gpus,
+            share: match partners.is_empty() {
+                true => form.share,
+                false => form.share.overlapping(),
+            },
+            cpus: form.cpus,
+            memory_gib: form.memory_gib,
+            config: form.config,
+        }
+    }
 }
 
 impl Clone for Assignment {
@@ -62,7 +96,6 @@ impl Clone for Assignment {
             cpus: self.cpus,
             memory_gib: self.memory_gib,
             config: self.config.clone(),
-            partners: self.partners.clone(),
         }
     }
 }
@@ -90,7 +123,6 @@ impl Assignment {
         cpus: 0.0,
         memory_gib: 0.0,
         config: Config::NONE,
-        partners: Partners::NONE,
     };
 
     /// Creates an assignment of these GPUs and nothing else.
@@ -101,8 +133,8 @@ impl Assignment {
         }
     }
 
-    /// Clones the GPUs and the config into a destination, without CPUs, memory and partners. The share
-    /// is the whole.
+    /// Clones the GPUs and the config into a destination, without CPUs and memory. The share is the
+    /// whole.
     #[inline(always)]
     pub(crate) fn clone_plain_into(&self, place: &mut Option<Assignment>) {
         *place = Some(Assignment {
@@ -118,16 +150,10 @@ impl Assignment {
         crate::shape::is_any(self.cpus, self.memory_gib)
     }
 
-    /// Returns whether the assignment has only whole GPUs: no CPUs, memory or partners.
+    /// Returns whether the assignment has only whole GPUs: no CPUs or memory.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        self.has_whole_gpus() && !self.has_resources()
-    }
-
-    /// Returns whether the job has its GPUs whole and alone.
-    #[inline(always)]
-    pub(crate) fn has_whole_gpus(&self) -> bool {
-        self.share.is_whole() && self.partners.is_empty()
+        self.share.is_whole() && !self.has_resources()
     }
 
     /// Returns the CPU cores and the memory in GiB for each GPU, times `sign`.
@@ -152,7 +178,7 @@ impl Assignment {
         GpuCount(self.gpus.len() as u32)
     }
 
-    /// Returns whether both assign the same resources to the job, regardless of its partners.
+    /// Returns whether both assign the same resources to the job.
     pub fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
             && self.share == other.share
@@ -179,6 +205,18 @@ impl Assignment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn assignment_with_partners_overlaps() {
+        for (partner, overlaps) in [("null", false), ("3", true), ("[0,5]", true), ("[]", false)] {
+            let text = format!(r#"{{"gpus":[4,5],"partner":{partner}}}"#);
+            let read: Assignment = serde_json::from_str(&text).unwrap();
+            assert_eq!((read.gpus.len(), read.share.overlaps()), (2, overlaps));
+            let again = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<Assignment>(&again).unwrap(), read);
+        }
+        assert!(serde_json::from_str::<Assignment>(r#"{"gpus":[],"partner":"a"}"#).is_err());
+    }
 
     #[test]
     fn same_gpus_ignores_the_order() {

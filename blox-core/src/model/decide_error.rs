@@ -140,14 +140,6 @@ pub enum DraftError {
         /// The job.
         job: JobId,
     },
-    /// The partner is on none of the GPUs, or a GPU of it has no room for another job.
-    #[error("job {job} cannot run beside job {partner}")]
-    CannotShare {
-        /// The job.
-        job: JobId,
-        /// The other.
-        partner: JobId,
-    },
     /// An assignment without GPUs.
     #[error("job {0} was assigned no GPU")]
     NoGpu(JobId),

@@ -594,16 +594,6 @@ pub enum PlanError {
         /// The job that the GPU is allocated to.
         owner: JobId,
     },
-    /// More jobs on a GPU than may share it.
-    #[error("the plan gives GPU {gpu} to job {job}, expected at most {jobs} on a GPU of this node")]
-    TooManyJobs {
-        /// The job.
-        job: JobId,
-        /// The GPU.
-        gpu: GpuId,
-        /// The number of jobs that may share the GPU.
-        jobs: u32,
-    },
     /// A part of a GPU that does not fit beside the parts of other jobs.
     #[error(
         "the plan gives job {job} a part of GPU {gpu} ({share}), but other jobs, such as job {owner} ({owned}), leave too little"
@@ -619,14 +609,6 @@ pub enum PlanError {
         owner: JobId,
         /// The share of that job.
         owned: Share,
-    },
-    /// A partner that is on none of the job's GPUs.
-    #[error("the plan places job {job} beside job {partner}, which is on none of its GPUs")]
-    NotBeside {
-        /// The job.
-        job: JobId,
-        /// The other.
-        partner: JobId,
     },
     /// An invalid amount of CPUs or memory.
     #[error(

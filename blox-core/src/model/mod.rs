@@ -9,7 +9,6 @@ pub mod decide_error;
 pub mod decision;
 pub mod ids;
 pub mod job;
-pub mod partners;
 pub mod reason;
 pub mod shape;
 pub mod share;

@@ -5,7 +5,6 @@ use crate::config::Config;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
 use crate::model::share::Share;
-use crate::partners::Partners;
 use crate::units::GpuCount;
 use smallvec::SmallVec;
 
@@ -25,8 +24,8 @@ pub enum Place {
     Near(JobId),
     /// A number of GPUs on each of these nodes.
     Nodes(Vec<(NodeId, u32)>),
-    /// On GPUs of another job, sharing them; see [`Draft::beside`](crate::Draft::beside).
-    ShareWith(JobId),
+    /// On GPUs of another job; see [`Draft::beside`](crate::Draft::beside).
+    With(JobId),
 }
 
 /// A way to run a job.
@@ -111,7 +110,6 @@ impl Shape {
             cpus: self.cpus,
             memory_gib: self.memory_gib,
             config: self.config.clone(),
-            partners: Partners::NONE,
         }
     }
 }

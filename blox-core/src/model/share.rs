@@ -88,6 +88,15 @@ impl Share {
         }
     }
 
+    /// Returns the share with compute that only this job may use.
+    #[must_use]
+    pub const fn exclusive(self) -> Share {
+        Share {
+            compute: self.compute & !OVERLAPS,
+            ..self
+        }
+    }
+
     /// Returns whether it is all compute of a GPU, without overlap, and memory is not counted.
     #[inline(always)]
     pub const fn is_whole(&self) -> bool {
@@ -267,10 +276,7 @@ impl Used {
 
     /// Returns whether a job finds room, if its part must be free even if it overlaps.
     pub(crate) fn has_full_room(&self, share: Share) -> bool {
-        self.has_room(Share {
-            compute: share.compute & !OVERLAPS,
-            ..share
-        })
+        self.has_room(share.exclusive())
     }
 }
 

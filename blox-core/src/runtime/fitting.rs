@@ -34,8 +34,8 @@ impl Misfit {
 }
 
 /// Checks that each assignment of some steps meets a shape of the job's request: the number and type
-/// of GPUs, the part of each, and the config. A partner must get its requested number of GPUs. A job that keeps its
-/// number of GPUs may move, and a job that no request names may get any GPUs.
+/// of GPUs, the part of each, and the config. A guest must get its requested
+/// number of GPUs. A job that keeps its number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
 pub(super) fn check(
     steps: &[Action],
@@ -97,7 +97,7 @@ pub(super) struct Open {
 enum Asked {
     /// The request with this index.
     For(usize),
-    /// The job is a partner, and gets as many GPUs as it asks for.
+    /// The job is a guest, and gets as many GPUs as it asks for.
     Beside,
 }
 
@@ -130,9 +130,9 @@ fn check_listed(
             open.met |= given(open).is_some_and(meets);
             open.asked.get_or_insert(Asked::For(i));
         }
-        for partner in request.partners.iter() {
-            if let Ok(at) = placed.binary_search_by_key(&partner, |open| open.job) {
-                let (open, its) = (&mut placed[at], view.job(partner));
+        for guest in request.guests() {
+            if let Ok(at) = placed.binary_search_by_key(guest, |open| open.job) {
+                let (open, its) = (&mut placed[at], view.job(*guest));
                 let meets = |a: &Assignment| its.is_some_and(|its| its.gpus() == a.count());
                 open.met |= given(open).is_some_and(meets);
                 open.asked.get_or_insert(Asked::Beside);

@@ -1107,9 +1107,11 @@ fn place(
         }
     }
     let validity = placement.any_place(memory, requests, draft)?;
-    // Placement policies may ignore partners.
-    for (job, partner) in requests.pairs() {
-        draft.put_beside(job, partner);
+    // Placement policies may ignore guests.
+    if !requests.keeps() {
+        for request in requests.list() {
+            draft.put_guests(request)?;
+        }
     }
     if view.cluster().is_draining() {
         preempt_drained(view, draft)?;

@@ -4,9 +4,7 @@ use super::live::JobSet;
 use super::{NO_SLOT, State};
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
-use crate::partners::Partners;
 use prefetch_index::prefetch_index;
-use smallvec::SmallVec;
 
 /// Job lists of the state. A job is in at most one of them.
 #[derive(Clone, Copy, PartialEq)]
@@ -36,23 +34,6 @@ impl List {
 }
 
 impl State {
-    /// Sets the partners of a job from the GPU ledger, which is authoritative. Jobs with
-    /// parts that fit a GPU together are not partners.
-    pub(super) fn group(&mut self, id: JobId) {
-        let Some(s) = self.slot(id) else { return };
-        let Some(a) = self.records[s].allocated.as_ref() else {
-            return;
-        };
-        let claims = a.gpus.iter().map(|gpu| self.cluster.allocated_claims(*gpu));
-        let partners: Partners = claims.flat_map(|claims| claims.partners_of(id)).collect();
-        if a.partners != partners {
-            if let Some(a) = self.records[s].allocated_mut() {
-                a.partners = partners;
-            }
-            self.touch_slot(s);
-        }
-    }
-
     /// Adds the GPUs of a job to the busy GPUs if `more`, else subtracts them. GPUs on which
     /// another job runs stay as counted. Call it while the job is running and its GPUs are bound.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
@@ -162,13 +143,6 @@ impl State {
             fetch(&rec.allocated);
             fetch(&rec.last_start);
         }
-    }
-
-    /// Returns the slots of the jobs that share allocated GPUs with a job.
-    pub(super) fn partners_of(&self, s: usize) -> SmallVec<[usize; 4]> {
-        let allocated = self.records[s].allocated.iter();
-        let partners = allocated.flat_map(|a| a.partners.iter());
-        partners.filter_map(|partner| self.slot(partner)).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::assignment::Assignment;
 use crate::cluster::{Claims, Cluster, Node, NodeStatus, OnNode, Passing, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
+use crate::model::share::Share;
 use crate::job::{Phase, Record, Wants, accepts, accepts_all};
 use crate::units::is_amount;
 
@@ -25,7 +26,7 @@ pub(super) struct Trial {
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
-    /// True if a job of the plan has partners or parts of GPUs, before the plan or after it.
+    /// True if a job of the plan shares GPUs or has parts of them, before the plan or after it.
     pub shared: bool,
     /// True if all steps are promotions, plain stops and plain launches, and the stops come first. A
     /// stop is plain if the job runs alone on exactly its allocated GPUs. A launch is plain if the
@@ -135,9 +136,6 @@ impl State {
                 }
                 Err(why) => return Err(why),
             }
-        }
-        if trial.shared {
-            self.check_partners(plan, seen, trial)?;
         }
         Ok(())
     }
@@ -259,26 +257,20 @@ impl State {
             if claims.used().has_room(a.share) {
                 continue;
             }
-            for (owner, share) in claims.iter() {
-                let theirs = self.planned(owner, plan, trial);
-                let agreed =
-                    a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
-                if !agreed && a.share.is_whole() && share.is_whole() {
-                    return twice(gpu, owner);
-                }
-                if !agreed {
-                    return Err(PlanError::Exceeds {
+            // A claim that overlaps reserves only memory.
+            let reserves = |(_, share): &(JobId, Share)| !share.overlaps();
+            let first = claims.iter().find(reserves).or(claims.iter().next());
+            if let Some((owner, owned)) = first {
+                return match a.share.is_whole() && owned.is_whole() {
+                    true => twice(gpu, owner),
+                    false => Err(PlanError::Exceeds {
                         job,
                         gpu,
                         share: a.share,
                         owner,
-                        owned: share,
-                    });
-                }
-            }
-            let jobs = node.jobs_per_gpu();
-            if claims.count() >= jobs as usize {
-                return Err(PlanError::TooManyJobs { job, gpu, jobs });
+                        owned,
+                    }),
+                };
             }
         }
         if a.has_resources() {
@@ -287,44 +279,10 @@ impl State {
             trial.count(&self.cluster, a, 1.0);
         }
         trial.plain = false;
-        trial.shared |= !a.has_whole_gpus();
+        trial.shared |= !a.share.is_whole();
         let places = a.gpus.iter().filter_map(|gpu| self.cluster.at(*gpu));
         places.for_each(|on| trial.passing.share(on));
         trial.add_placed(slot, step, false, None);
-        Ok(())
-    }
-
-    /// Checks that each placed job runs beside the partners that it names.
-    #[cold]
-    fn check_partners(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
-        trial.note_claims(&self.cluster, plan);
-        for placed in &trial.placed {
-            let rec = &self.records[placed.slot as usize];
-            let Some(a) = placed.assignment(plan) else {
-                continue;
-            };
-            let is_on = |partner: JobId, gpu: &GpuId| {
-                let claims = trial.claims_on(&self.cluster, *gpu);
-                partner != rec.id && claims.contains(partner)
-            };
-            for partner in a.partners.iter() {
-                if a.gpus.iter().any(|gpu| is_on(partner, gpu)) {
-                    continue;
-                }
-                // If the partner changed meanwhile, or its own step was left out, the job runs
-                // without it.
-                let late = |&i: &u32| plan.actions[i as usize].job() == partner;
-                let gone = self.ended_after(partner, seen)
-                    || self.record(partner).is_some_and(|p| p.changed > seen)
-                    || trial.left_out.iter().any(late);
-                if !gone {
-                    return Err(PlanError::NotBeside {
-                        job: rec.id,
-                        partner,
-                    });
-                }
-            }
-        }
         Ok(())
     }
 
@@ -343,16 +301,6 @@ impl State {
             gpu,
             found: found.cloned().unwrap_or_else(|| Name::from("")),
             expected: expected.into(),
-        }
-    }
-
-    /// Returns the allocation of a job after the steps recorded in `trial`.
-    fn planned<'a>(&'a self, job: JobId, plan: &'a Plan, trial: &Trial) -> Option<&'a Assignment> {
-        let s = self.slot(job)?;
-        let Entry { released, placed } = trial.entry(s);
-        match placed {
-            0 => self.records[s].allocated.as_ref().filter(|_| released == 0),
-            p => trial.placed[p as usize - 1].assignment(plan),
         }
     }
 
@@ -572,7 +520,7 @@ impl Trial {
     #[cold]
     fn release_shared(&mut self, cluster: &Cluster, job: JobId, old: &Assignment) {
         self.plain = false;
-        self.shared |= !old.has_whole_gpus();
+        self.shared |= !old.share.is_whole();
         self.count(cluster, old, -1.0);
         for &gpu in &old.gpus {
             let mixed = |on: &OnNode| !cluster.is_unmixed(*on);

@@ -40,14 +40,11 @@ impl State {
                 Action::Place { .. } => {}
             }
         }
-        if trial.shared {
-            self.group_all(trial);
-        }
         for s in trial.slots() {
             self.commit_place(s, trial);
         }
         // Blockers change only on GPUs whose allocation changed. Such GPUs are now allocated only
-        // to placed jobs and their partners.
+        // to placed jobs and jobs that share them.
         let mut in_place = false;
         if trial.shared {
             self.recount_all(trial);
@@ -81,21 +78,6 @@ impl State {
             if let Some(new) = placed.assignment(plan) {
                 self.cluster.allocate(rec.id, new);
                 rec.allocated = Some(new.clone());
-            }
-        }
-    }
-
-    /// Updates the partners of jobs where the plan made or broke a group.
-    fn group_all(&mut self, trial: &Trial) {
-        for old in &trial.olds {
-            for partner in old.partners.iter() {
-                self.group(partner);
-            }
-        }
-        for s in trial.slots() {
-            self.group(self.records[s].id);
-            for partner in self.partners_of(s) {
-                self.group(self.records[partner].id);
             }
         }
     }
@@ -145,17 +127,11 @@ impl State {
             return;
         }
         let id = self.records[s].id;
-        let free = old.gpus.iter().all(|&gpu| {
-            let claims = self.cluster.allocated_claims(gpu);
-            let mut others = claims.iter().map(|(owner, _)| owner);
-            let agreed = others.all(|owner| old.partners.contains(owner));
-            let has_place = agreed && claims.count() < self.cluster.places_on(gpu);
-            has_place || claims.used().has_room(old.share)
-        });
+        let has_room = |gpu: &GpuId| self.cluster.used(*gpu).has_room(old.share);
+        let free = old.gpus.iter().all(has_room);
         if free && self.has_resources(id, old) {
             self.cluster.allocate(id, old);
             self.records[s].allocated = Some(old.clone());
-            self.group(id);
         } else {
             self.commit_stop(s, &Reason::NotChosen);
         }

@@ -530,9 +530,6 @@ impl State {
         self.records[s].pending = false;
         if let Some(a) = self.records[s].allocated_mut().take() {
             self.cluster.deallocate(self.records[s].id, &a);
-            for partner in a.partners.iter() {
-                self.group(partner);
-            }
         }
     }
 

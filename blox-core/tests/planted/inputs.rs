@@ -154,14 +154,14 @@ fn beside_another_type() -> Pipeline {
         let free = first_of(free_for(request.job, draft), request);
         free.or_else(|| {
             let needed = request.shapes[0].gpus;
-            let alone = |a: &Assignment| a.partners.is_empty() && a.count() == needed;
+            let alone = |a: &Assignment| {
+                let single = |gpu: &blox_core::GpuId| draft.jobs_on(*gpu).count() == 1;
+                a.gpus.iter().all(single) && a.count() == needed
+            };
             let usable = draft.view().usable_gpus() == draft.view().installed_gpus();
-            let partners = draft.placed().filter(|(_, a)| usable && alone(a));
-            let free = |id| draft.placed().all(|(_, a)| !a.partners.contains(id));
-            let mut partners = partners.map(|(j, a)| (j.id(), a.gpus.clone()));
-            let (partner, gpus) = partners.find(|(id, _)| free(*id))?;
-            let mut assignment = Assignment::of(gpus);
-            assignment.partners = partner.into();
+            let mut hosts = draft.placed().filter(|(_, a)| usable && alone(a));
+            let mut assignment = Assignment::of(hosts.next()?.1.gpus.clone());
+            assignment.share = assignment.share.overlapping();
             Some(assignment)
         })
     })
@@ -173,13 +173,10 @@ fn beside_another_width() -> Pipeline {
         let free = first_of(free_for(request.job, draft), request);
         free.or_else(|| {
             let needed = request.shapes[0].gpus.get() as usize;
-            let (partner, mut gpus) = draft
-                .placed()
-                .next()
-                .map(|(j, a)| (j.id(), a.gpus.clone()))?;
+            let mut gpus = draft.placed().next()?.1.gpus.clone();
             gpus.truncate(needed);
             let mut assignment = Assignment::of(gpus);
-            assignment.partners = partner.into();
+            assignment.share = assignment.share.overlapping();
             Some(assignment)
         })
     })

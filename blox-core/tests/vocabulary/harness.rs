@@ -29,13 +29,24 @@ pub fn place(job: u32, gpus: &[u32]) -> Action {
     }
 }
 
-pub fn beside(job: u32, gpus: &[u32], partner: u32) -> Action {
+/// A placement that overlaps others.
+pub fn beside(job: u32, gpus: &[u32]) -> Action {
     let mut assignment = on(gpus);
-    assignment.partners.insert(JobId(partner));
+    assignment.share = Share::WHOLE.overlapping();
     Action::Place {
         job: JobId(job),
         assignment,
     }
+}
+
+/// Returns the other jobs on the GPUs of a job.
+pub fn beside_of(b: &Scenario, job: u32) -> Vec<u32> {
+    let (gpus, cluster) = (&b.job(job).assignment().unwrap().gpus, b.core.state().cluster());
+    let jobs = gpus.iter().flat_map(|gpu| cluster.allocated_to(*gpu));
+    let mut others: Vec<u32> = jobs.map(|other| other.0).filter(|other| *other != job).collect();
+    others.sort_unstable();
+    others.dedup();
+    others
 }
 
 pub fn stop(job: u32) -> Action {
@@ -108,14 +119,14 @@ impl Shapes {
         (free.len() == n).then_some(free)
     }
 
-    fn has(draft: &Draft<'_>, job: JobId, shape: &Shape, partners: &Partners) -> bool {
+    fn has(draft: &Draft<'_>, job: JobId, shape: &Shape, guests: &[JobId]) -> bool {
         let cluster = draft.view().cluster();
         draft.current(job).is_some_and(|a| {
             let ty = cluster
                 .node(cluster.node_of(a.gpus[0]).unwrap())
                 .unwrap()
                 .gpu_type();
-            a.partners == *partners
+            draft.companions(job) == guests
                 && a.count() == shape.gpus
                 && shape.gpu_type.is_none_or(|wanted| wanted == ty)
         })
@@ -131,7 +142,7 @@ impl PlacementPolicy for Shapes {
     ) -> Result<Validity, DraftError> {
         let list = requests.all(draft.view()).into_owned();
         let stays =
-            |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], &r.partners);
+            |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.guests());
         for r in &list {
             if !stays(draft, r) {
                 for job in r.jobs() {
@@ -146,12 +157,12 @@ impl PlacementPolicy for Shapes {
                 continue;
             }
             for shape in &r.shapes {
-                if let Place::ShareWith(host) = shape.place {
+                if let Place::With(host) = shape.place {
                     let Some(theirs) = draft.current(host) else {
                         continue;
                     };
                     let mut a = Assignment::of(theirs.gpus.iter().copied());
-                    a.partners.insert(host);
+                    a.share = a.share.overlapping();
                     draft.assign(r.job, a)?;
                     break;
                 }
@@ -159,10 +170,10 @@ impl PlacementPolicy for Shapes {
                     continue;
                 };
                 draft.assign(r.job, Assignment::of(gpus.clone()))?;
-                for partner in r.partners.iter() {
+                for guest in r.guests() {
                     let mut a = Assignment::of(gpus.clone());
-                    a.partners.insert(r.job);
-                    draft.assign(partner, a)?;
+                    a.share = a.share.overlapping();
+                    draft.assign(*guest, a)?;
                 }
                 break;
             }

@@ -265,20 +265,21 @@ fn waiting_launch_is_confirmed_or_its_victim_restored() {
 }
 
 #[test]
-fn victim_placed_beside_its_successor_lets_it_start() {
+fn victim_placed_beside_its_successor_starts_with_it() {
     let plans = [
         vec![place(0, &[0])],
         vec![stop(0), place(1, &[0])],
-        vec![beside(0, &[0], 1)],
+        vec![beside(0, &[0])],
     ];
     let mut b = bench("1x1", plans, 2);
     b.round(0.0);
     b.decide(100.0);
     b.take_commands();
     b.decide(110.0);
-    assert_eq!(b.take_commands(), "start 1.1");
+    // Until it leaves, the victim has the GPU whole.
+    assert_eq!(b.take_commands(), "");
     b.stopped(130.0, 0, 1);
-    assert_eq!(b.take_commands(), "start 0.2");
+    assert_eq!(b.take_commands(), "start 1.1; start 0.2");
     assert_eq!(b.ledgers(0), "allocated to 1+0, bound to 1+0");
 }
 
@@ -359,7 +360,7 @@ fn jobs_that_swap_gpus_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn two_jobs_on_one_gpu_and_never_three() {
+fn two_jobs_on_one_gpu() {
     // The first job that fits, and the next job beside it.
     let guests = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         let mut jobs = view.active();
@@ -367,7 +368,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
             out.push(Request::gang(&host));
             if let Some(guest) = jobs.next() {
                 let mut shape = Shape::gpus(guest.gpus());
-                shape.place = Place::ShareWith(host.id());
+                shape.place = Place::With(host.id());
                 // A placed guest keeps its GPUs.
                 if guest.assignment().is_none() {
                     out.push(Request::with_shape(guest.id(), shape));
@@ -380,9 +381,9 @@ fn two_jobs_on_one_gpu_and_never_three() {
         while let Some(request) = d.next_candidate(r) {
             let shape = &request.shapes[0];
             let a = match shape.place {
-                Place::ShareWith(host) => {
+                Place::With(host) => {
                     let mut a = d.current(host).unwrap().clone();
-                    a.partners = host.into();
+                    a.share = a.share.overlapping();
                     a
                 }
                 _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
@@ -395,50 +396,30 @@ fn two_jobs_on_one_gpu_and_never_three() {
     let policy = composed("guests", guests, keep_pairs);
     let mut b = case("1x1", rounds(300.0), policy);
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
-    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside 0");
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside others");
     assert_eq!(b.ledgers(0), "allocated to 0+1, bound to 0+1");
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.ended(100.0, 0);
     // The other job continues alone, without a restart.
     assert_eq!(b.phases(), "1 running, 2 waiting");
     assert_eq!(b.take_commands(), "");
-    assert_eq!(b.job(1).assignment(), Some(&on(&[0])));
-    assert_eq!(b.round(300.0), "place 2 on 0 beside 1");
+    assert_eq!(b.job(1).assignment().unwrap().gpus[..], [GpuId(0)]);
+    assert_eq!(b.round(300.0), "place 2 on 0 beside others");
     assert_eq!(b.job(1).attempt(), 1);
-
-    let plans = [
-        vec![place(0, &[0]), beside(1, &[0], 0)],
-        vec![beside(2, &[0], 0)],
-        vec![beside(2, &[0], 1)],
-    ];
-    let mut b = bench("1x1", plans, 3);
-    b.round(0.0);
-    for owner in [1, 0] {
-        let DecisionError::Plan { error, .. } = b.try_decide(10.0).unwrap_err() else {
-            panic!("expected a plan's error");
-        };
-        let expected = PlanError::GpuTwice {
-            job: JobId(2),
-            gpu: GpuId(0),
-            owner: JobId(owner),
-        };
-        assert_eq!(error, expected);
-    }
-    assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
 }
 
 #[test]
 fn a_pair_moves_as_a_pair() {
     let plans = [
-        vec![place(0, &[0]), beside(1, &[0], 0)],
-        vec![stop(0), stop(1), place(0, &[1]), beside(1, &[1], 0)],
+        vec![place(0, &[0]), beside(1, &[0])],
+        vec![stop(0), stop(1), place(0, &[1]), beside(1, &[1])],
     ];
     let mut b = bench("1x2", plans, 2);
     b.round(0.0);
     b.round(10.0);
     assert_eq!(b.phases(), "0 running, 1 running");
-    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
-    assert_eq!(b.job(1).assignment().unwrap().partners, JobId(0).into());
+    assert_eq!(beside_of(&b, 0), [1]);
+    assert_eq!(beside_of(&b, 1), [0]);
 }
 
 #[test]
@@ -446,15 +427,15 @@ fn pairs_that_swap_gpus_are_not_deadlocked() {
     let plans = [
         vec![
             place(0, &[0]),
-            beside(1, &[0], 0),
+            beside(1, &[0]),
             place(2, &[1]),
-            beside(3, &[1], 2),
+            beside(3, &[1]),
         ],
         vec![
             place(0, &[1]),
-            beside(1, &[1], 0),
+            beside(1, &[1]),
             place(2, &[0]),
-            beside(3, &[0], 2),
+            beside(3, &[0]),
         ],
     ];
     let mut b = bench("1x2", plans, 4);
@@ -473,10 +454,10 @@ fn pairs_that_swap_gpus_are_not_deadlocked() {
 }
 
 #[test]
-fn partners_that_wait_for_a_third_job_keep_running() {
+fn jobs_that_wait_for_a_third_job_keep_running() {
     let plans = [
-        vec![place(0, &[0, 1]), place(1, &[2, 3]), beside(2, &[2, 3], 1)],
-        vec![stop(2), place(0, &[1, 2]), beside(1, &[1, 2], 0)],
+        vec![place(0, &[0, 1]), place(1, &[2, 3]), beside(2, &[2, 3])],
+        vec![stop(2), place(0, &[1, 2]), beside(1, &[1, 2])],
     ];
     let mut b = case("1x4", OnEvent::default(), Scripted::new(plans));
     b.submit_all(0.0, vec![job(2, 1e6); 3]);
@@ -488,13 +469,17 @@ fn partners_that_wait_for_a_third_job_keep_running() {
     b.stopped(20.0, 2, 1);
     b.settle(20.0);
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
-    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
+    assert_eq!(beside_of(&b, 0), [1]);
 }
 
 #[test]
 fn a_wrong_plan_is_refused_as_a_whole_by_name() {
-    let mut small = on(&[1]);
-    small.partners = JobId(0).into();
+    let mut half = on(&[0]);
+    half.share = Share::parts(1, 2).unwrap();
+    let mut held = on(&[1]);
+    held.share = Share::parts(1, 2).and_then(|half| half.memory(2, 3)).unwrap();
+    let mut packed = held.clone();
+    packed.share = packed.share.overlapping();
     let mut nan = on(&[1]);
     nan.cpus = f64::NAN;
     let odd = |assignment| Action::Place {
@@ -540,16 +525,12 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
             "the plan gives job 1 GPU 3, which does not exist or may not be used",
         ),
         (
-            vec![odd(small)],
-            "the plan places job 1 beside job 0, which is on none of its GPUs",
+            vec![odd(half)],
+            "the plan gives job 1 a part of GPU 0 (1/2), but other jobs, such as job 0 (all), leave too little",
         ),
         (
-            vec![beside(1, &[0], 0), beside(2, &[0], 0)],
-            "the plan gives GPU 0 to job 2, but job 1 has it",
-        ),
-        (
-            vec![beside(1, &[1], 1)],
-            "the plan places job 1 beside job 1, which is on none of its GPUs",
+            vec![odd(packed), Action::Place { job: JobId(2), assignment: held }],
+            "the plan gives job 2 a part of GPU 1 (1/2 with 0.667 of the memory), but other jobs, such as job 1 (1/2 with 0.667 of the memory, overlapping), leave too little",
         ),
         (
             vec![odd(nan)],

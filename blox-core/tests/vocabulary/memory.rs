@@ -343,24 +343,19 @@ impl Whim {
     /// Checks the free GPUs and CPUs against the assignments of all jobs.
     fn check(draft: &Draft<'_>) {
         let view = draft.view();
-        let mut taken = std::collections::BTreeMap::<GpuId, u32>::new();
+        let mut taken = std::collections::BTreeMap::<GpuId, Used>::new();
         let mut cpus = vec![0.0; view.cluster().nodes().len()];
         for job in view.active() {
             if let Some(a) = draft.current(job.id()) {
                 for g in &a.gpus {
-                    *taken.entry(*g).or_default() += 1;
+                    taken.entry(*g).or_default().add(a.share);
                     cpus[view.cluster().node_of(*g).unwrap().index()] +=
                         a.cpus / a.gpus.len() as f64;
                 }
             }
         }
-        for (gpu, jobs) in &taken {
-            let node = view.cluster().node_of(*gpu).unwrap();
-            assert!(
-                *jobs <= view.node(node).unwrap().jobs_per_gpu(),
-                "{taken:?}"
-            );
-        }
+        // At most one job of each GPU has it whole.
+        assert!(taken.values().all(|used| used.free_fraction() >= 0.0), "{taken:?}");
         for node in view.nodes() {
             let free: Vec<GpuId> = draft.free_gpus_on(node.id()).collect();
             for g in node.gpus() {
@@ -421,9 +416,9 @@ impl Whim {
             Some(theirs) if self.below(3) == 0 => {
                 let part = 1 + self.below(theirs.gpus.len() as u32) as usize;
                 let mut a = Assignment::of(theirs.gpus[..part].iter().copied());
-                let there = a.gpus.iter().flat_map(|gpu| draft.jobs_on(*gpu));
-                // Now and then one of the jobs there is not asked.
-                a.partners = there.filter(|_| self.below(8) > 0).collect();
+                if self.below(8) > 0 {
+                    a.share = a.share.overlapping();
+                }
                 a
             }
             _ => {
@@ -487,7 +482,7 @@ fn whatever_a_draft_allows_is_a_right_plan() {
     let nothing = scheduling_fn(|_: View<'_>, _: &mut JobQueue| Validity::NextRound);
     for seed in 1..200u64 {
         let policy = composed("whim", nothing.clone(), Whims).with_seed(seed);
-        let cluster = ["3x4", "3x4x4", "3x4x3", "3x4x1"][seed as usize % 4];
+        let cluster = ["3x4", "6x2"][seed as usize % 2];
         let mut b = case(cluster, rounds(1.0), policy);
         let mut chance = Whim(seed | 1 << 40);
         for r in 0..40 {

@@ -198,7 +198,7 @@ fn promotion_counts_before_and_after_order_is_filled() {
 }
 
 #[test]
-fn partner_is_put_beside_its_job_by_any_placement() {
+fn guest_is_put_beside_its_job_by_any_placement() {
     let paired = scheduling_fn(|view, out: &mut JobQueue| {
         if let Some(job) = view.active().next() {
             out.push(Request::gang(&job).beside(JobId(1)));
@@ -206,8 +206,8 @@ fn partner_is_put_beside_its_job_by_any_placement() {
         Validity::NextRound
     });
     for (gpus, expected) in [
-        (2, "place 0 on 0 1; place 1 on 0 1 beside 0"),
-        (1, "place 0 on 0 1; place 1 on 0 beside 0"),
+        (2, "place 0 on 0 1; place 1 on 0 1 beside others"),
+        (1, "place 0 on 0 1; place 1 on 0 beside others"),
         // The job requests more GPUs.
         (3, "place 0 on 0 1"),
     ] {

@@ -124,9 +124,9 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
             *memory.received.entry(name(&s)).or_default() += 1.0;
             let mut shape = Shape::gpus(GpuCount(1));
             shape.gpu_type = Some(s.gpu_type);
-            let mut request = Request::with_shape(s.jobs[0], shape);
-            request.partners = s.jobs.get(1).copied().into();
-            out.push(request);
+            let request = Request::with_shape(s.jobs[0], shape);
+            let guest = s.jobs.get(1).copied();
+            out.push(guest.into_iter().fold(request, Request::beside));
         }
         Validity::NextRound
     }
@@ -142,27 +142,26 @@ fn gavel_shares_over_rounds_with_a_pair() {
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(
         b.round(0.0),
-        "place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
+        "place 0 on 0; place 1 on 0 beside others; place 2 on 1"
     );
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
-    // Both jobs of a pair name each other as partner.
-    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
+    assert_eq!(beside_of(&b, 0), [1]);
     assert_eq!(
         b.round(360.0),
         "stop 1; stop 2; stop 0; place 2 on 0; place 0 on 1"
     );
     assert_eq!(b.phases(), "0 running, 1 waiting, 2 running");
-    assert!(b.job(0).assignment().unwrap().partners.is_empty());
+    assert!(beside_of(&b, 0).is_empty());
     assert_eq!(b.round(720.0), "stop 0; place 1 on 1");
     assert_eq!(
         b.round(1080.0),
-        "stop 1; stop 2; place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
+        "stop 1; stop 2; place 0 on 0; place 1 on 0 beside others; place 2 on 1"
     );
     // One job of a pair ends, and the other continues alone. Shares are computed again, and in the
     // next round it belongs to no pair.
     b.ended(1100.0, 1);
     assert_eq!(b.phases(), "0 running, 2 running");
-    assert!(b.job(0).assignment().unwrap().partners.is_empty());
+    assert!(beside_of(&b, 0).is_empty());
     assert_eq!(
         b.round(1440.0),
         "stop 2; stop 0; place 2 on 0; place 0 on 1"

@@ -5,8 +5,8 @@ use super::near::Near;
 use super::selector::{NodeSelector, on_nodes, shape_of, suits};
 use super::types::{could_find, find, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, Partners,
-    Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
+    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, Place,
+    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
 };
 use smallvec::SmallVec;
 
@@ -39,8 +39,8 @@ pub struct InOrder<R> {
 }
 
 impl<R: NodeSelector> InOrder<R> {
-    /// Creates in-order placement with a rule and head-of-line blocking. A request with partners is
-    /// placed first; its partners then share its GPUs.
+    /// Creates in-order placement with a rule and head-of-line blocking. The guests of
+    /// a request are placed directly after its job, on its GPUs.
     pub fn new(rule: R) -> Self {
         InOrder {
             rule,
@@ -198,7 +198,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
     }
 }
 
-/// Places a request on free GPUs with its first shape that fits, together with its partner.
+/// Places a request on free GPUs with its first shape that fits, together with its guests.
 #[inline]
 pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -215,7 +215,7 @@ pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
 #[inline]
 fn least_free(request: &Request) -> u32 {
     least_of(request, |s| match s.place {
-        Place::ShareWith(_) | Place::Nodes(_) => 0,
+        Place::With(_) | Place::Nodes(_) => 0,
         _ if !s.share.is_whole() => 0,
         _ => s.gpus.get(),
     })
@@ -231,7 +231,7 @@ fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
     }
 }
 
-/// Places a request with its first shape that fits, together with its partners.
+/// Places a request with its first shape that fits, together with its guests.
 #[inline]
 fn place_by_shapes<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -257,10 +257,10 @@ fn place_in_view<R: NodeSelector + ?Sized>(
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
     let free = draft.free_gpus();
-    let alone = request.partners.is_empty();
+    let alone = request.guests().is_empty();
     for shape in &request.shapes {
         let found = match &shape.place {
-            Place::ShareWith(other) => draft.beside(*other, job, shape),
+            Place::With(other) => draft.beside(*other, job, shape),
             Place::Nodes(nodes) if nodes.is_empty() => None,
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             Place::Near(other) if draft.current(*other).is_some() => {
@@ -281,9 +281,7 @@ fn place_in_view<R: NodeSelector + ?Sized>(
         };
         if let Some(assignment) = found {
             draft.assign(request.job, assignment)?;
-            for partner in request.partners.iter() {
-                draft.put_beside(request.job, partner);
-            }
+            draft.put_guests(request)?;
             return Ok(true);
         }
     }
@@ -559,7 +557,6 @@ fn moves(
         // A new batch alone may meet the shape.
         let to = Assignment {
             config: shape.config.clone(),
-            partners: others.clone(),
             ..has.clone()
         };
         let alone = Request::with_shape(request.job, shape.clone());
@@ -569,7 +566,7 @@ fn moves(
     }
     for shape in &request.shapes {
         let alone = Request::with_shape(request.job, shape.clone());
-        let leaves_others = matches!(shape.place, Place::ShareWith(_));
+        let leaves_others = matches!(shape.place, Place::With(_));
         let moved = match others.is_empty() || leaves_others {
             true => moves_alone(rule, &alone, draft)?,
             false => moves_with(rule, &alone, &others, draft)?,
@@ -599,23 +596,23 @@ pub(super) fn moves_alone(
 fn moves_with(
     rule: &dyn NodeSelector,
     request: &Request,
-    others: &Partners,
+    others: &[JobId],
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
     let mut followers = Vec::with_capacity(others.len());
-    for other in others.iter() {
+    for &other in others {
         let (Some(its), Some(job)) = (movable(draft, other), draft.view().job(other)) else {
             return Ok(false);
         };
-        let in_group = |third: JobId| third == request.job || others.contains(third);
-        if !draft.companions(other).iter().all(in_group) {
+        let in_group = |third: JobId| third == request.job || others.contains(&third);
+        if !draft.companions(other).into_iter().all(in_group) {
             return Ok(false);
         }
         let shape = shape_of(&its).with(its.config.clone());
         followers.push((job, shape));
     }
     let start = draft.savepoint();
-    let why = || Reason::other("moves together with its partners");
+    let why = || Reason::other("moves together with the jobs on its GPUs");
     draft.release(request.job, why())?;
     for (job, _) in &followers {
         draft.release(job.id(), why())?;
@@ -833,14 +830,14 @@ mod tests {
     #[test]
     fn running_job_moves_beside_another() {
         let shape = Shape {
-            place: Place::ShareWith(JobId(0)),
+            place: Place::With(JobId(0)),
             ..Shape::gpus(GpuCount(2))
         };
         let packed = second_decision(asks_for(1, shape));
         let [Action::Place { job, assignment }] = &packed[..] else {
             panic!("{packed:?}");
         };
-        assert_eq!((*job, &assignment.partners), (JobId(1), &JobId(0).into()));
+        assert_eq!((*job, assignment.share.overlaps()), (JobId(1), true));
         assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
     }
 
@@ -848,12 +845,13 @@ mod tests {
     fn packed(job: JobId, gpus: GpuCount) -> Place {
         match job.0 {
             0 => Place::Nodes(vec![(NodeId(0), gpus.get())]),
-            _ => Place::ShareWith(JobId(0)),
+            _ => Place::With(JobId(0)),
         }
     }
 
-    /// Returns the jobs that a plan stops, and the jobs that it places with their GPUs and partners.
-    type Steps = (Vec<u32>, Vec<(u32, Vec<u32>, Vec<JobId>)>);
+    /// Returns the jobs that a plan stops, and the jobs that it places with their GPUs. True if the
+    /// share overlaps.
+    type Steps = (Vec<u32>, Vec<(u32, Vec<u32>, bool)>);
 
     fn steps(plan: &[Action]) -> Steps {
         let (mut stops, mut places) = (Vec::new(), Vec::new());
@@ -863,7 +861,7 @@ mod tests {
                 Action::Place { job, assignment } => places.push((
                     job.0,
                     assignment.gpus.iter().map(|g| g.0).collect(),
-                    assignment.partners.iter().collect(),
+                    assignment.share.overlaps(),
                 )),
                 other => panic!("{other:?}"),
             }
@@ -882,15 +880,15 @@ mod tests {
 
     #[test]
     fn running_pair_restarts_together_on_requested_nodes() {
-        // The agreement of one of both is enough.
+        // The second overlaps the first.
         let moved = second_decision_after(packed, asks_for(0, on(&[(1, 2)])));
-        let first = (0, vec![4, 5], vec![]);
-        let second = (1, vec![4], vec![JobId(0)]);
+        let first = (0, vec![4, 5], false);
+        let second = (1, vec![4], true);
         assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
         // The pair may keep some of its GPUs.
         let moved = second_decision_after(packed, asks_for(0, on(&[(0, 1), (1, 1)])));
-        let first = (0, vec![0, 4], vec![]);
-        let second = (1, vec![0], vec![JobId(0)]);
+        let first = (0, vec![0, 4], false);
+        let second = (1, vec![0], true);
         assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
     }
 
@@ -906,8 +904,8 @@ mod tests {
             (job.id().0 == 1).then_some(request)
         };
         let moved = second_decision_after(packed, levels);
-        let first = (1, vec![4, 5], vec![]);
-        let second = (0, vec![4, 5], vec![JobId(1)]);
+        let first = (1, vec![4, 5], false);
+        let second = (0, vec![4, 5], true);
         assert_eq!(steps(&moved), (vec![1, 0], vec![first, second]));
     }
 
@@ -918,7 +916,7 @@ mod tests {
         let changed = second_decision_after(packed, asks_for(1, shape));
         assert_eq!(
             steps(&changed),
-            (vec![], vec![(1, vec![0], vec![JobId(0)])])
+            (vec![], vec![(1, vec![0], true)])
         );
     }
 

@@ -11,7 +11,7 @@ use blox_core::{
 /// Renews the lease of every listed job whose assignment matches its request.
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
-/// same partners or alone. A requested partner that has no room beside the job does not count. All
+/// same guests or alone. A guest that has no room beside the job does not count. All
 /// other listed jobs release their GPUs and are placed by a rule, the largest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leases<R> {
@@ -71,29 +71,34 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
     let Some(has) = draft.current(request.job) else {
         return false;
     };
-    let beside = |partner: JobId| {
-        let theirs = draft.current(partner);
+    let beside = |guest: JobId| {
+        let theirs = draft.current(guest);
         theirs.is_some_and(|theirs| theirs.gpus.iter().all(|gpu| has.gpus.contains(gpu)))
     };
     let view = draft.view();
-    // A partner without room would not join after a restart either.
-    let has_room = |partner: JobId| {
-        let other = view.job(partner);
+    // A guest without room would not join after a restart either.
+    let has_room = |guest: JobId| {
+        let other = view.job(guest);
         other.is_some_and(|other| {
             let shape = Shape::gang(&other);
             draft.beside(request.job, &other, &shape).is_some()
         })
     };
-    let requested = has.partners.iter().all(|p| request.partners.contains(p));
-    let together = requested
-        && request
-            .partners
-            .iter()
-            .all(|p| match has.partners.contains(p) {
-                true => beside(p),
-                false => !has_room(p),
-            });
     let cluster = view.cluster();
+    // The jobs on its GPUs before this decision.
+    let shares = |other: JobId| {
+        let theirs = view.job(other).and_then(|other| other.assignment());
+        other != request.job && theirs.is_none_or(|theirs| !has.share.is_beside(theirs.share))
+    };
+    let others = has.gpus.iter().flat_map(|gpu| cluster.allocated_to(*gpu));
+    let others: Vec<JobId> = others.filter(|other| shares(*other)).collect();
+    let guests = request.guests();
+    let requested = others.iter().all(|other| guests.contains(other));
+    let together = requested
+        && guests.iter().all(|guest| match others.contains(guest) {
+            true => beside(*guest),
+            false => !has_room(*guest),
+        });
     together
         && request.shapes.iter().any(|shape| {
             let of_type = |gpu| {

@@ -3,7 +3,7 @@
 
 use super::selector::{shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, NodeStatus, Partners, Reason,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, NodeStatus, Reason, Used,
 };
 use smallvec::SmallVec;
 
@@ -36,7 +36,7 @@ pub(super) fn relocate(
         return Ok(false);
     };
     let others = draft.companions(job);
-    let group: SmallVec<[JobId; 4]> = std::iter::once(job).chain(others.iter()).collect();
+    let group: SmallVec<[JobId; 4]> = std::iter::once(job).chain(others).collect();
     let start = draft.savepoint();
     for &member in &group {
         match image(draft, member, &from, to) {
@@ -65,21 +65,17 @@ fn image(draft: &Draft<'_>, job: JobId, from: &[GpuId], to: &[GpuId]) -> Option<
     let (cluster, its, shape) = (view.cluster(), view.job(job)?, shape_of(&here));
     let exchanged = |gpu: &GpuId| to.get(from.iter().position(|f| f == gpu)?).copied();
     let gpus: GpuList = here.gpus.iter().map(exchanged).collect::<Option<_>>()?;
-    let mut partners = Partners::default();
     for gpu in &gpus {
         let node = view.node(cluster.node_of(*gpu)?)?;
-        let beside = || draft.jobs_on(*gpu).filter(|other| *other != job);
-        let has_room = beside().count() < node.jobs_per_gpu() as usize;
-        if !has_room || !suits(node, &its, &shape, view) {
+        let mut used = Used::default();
+        let others = draft.jobs_on(*gpu).filter(|other| *other != job);
+        let theirs = others.filter_map(|other| draft.current(other));
+        theirs.for_each(|theirs| used.add(theirs.share));
+        if !used.has_room(here.share) || !suits(node, &its, &shape, view) {
             return None;
         }
-        partners.extend(beside());
     }
-    Some(Assignment {
-        gpus,
-        partners,
-        ..here
-    })
+    Some(Assignment { gpus, ..here })
 }
 
 /// Returns the allocation of a job if it can be changed alone: it shares no GPU in the draft, and

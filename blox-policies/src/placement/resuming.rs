@@ -114,7 +114,7 @@ fn returns<'a, 'r>(draft: &Draft<'a>, request: &'r Request) -> Option<(JobRef<'a
     let free = matches!(shape.place, Place::Any | Place::Consolidated);
     let waits = draft.current(request.job).is_none() && draft.may_place(request.job);
     let job = draft.view().job(request.job)?;
-    (free && waits && request.partners.is_empty()).then_some((job, shape))
+    (free && waits && request.guests().is_empty()).then_some((job, shape))
 }
 
 /// Returns whether the job may have these GPUs in the shape.

@@ -159,6 +159,7 @@ pub(crate) fn most_if_empty(node: &Node, shape: &Shape) -> u32 {
 /// Returns the shape of an assignment, without its nodes.
 pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
     Shape {
+        share: assignment.share.exclusive(),
         cpus: assignment.cpus,
         memory_gib: assignment.memory_gib,
         ..Shape::gpus(assignment.count())

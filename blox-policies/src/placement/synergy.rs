@@ -42,7 +42,7 @@ pub enum Allocation {
 /// that node then give up what exceeds their share, the job with the most first. So every job is at
 /// least as fast as with a fair share, and no GPU idles for lack of CPUs or memory.
 ///
-/// Jobs run in the first shape of their requests. Other shapes, locations and partners of a request
+/// Jobs run in the first shape of their requests. Other shapes, locations and guests of a request
 /// are ignored. The released program raises demands below the share up to the share; here they stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {

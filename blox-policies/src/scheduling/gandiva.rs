@@ -324,7 +324,7 @@ impl SchedulingPolicy for Gandiva {
                 Some(host) => Request::with_shape(
                     job.id(),
                     Shape {
-                        place: Place::ShareWith(*host),
+                        place: Place::With(*host),
                         ..Shape::gang(job)
                     },
                 ),

@@ -2,7 +2,7 @@
 
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View,
+    JobQueue, JobRef, Name, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View,
     sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
@@ -10,28 +10,48 @@ use blox_solve::heaviest_matching;
 
 /// Groups of jobs whose stages alternate on the same GPUs (Muri, SIGCOMM 2022, sections 4 and 5).
 ///
-/// The jobs first in order that fill the cluster as often as jobs share a GPU are candidates. If
+/// The jobs first in order that fill the cluster as often as jobs may share a GPU are candidates. If
 /// they fit, they run alone. Otherwise jobs with equal numbers and types of GPUs form groups: in
 /// each of several rounds, a matching of greatest total [efficiency](interleaving_efficiency)
 /// proposes pairs of groups. The groups that leave the least capacity unused are joined first, until
 /// all candidates fit. Groups that still do not fit wait, the last in order first.
 ///
-/// Groups have at most as many jobs as may share a GPU of any node ([`Node::jobs_per_gpu`]). The
-/// times of the stages are the job's [`stages`]. A job without them uses its GPUs for the part
-/// [`gpu_utilisation`] of its iteration, and CPUs for the rest. Ties are broken by the job's number.
-#[derive(Clone, Copy, Debug, Default)]
+/// Groups have at most two jobs, or [as many as set](Muri::in_groups_of). The times of the stages are
+/// the job's [`stages`]. A job without them uses its GPUs for the part [`gpu_utilisation`] of its
+/// iteration, and CPUs for the rest. Ties are broken by the job's number.
+#[derive(Clone, Copy, Debug)]
 pub struct Muri {
     attained: bool,
+    most: usize,
+}
+
+impl Default for Muri {
+    fn default() -> Self {
+        Muri {
+            attained: false,
+            most: 2,
+        }
+    }
 }
 
 /// Groups of jobs with equal numbers and types of GPUs. A job is its position in the order.
 type Groups = SortedMap<(u32, Vec<Name>), Vec<Vec<usize>>>;
 
 impl Muri {
+    /// The largest group: a job for each kind of resource (section 4.2).
+    pub const MOST: usize = 4;
+
     /// Orders jobs by their attained GPU time instead of their remaining GPU time (Muri-L).
     #[must_use]
     pub fn by_attained_service(mut self) -> Self {
         self.attained = true;
+        self
+    }
+
+    /// Sets the maximum number of jobs on a GPU, from 1 to [`Muri::MOST`].
+    #[must_use]
+    pub fn in_groups_of(mut self, jobs: usize) -> Self {
+        self.most = jobs.clamp(1, Muri::MOST);
         self
     }
 
@@ -100,7 +120,7 @@ impl Stateless for Muri {}
 
 impl SchedulingPolicy for Muri {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        let most = view.nodes().map(Node::jobs_per_gpu).min().unwrap_or(1) as usize;
+        let most = self.most;
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         sort::by(&mut jobs, |a, b| self.key(a).total_cmp(&self.key(b)));
         let (mut groups, mut free) = (Groups::new(), view.usable_gpus().get());
@@ -193,7 +213,7 @@ mod tests {
     fn jobs_that_fit_run_alone() {
         let jobs = [(1, 9.0, READS), (2, 5.0, COMPUTES), (1, 7.0, READS)];
         assert_eq!(
-            groups(Muri::default(), "1x4x4", &jobs),
+            groups(Muri::default().in_groups_of(4), "1x4", &jobs),
             [[2], [0], [1]],
             "least remaining GPU time first"
         );
@@ -206,9 +226,11 @@ mod tests {
             (1, 10.0 + at as f64, stages)
         };
         let jobs: Vec<_> = (0..4).map(job).collect();
-        assert_eq!(groups(Muri::default(), "1x1x4", &jobs), [[0, 1, 2, 3]]);
-        assert_eq!(groups(Muri::default(), "1x1x3", &jobs), [[0, 1, 2]]);
-        assert_eq!(groups(Muri::default(), "1x1x1", &jobs), [[0]]);
+        for most in [4, 3, 1] {
+            let all: Vec<u32> = (0..most).collect();
+            let muri = Muri::default().in_groups_of(most as usize);
+            assert_eq!(groups(muri, "1x1", &jobs), [all]);
+        }
     }
 
     #[test]
@@ -230,11 +252,11 @@ mod tests {
     #[test]
     fn jobs_of_other_sizes_or_without_stages_do_not_share() {
         let jobs = [(1, 8.0, READS), (2, 1.0, COMPUTES), (1, 3.0, [0.0; 4])];
-        assert_eq!(groups(Muri::default(), "1x2x4", &jobs), [[1]]);
+        assert_eq!(groups(Muri::default().in_groups_of(4), "1x2", &jobs), [[1]]);
         let jobs = [(1, 8.0, [0.0; 4]), (1, 5.0, [0.0; 4])];
-        assert_eq!(groups(Muri::default(), "1x1x4", &jobs), [[1]]);
+        assert_eq!(groups(Muri::default().in_groups_of(4), "1x1", &jobs), [[1]]);
         // No job has run yet.
-        let attained = Muri::default().by_attained_service();
-        assert_eq!(groups(attained, "1x1x4", &jobs), [[0]]);
+        let attained = Muri::default().in_groups_of(4).by_attained_service();
+        assert_eq!(groups(attained, "1x1", &jobs), [[0]]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::listed::{Placeable, Up, levels, on_each};
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Reason, Request,
+    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
@@ -277,11 +277,9 @@ impl SchedulingPolicy for Optimus {
             let Some(job) = view.job(c.job) else { continue };
             // Smaller levels follow, in case this level does not fit.
             let shapes = c.levels[..=c.level.unwrap_or(0)].iter().rev();
-            out.push(Request {
-                job: c.job,
-                partners: Partners::default(),
-                shapes: on_each(&job, shapes.copied()),
-            });
+            let mut request = Request::gang(&job);
+            request.shapes = on_each(&job, shapes.copied());
+            out.push(request);
         }
         out.stop_unlisted();
         // The remaining times shrink at different speeds.

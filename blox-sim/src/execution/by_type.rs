@@ -1,7 +1,7 @@
 //! Speed by GPU type and by the other jobs on the same GPUs.
 
 use super::shared::left;
-use blox_core::{Assignment, GpuId, JobId, JobRef, Name, NameId, TypeSpeeds, View};
+use blox_core::{Assignment, JobId, JobRef, Name, NameId, TypeSpeeds, View, sort};
 
 /// Returns the rate of a job with [speeds by GPU type](blox_core::Extras::speeds), see
 /// [`Profiled`](super::Profiled).
@@ -12,11 +12,11 @@ pub(super) fn rate(
     speeds: &TypeSpeeds,
 ) -> f64 {
     let cluster = view.cluster();
-    let has = |job: &JobRef<'_>, gpu: GpuId| {
-        let its = job.assignment();
-        its.is_some_and(|its| its.gpus.contains(&gpu))
+    let overlaps = |other: &JobRef<'_>| {
+        let theirs = other.assignment();
+        theirs.is_some_and(|theirs| !assignment.share.is_beside(theirs.share))
     };
-    let on = |gpu_type: &Name, partners: &[JobRef<'_>]| -> f64 {
+    let on = |gpu_type: &Name, others: &[JobRef<'_>]| -> f64 {
         let alone = || speeds.alone(gpu_type).unwrap_or(0.0);
         let beside = |other: &JobRef<'_>| {
             // The entry of the job that was submitted first gives the speeds of both.
@@ -35,7 +35,7 @@ pub(super) fn rate(
                 None => left(alone(), job, std::slice::from_ref(other)),
             }
         };
-        match partners {
+        match others {
             [] => alone(),
             [other] => beside(other),
             [first, rest @ ..] => {
@@ -50,18 +50,17 @@ pub(super) fn rate(
     for gpu in &assignment.gpus {
         let node = cluster.node_with(*gpu);
         let kind = node.map(|n| n.gpu_type());
-        let partners = assignment.partners.iter().filter_map(|p| view.job(p));
-        let partners: Vec<JobRef<'_>> = partners.filter(|p| has(p, *gpu)).collect();
-        let here = Some((
-            kind,
-            partners.iter().map(JobRef::id).collect::<Vec<JobId>>(),
-        ));
+        let others = cluster.allocated_to(*gpu).filter(|id| *id != job.id());
+        let others = others.filter_map(|id| view.job(id));
+        let mut others: Vec<JobRef<'_>> = others.filter(overlaps).collect();
+        sort::by_key(&mut others, JobRef::id);
+        let here = Some((kind, others.iter().map(JobRef::id).collect::<Vec<JobId>>()));
         if kind.is_some() && here == last {
             continue;
         }
         last = here;
         let name = kind.and_then(|k| cluster.gpu_types().get(NameId(k.0)));
-        slowest = slowest.min(name.map_or(0.0, |name| on(name, &partners)));
+        slowest = slowest.min(name.map_or(0.0, |name| on(name, &others)));
     }
     if slowest.is_finite() { slowest } else { 0.0 }
 }

@@ -71,10 +71,12 @@ impl MetricCollector for Observer {
         self.advance(view);
         for action in &plan.actions {
             if let Action::Place { job, assignment } = action
-                && !assignment.partners.is_empty()
+                && assignment.share.overlaps()
             {
+                let gpus = assignment.gpus.iter();
                 self.packed.insert(*job);
-                self.packed.extend(assignment.partners.iter());
+                self.packed
+                    .extend(gpus.flat_map(|gpu| view.cluster().allocated_to(*gpu)));
             }
         }
     }

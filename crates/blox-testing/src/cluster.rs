@@ -5,7 +5,7 @@ use super::listed;
 use super::problem::{Place, Problem, Property, near};
 use super::script::{Fault, Outside, Script};
 use super::verify::verify;
-use blox_core::assignment::{Assignment, GpuList};
+use blox_core::assignment::GpuList;
 use blox_core::cluster::spec::NodeSpec;
 use blox_core::core::Core;
 use blox_core::decision::{Command, NodeAction};
@@ -591,7 +591,7 @@ impl ScriptedCluster {
         Some(Event::Ended { job, outcome })
     }
 
-    /// Work rate of a job. Depends on its number of GPUs, their type, and partners on them.
+    /// Work rate of a job. Depends on its number of GPUs, their type, and other jobs on them.
     fn rate_of(&self, job: JobId, view: View<'_>) -> f64 {
         let spec = &self.script.jobs[job.index()];
         let gpus = &self.jobs[job.index()].gpus;
@@ -698,13 +698,10 @@ impl ScriptedCluster {
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
         let bound = view.job(job).and_then(|j| j.bound());
         let gpus = bound.map(|a| a.gpus.clone()).unwrap_or_default();
-        let partners = bound.map(|a| a.partners.clone()).unwrap_or_default();
         let share = bound.map_or(Share::WHOLE, |a| a.share);
         for (i, other) in self.jobs.iter().enumerate() {
             let id = JobId(i as u32);
-            let names_it = |a: &Assignment| a.partners.contains(job);
-            let agreed = || view.job(id).and_then(|j| j.bound()).is_some_and(names_it);
-            // Parts that fit together need no agreement. A part that overlaps waits for jobs that leave.
+            // A part that overlaps waits for jobs that leave.
             let theirs = view.job(id).and_then(|j| j.bound()).map(|a| a.share);
             let apart = |gpu: GpuId| {
                 let stays = view.cluster().allocated_to(gpu).any(|owner| owner == id);
@@ -715,8 +712,6 @@ impl ScriptedCluster {
             };
             let on = |g: &&GpuId| other.all_gpus().any(|o| o == **g) && !apart(**g);
             if id != job
-                && !partners.contains(id)
-                && !agreed()
                 && let Some(gpu) = gpus.iter().find(on)
             {
                 return Err(Problem::new(

@@ -27,8 +27,8 @@ pub struct Coverage {
     pub requests: u64,
     /// Requests with several shapes.
     pub choices: u64,
-    /// Requests with partners on the same GPUs.
-    pub partners: u64,
+    /// Requests with guests on the same GPUs.
+    pub guests: u64,
     /// Shapes with a GPU type.
     pub types: u64,
     /// Shapes with CPUs or memory.
@@ -66,7 +66,7 @@ impl Coverage {
             ("goals", self.goals),
             ("requests", self.requests),
             ("choices of shapes", self.choices),
-            ("partners", self.partners),
+            ("guests", self.guests),
             ("GPU types", self.types),
             ("CPUs or memory", self.resources),
             ("batches", self.batches),
@@ -97,7 +97,7 @@ impl Coverage {
         self.goals += other.goals;
         self.requests += other.requests;
         self.choices += other.choices;
-        self.partners += other.partners;
+        self.guests += other.guests;
         self.types += other.types;
         self.resources += other.resources;
         self.batches += other.batches;
@@ -131,14 +131,14 @@ impl Coverage {
         self.requests += requests.len() as u64;
         for request in requests {
             self.choices += u64::from(request.shapes.len() > 1);
-            self.partners += u64::from(!request.partners.is_empty());
+            self.guests += u64::from(!request.guests().is_empty());
             for shape in &request.shapes {
                 self.types += u64::from(shape.gpu_type.is_some());
                 self.resources += u64::from(shape.has_resources());
                 self.batches += u64::from(!shape.config.is_none());
                 match shape.place {
                     Place::Any => {}
-                    Place::ShareWith(_) => self.beside += 1,
+                    Place::With(_) => self.beside += 1,
                     _ => self.places += 1,
                 }
             }
@@ -159,7 +159,7 @@ impl Coverage {
             let Some(job) = view.job(job) else { continue };
             let before = job.assignment();
             let usual = before.map_or(job.gpus(), |a| a.count());
-            self.shared += u64::from(!assignment.partners.is_empty());
+            self.shared += u64::from(assignment.share.overlaps());
             self.parts += u64::from(!assignment.share.is_whole());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);

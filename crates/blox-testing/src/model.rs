@@ -145,7 +145,7 @@ impl ModelReport {
         let extras = job.spec().extras();
         self.launches += 1;
         self.delayed += u64::from(delayed);
-        self.shared += u64::from(!on.partners.is_empty());
+        self.shared += u64::from(on.share.overlaps());
         self.spanning += u64::from(view.cluster().nodes_spanned(on) > 1);
         self.linked += u64::from(!view.cluster().links_of(&on.gpus).is_empty());
         self.resized += u64::from(on.count() != job.gpus());
@@ -786,7 +786,7 @@ mod tests {
             assert_eq!(broken(|_| Of(rate)).property, ModelProperty::Rates);
         }
         let negative_beside = |view: View<'_>, job: &JobRef<'_>| match job.bound() {
-            Some(on) if !on.partners.is_empty() && view.placed_count() > 1 => -1.0,
+            Some(on) if on.share.overlaps() && view.placed_count() > 1 => -1.0,
             _ => 1.0,
         };
         let failure = conformance_of_model(|_| Odd(negative_beside)).check();

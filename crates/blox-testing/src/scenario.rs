@@ -343,7 +343,7 @@ impl Scenario {
     }
 }
 
-/// Formats actions, for instance `stop 0; place 1 on 2 3 beside 4 with 8 cpus`.
+/// Formats actions, for instance `stop 0; place 1 on 2 3 beside others with 8 cpus`.
 fn text(actions: &[Action]) -> String {
     let step = |a: &Action| match a {
         Action::Stop { job, .. } => format!("stop {job}"),
@@ -352,8 +352,8 @@ fn text(actions: &[Action]) -> String {
             for g in &a.gpus {
                 s += &format!(" {g}");
             }
-            for (i, p) in a.partners.iter().enumerate() {
-                s += &format!("{} {p}", [" beside", " and"][i.min(1)]);
+            if a.share.overlaps() {
+                s += " beside others";
             }
             if a.cpus != 0.0 {
                 s += &format!(" with {} cpus", a.cpus);

@@ -248,7 +248,6 @@ impl Script {
             round,
             first: 0,
         };
-        script.sharing();
         script.slow_stops();
         script.trainings();
         let mut kinds = SplitMix::keyed(&[seed, 6]);
@@ -485,15 +484,6 @@ impl Script {
                     }
                 }
             });
-        }
-    }
-
-    /// Lets another number of jobs share the GPUs of some nodes.
-    fn sharing(&mut self) {
-        let r = &mut SplitMix::keyed(&[self.seed, 14]);
-        if r.chance(0.5) {
-            let nodes = self.cluster.nodes.iter_mut();
-            nodes.for_each(|node| node.jobs_per_gpu = r.pick(&[2, 3, 4, 4]));
         }
     }
 

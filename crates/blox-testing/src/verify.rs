@@ -188,39 +188,12 @@ fn enter(
             _ => job.assignment().and_then(of),
         }
     };
-    // Jobs with parts of a GPU need not agree if their parts fit.
-    let apart = |a: JobId, b: JobId| match (share(a), share(b)) {
-        (Some(a), Some(b)) => {
-            a.overlaps() || b.overlaps() || a.fraction() + b.fraction() <= 1.0 + 1e-9
-        }
-        _ => false,
-    };
-    let most = view.cluster().places_on(gpu);
-    let together = jobs
-        .iter()
-        .filter(|other| !apart(**other, job.id()))
-        .count();
-    if together >= most {
-        return wrong(
-            format!("GPU {gpu} {what} to at most {most} jobs"),
-            format!("job {} beside {}", job.id(), listed(jobs.iter())),
-        );
-    }
-    // A job that leaves a GPU was a partner of the GPU's other jobs before. The accounts of the
-    // cluster check that no new job is launched there meanwhile.
-    let leaves = |j: JobId| view.job(j).is_some_and(|j| j.leaving().contains(&gpu));
-    let names = |a: JobId, b: JobId| {
-        view.job(a).is_some_and(|j| {
-            let mut assignments = j.assignment().into_iter().chain(j.bound());
-            assignments.any(|x| x.partners.contains(b))
-        })
-    };
-    let shares = jobs.iter().copied().chain([job.id()]);
-    let shares = shares.filter_map(share).filter(|share| !share.overlaps());
-    let parts: Vec<f64> = shares.map(|share| share.fraction()).collect();
     let all = || jobs.iter().copied().chain([job.id()]);
-    let agreed = all().any(|a| all().any(|b| a != b && names(a, b)));
-    if !agreed && !all().any(leaves) && parts.iter().sum::<f64>() > 1.0 + 1e-9 {
+    let leaves = |j: JobId| view.job(j).is_some_and(|j| j.leaving().contains(&gpu));
+    let shares = all().filter_map(share).filter(|share| !share.overlaps());
+    let parts: Vec<f64> = shares.map(|share| share.fraction()).collect();
+    // The accounts of the cluster check that no job is launched beside one that leaves.
+    if !all().any(leaves) && parts.iter().sum::<f64>() > 1.0 + 1e-9 {
         return wrong(
             format!("GPU {gpu} {what} to jobs with at most the whole of it"),
             format!(
@@ -229,15 +202,6 @@ fn enter(
                 job.id()
             ),
         );
-    }
-    for &other in jobs.iter() {
-        let agreed = names(other, job.id()) || names(job.id(), other);
-        if !agreed && !apart(other, job.id()) && !leaves(other) && !leaves(job.id()) {
-            return wrong(
-                format!("GPU {gpu} {what} to one job, or to jobs that agreed to share"),
-                format!("jobs {other} and {}", job.id()),
-            );
-        }
     }
     jobs.push(job.id());
     Ok(())

@@ -9,7 +9,6 @@
 //! [[node]]
 //! count = 8                # how many of them, 1 if left out
 //! gpus = 4                 # GPUs of each, at most 64 (needed; 0 for a node without)
-//! jobs_per_gpu = 2         # jobs that may share a GPU, 1 to 4
 //! gpu_type = "v100"        # left out where there is only one kind
 //! gpu_memory_gib = 16      # memory of one GPU
 //! cpus = 48                # cores
@@ -304,7 +303,6 @@ struct NodeGroup {
     count: Option<u32>,
     name: Option<Name>,
     gpus: u32,
-    jobs_per_gpu: Option<u32>,
     gpu_type: Option<Name>,
     #[serde(default)]
     gpu_memory_gib: f64,
@@ -340,11 +338,9 @@ impl NodeGroup {
             Some(layout) => links_of(layout, self.gpus)
                 .map_err(|expected| wrong("layout", layout.clone(), &expected))?,
         };
-        let default = NodeSpec::default();
         let node = NodeSpec {
             name: None,
             gpus: self.gpus,
-            jobs_per_gpu: self.jobs_per_gpu.unwrap_or(default.jobs_per_gpu),
             gpu_type: self.gpu_type,
             gpu_memory_gib: self.gpu_memory_gib,
             cpus: self.cpus,
@@ -384,7 +380,6 @@ mod tests {
             gpu_type = "v100"
             cpus = 48
             memory_gib = 384.5
-            jobs_per_gpu = 4
             partition = "vision"
             location = ["row-1", "rack-7"]
             name = "v"
@@ -413,7 +408,6 @@ mod tests {
             ..NodeSpec::with_gpus(4)
                 .of_type("v100")
                 .in_partition("vision")
-                .shared_by(4)
         };
         let second = NodeSpec {
             name: Some("v-1".into()),
@@ -498,7 +492,7 @@ mod tests {
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml:3: `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`, `price`, `most`, `notice_s`"
+            "c.toml:3: `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`, `price`, `most`, `notice_s`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),

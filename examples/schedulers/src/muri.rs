@@ -3,13 +3,14 @@ use blox::policies::placement::{Consolidated, Leases};
 use blox::policies::scheduling::Muri;
 use blox::schedulers::parameters::*;
 
-const PARAMETERS: [ParamDoc; 2] = [
+const PARAMETERS: [ParamDoc; 3] = [
     param("round_s", "360", "seconds of a round"),
     param(
         "attained",
         "false",
         "order by attained instead of remaining GPU time (Muri-L)",
     ),
+    param("jobs_per_gpu", "2", "most jobs on a GPU, 1 to 4"),
 ];
 
 /// Groups of jobs that use storage, CPUs, GPUs and network in turn (Muri, SIGCOMM 2022).
@@ -17,8 +18,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Rule.** Each round, the jobs with the least remaining GPU time are candidates, as many as can
 /// share the GPUs. If they do not fit, jobs with equal numbers of GPUs form groups. Matchings of
 /// greatest interleaving efficiency choose the groups, first pairs and then pairs of pairs. Jobs
-/// keep their GPUs while their group stays the same. By default, groups have two jobs; groups of four
-/// need a cluster such as `32x4x4`.
+/// keep their GPUs while their group stays the same. By default, groups have two jobs.
 ///
 /// **Inputs.** The attribute `stages` of a job lists the seconds that an iteration takes on
 /// storage, CPUs, GPUs and network. In a simulation, jobs with this list alternate: all jobs of a
@@ -26,7 +26,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// `gpu_utilisation` permits.
 ///
 /// **Parameters** (command line): `round_s`; `attained` orders jobs by attained GPU time, for
-/// unknown durations (Muri-L).
+/// unknown durations (Muri-L); `jobs_per_gpu` is the size of groups.
 ///
 /// **Verified.** By tests of the matching and of the groups. On the eight traces of the artifact, the
 /// average JCT of Muri-S is 18 % below to 8 % above the published one (see the page on fidelity).
@@ -40,9 +40,11 @@ pub fn muri() -> Pipeline {
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let round = p.seconds("round_s")?;
+    let most = p.whole("jobs_per_gpu", 1..=4)? as usize;
+    let groups = Muri::default().in_groups_of(most);
     let policy = match p.bool("attained")? {
-        true => Muri::default().by_attained_service(),
-        false => Muri::default(),
+        true => groups.by_attained_service(),
+        false => groups,
     };
     let composition = Composition::new("muri")
         .in_rounds(round)

@@ -449,18 +449,20 @@ fn on_own_gpus(case: &Case, rows: &[AssignmentRow]) -> Result<(), Broken> {
         }
     }
     for (gpu, uses) in uses.iter_mut().enumerate() {
-        let most = nodes[node_of[gpu]].jobs_per_gpu as usize;
         uses.sort_by_key(|used| used.0);
         for (i, (start, _, job)) in uses.iter().enumerate() {
             let before = uses[..i].iter().filter(|(_, stop, _)| stop > start);
-            if before.count() >= most {
-                let found = format!("GPU {gpu} at {start} s for job {job}, beside {most} others");
+            if before.count() >= MOST {
+                let found = format!("GPU {gpu} at {start} s for job {job}, beside {MOST} others");
                 return broken("no GPU is given twice", found);
             }
         }
     }
     Ok(())
 }
+
+/// The largest groups of packing schedulers.
+const MOST: usize = 4;
 
 /// Returns the number of assignments during which another job had one of the GPUs.
 fn shared(rows: &[AssignmentRow]) -> u64 {

@@ -313,8 +313,6 @@ impl Case {
         note("cases with a cluster manager", self.parts.manager.is_some());
         let grows = self.parts.manager.as_deref() == Some(GROWING);
         note("cases with a growing cluster", grows);
-        let shared = self.cluster.nodes.iter().any(|n| n.jobs_per_gpu > 2);
-        note("cases with more than two jobs a GPU", shared);
         note("cases with levels", extras(|e| !e.levels.is_empty()));
         note("cases with losses", extras(|e| e.loss.is_some()));
         note("cases with deadlines", extras(|e| !e.deadlines.is_empty()));
@@ -438,12 +436,11 @@ fn cluster(r: &mut Draw, large: bool) -> ClusterSpec {
     };
     let types = r.pick(&[0, 0, 1, 2, 3]);
     let sizes: &[u32] = r.pick(&[&[4][..], &[8], &[1, 2, 4], &[2, 8], &[1]]);
-    let jobs_per_gpu = r.pick(&[1, 2, 2, 3, 4]);
     let partitions = r.chance(0.2);
     let amounts = r.chance(0.6);
     let nodes: Vec<NodeSpec> = (0..count)
         .map(|i| {
-            let mut node = NodeSpec::with_gpus(r.pick(sizes)).shared_by(jobs_per_gpu);
+            let mut node = NodeSpec::with_gpus(r.pick(sizes));
             if types > 0 {
                 node = node.of_type(r.pick(&TYPES[..types]));
             }

@@ -456,7 +456,6 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
             nodes: nodes.clone(),
             share: bound.share,
             gpu_memory_gib: gpu_memory(node),
-            beside: bound.partners.clone(),
             config: config.clone(),
         };
         (node, Arc::new(task))

@@ -295,6 +295,10 @@ impl<'de> Deserialize<'de> for Claims {
             }
             claims.add(job, share);
         }
+        // Before shares could overlap, jobs that had more than the whole together were partners.
+        if !claims.used().is_possible() {
+            claims.0.iter_mut().for_each(|(_, share)| *share = share.overlapping());
+        }
         Ok(claims)
     }
 }
@@ -350,22 +354,11 @@ impl Claims {
         used
     }
 
-    /// Returns the other jobs, if the jobs have more than the whole GPU together. They agreed to
-    /// share it.
-    pub fn partners_of(&self, job: JobId) -> SmallVec<[JobId; 2]> {
-        let fits = self.used().is_possible();
-        self.others(job, |_| !fits)
-    }
-
     /// Returns the other jobs whose parts overlap a job's share.
-    pub fn overlapping(&self, job: JobId, share: Share) -> SmallVec<[JobId; 2]> {
-        self.others(job, |theirs| !share.is_beside(theirs))
-    }
-
-    fn others(&self, job: JobId, which: impl Fn(Share) -> bool) -> SmallVec<[JobId; 2]> {
-        let others = self.iter().filter(|(other, _)| *other != job);
-        let some = others.filter(|(_, theirs)| which(*theirs));
-        some.map(|(other, _)| other).collect()
+    pub fn overlapping(&self, job: JobId, share: Share) -> impl Iterator<Item = JobId> + '_ {
+        let others = self.iter().filter(move |(other, _)| *other != job);
+        let some = others.filter(move |(_, theirs)| !share.is_beside(*theirs));
+        some.map(|(other, _)| other)
     }
 
     #[inline]
@@ -453,7 +446,12 @@ mod tests {
         let read: Ledgers = serde_json::from_str(&text).unwrap();
         assert_eq!(jobs(read.allocated(GPU)), [7, 3, 5]);
         assert_eq!(jobs(read.bound(GPU)), [7]);
-        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        // Jobs that had more than the whole together were partners.
+        let shares: Vec<Share> = read.allocated(GPU).iter().map(|(_, share)| share).collect();
+        assert_eq!(shares, [Share::WHOLE.overlapping(); 3]);
+        let again = serde_json::to_string(&read).unwrap();
+        let again: Ledgers = serde_json::from_str(&again).unwrap();
+        assert_eq!(again.allocated(GPU), read.allocated(GPU));
         let large = text.replace("7,3", "2147483648,3");
         assert!(serde_json::from_str::<Ledgers>(&large).is_err());
     }

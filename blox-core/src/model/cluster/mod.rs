@@ -180,11 +180,6 @@ impl Node {
     pub fn is_usable(&self) -> bool {
         self.status == NodeStatus::Up && self.cordon.is_none() && self.wanted.is_none()
     }
-    /// Returns how many jobs may share one of its GPUs, from 1 to
-    /// [`MAX_JOBS_PER_GPU`](spec::MAX_JOBS_PER_GPU).
-    pub fn jobs_per_gpu(&self) -> u32 {
-        self.spec.jobs_per_gpu
-    }
     /// Returns the number of GPUs, broken ones included.
     pub fn gpu_count(&self) -> u32 {
         self.spec.gpus
@@ -457,12 +452,6 @@ impl Cluster {
     #[inline]
     pub(crate) fn has_several(&self, gpu: GpuId) -> bool {
         self.ledgers.has_several(gpu)
-    }
-
-    /// Returns how many jobs may share a GPU; 0 if it does not exist.
-    pub fn places_on(&self, gpu: GpuId) -> usize {
-        self.node_with(gpu)
-            .map_or(0, |node| node.jobs_per_gpu() as usize)
     }
 
     /// Returns the number of nodes of an assignment's GPUs.

@@ -4,29 +4,21 @@ pub use super::layout::links_of;
 pub use super::link::{Link, LinkKind, MAX_GPUS_PER_NODE};
 use crate::ids::Name;
 use crate::units::{AMOUNT, Seconds, is_amount};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
-
-/// Maximum number of jobs that share a GPU.
-pub const MAX_JOBS_PER_GPU: u32 = 4;
-
-/// Number of jobs that may share a GPU, if not specified.
-const JOBS_PER_GPU: u32 = 2;
 
 /// Maximum number of nodes of a cluster. Larger numbers are typing errors and would exhaust memory.
 pub const MAX_NODES: usize = 1_000_000;
 
 /// Specification of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct NodeSpec {
     /// Name or address; nodes without one are called `node-N`.
     pub name: Option<Name>,
     /// Number of GPUs, at most [`MAX_GPUS_PER_NODE`].
     pub gpus: u32,
-    /// Number of jobs that may share a GPU, from 1 to [`MAX_JOBS_PER_GPU`]; 2 by default.
-    #[serde(skip_serializing_if = "is_pair")]
-    pub jobs_per_gpu: u32,
     /// Type of all GPUs; `None` if the cluster has only one kind.
     pub gpu_type: Option<Name>,
     /// Memory of one GPU in GiB; 0 if unknown.
@@ -49,12 +41,26 @@ pub struct NodeSpec {
     pub price: f64,
 }
 
+impl Serialize for NodeSpec {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        NodeSpec::serialize(self, s)
+    }
+}
+
+/// Ignores the number of jobs that shared a GPU in earlier versions.
+impl<'de> Deserialize<'de> for NodeSpec {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let mut fields = serde_json::Map::deserialize(d)?;
+        fields.remove("jobs_per_gpu");
+        NodeSpec::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom)
+    }
+}
+
 impl Default for NodeSpec {
     fn default() -> Self {
         NodeSpec {
             name: None,
             gpus: 0,
-            jobs_per_gpu: JOBS_PER_GPU,
             gpu_type: None,
             gpu_memory_gib: 0.0,
             cpus: 0.0,
@@ -66,11 +72,6 @@ impl Default for NodeSpec {
             price: 0.0,
         }
     }
-}
-
-/// Specifications of versions with pairs only have no such number.
-fn is_pair(jobs: &u32) -> bool {
-    *jobs == JOBS_PER_GPU
 }
 
 /// Specifications of versions without prices have no such number.
@@ -90,13 +91,6 @@ impl NodeSpec {
     /// Checks that all fields are within their ranges, as for a cluster of only this node.
     pub(crate) fn check(&self) -> Result<(), ClusterSpecError> {
         check_node(self).map_err(|wrong| wrong.of_node(0))
-    }
-
-    /// Sets the number of jobs that may share a GPU.
-    #[must_use]
-    pub fn shared_by(mut self, jobs_per_gpu: u32) -> Self {
-        self.jobs_per_gpu = jobs_per_gpu;
-        self
     }
 
     /// Sets the GPU type.
@@ -232,8 +226,7 @@ impl Network {
 
 /// Specification of a cluster: nodes in order of registration.
 ///
-/// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT][=PRICE]`, joined by commas. JOBS is the
-/// number of jobs that may share a GPU, and PRICE the price of a node for an hour. A [layout](links_of)
+/// Parsed from the shorthand `NODESxGPUS[:TYPE][@LAYOUT][=PRICE]`, joined by commas. PRICE is the price of a node for an hour. A [layout](links_of)
 /// defines the links between the GPUs of a node. The part `network=NODE[:LEVEL...]` sets the Gbit/s of
 /// the [`Network`]. A part that begins with `+` is an [`Offer`] of at most NODES nodes. Offers are
 /// called `offer-0`, `offer-1` and so on:
@@ -242,8 +235,6 @@ impl Network {
 /// use blox_core::ClusterSpec;
 /// let sia: ClusterSpec = "6x4:t4,3x8:rtx,2x8:a100".parse()?;
 /// assert_eq!((sia.nodes.len(), sia.total_gpus()), (11, 64));
-/// let shared: ClusterSpec = "16x4x3:v100".parse()?;
-/// assert_eq!((shared.nodes[0].gpus, shared.nodes[0].jobs_per_gpu), (4, 3));
 /// let linked: ClusterSpec = "32x4:v100@p3.8xlarge".parse()?;
 /// assert_eq!(linked.nodes[0].bandwidth(0, 3), Some(50.0));
 /// let networked: ClusterSpec = "32x4,network=100".parse()?;
@@ -303,10 +294,6 @@ fn check_node(node: &NodeSpec) -> Result<(), Wrong> {
     if node.gpus > MAX_GPUS_PER_NODE {
         let expected = format!("at most {MAX_GPUS_PER_NODE}");
         return wrong("gpus", node.gpus.to_string(), &expected);
-    }
-    if !(1..=MAX_JOBS_PER_GPU).contains(&node.jobs_per_gpu) {
-        let expected = format!("1 to {MAX_JOBS_PER_GPU}");
-        return wrong("jobs_per_gpu", node.jobs_per_gpu.to_string(), &expected);
     }
     for (field, amount) in [
         ("cpus", node.cpus),
@@ -434,13 +421,8 @@ impl std::str::FromStr for ClusterSpec {
                 return Err(wrong());
             }
             let (count, gpus) = shape.trim().split_once('x').ok_or_else(wrong)?;
-            let (gpus, jobs) = match gpus.split_once('x') {
-                Some((gpus, jobs)) => (gpus, Some(jobs)),
-                None => (gpus, None),
-            };
             let count: usize = count.parse().map_err(|_| wrong())?;
             let gpus: u32 = gpus.parse().map_err(|_| wrong())?;
-            let jobs: Option<u32> = jobs.map(str::parse).transpose().map_err(|_| wrong())?;
             for (count, what) in [(count, "NODES"), (gpus as usize, "GPUS")] {
                 if count == 0 {
                     let (text, part) = (text.to_owned(), i + 1);
@@ -454,7 +436,6 @@ impl std::str::FromStr for ClusterSpec {
             }
             let mut node = NodeSpec::with_gpus(gpus);
             node.gpu_type = gpu_type.map(Name::from);
-            node.jobs_per_gpu = jobs.unwrap_or(node.jobs_per_gpu);
             node.price = price.unwrap_or_default();
             if let Some(name) = layout {
                 node.links = links_of(name, gpus).map_err(|expected| ClusterSpecError::Node {
@@ -577,19 +558,12 @@ mod tests {
     }
 
     #[test]
-    fn shorthand_third_number_sets_the_jobs_per_gpu() {
-        let c: ClusterSpec = "1x4x4:t4@pcie,2x8".parse().unwrap();
-        let jobs = |c: &ClusterSpec| c.nodes.iter().map(|n| n.jobs_per_gpu).collect::<Vec<_>>();
-        assert_eq!((c.total_gpus(), jobs(&c)), (20, vec![4, 2, 2]));
-        for (text, found) in [("1x4x5", "5"), ("1x4x0", "0")] {
-            assert_eq!(
-                text.parse::<ClusterSpec>().unwrap_err().to_string(),
-                format!("node 0: jobs_per_gpu is {found}, expected 1 to 4")
-            );
-        }
-        for wrong in ["1x4x", "1x4xa", "1x4x2x2", "1x4x-1"] {
-            assert!(wrong.parse::<ClusterSpec>().is_err(), "{wrong}");
-        }
+    fn earlier_number_of_jobs_per_gpu_is_ignored() {
+        let node: NodeSpec = serde_json::from_str(r#"{"gpus":4,"jobs_per_gpu":3}"#).unwrap();
+        assert_eq!(node, NodeSpec::with_gpus(4));
+        let wrong = serde_json::from_str::<NodeSpec>(r#"{"gpus":4,"jobs":3}"#).unwrap_err();
+        assert!(wrong.to_string().starts_with("unknown field `jobs`"), "{wrong}");
+        assert!("1x4x2".parse::<ClusterSpec>().is_err());
     }
 
     #[test]

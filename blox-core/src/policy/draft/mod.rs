@@ -9,7 +9,7 @@ use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
 use crate::model::share::{Share, Used};
-use crate::partners::Partners;
+use crate::queue::Request;
 use crate::reason::Reason;
 use crate::shape::Shape;
 use crate::units::GpuCount;
@@ -213,17 +213,18 @@ impl<'a> Draft<'a> {
         self.view.job(job).is_some_and(|j| can_be_placed(&j))
     }
 
-    /// Assigns GPUs to a job. A GPU may have other jobs if the assignment names them as partners.
+    /// Assigns GPUs to a job. A GPU may have other jobs if it has [room](Used::has_room) for the share.
     ///
     /// # Errors
-    /// The job has GPUs already, a GPU is not free, or a partner is on none of the GPUs.
+    /// The job has GPUs already, or a GPU has too little room.
     pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
         let known = self.without_gpus(job, assignment.count())?;
         self.note_sharing(&assignment);
-        let taken = assignment.partners.is_empty() && self.take_free(job, &assignment);
+        let taken = self.take_free(job, &assignment);
         let cluster = self.view.cluster();
         if !taken {
             self.check(job, &assignment, None)?;
+            self.note_others(&assignment);
             self.m.ledger.enter(cluster, job, &assignment);
         }
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
@@ -232,30 +233,40 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Places a waiting job on [GPUs of another job](Draft::beside). It takes no CPUs and no memory
-    /// of its own. Returns false and changes nothing if the waiting job has GPUs, requests more
-    /// GPUs than have room, or does not accept their type.
-    pub fn put_beside(&mut self, job: JobId, partner: JobId) -> bool {
-        let waits = self.current(partner).is_none() && self.may_place(partner);
-        let Some(other) = self.view.job(partner).filter(|_| waits) else {
-            return false;
-        };
-        let beside = self.beside(job, &other, &Shape::gang(&other));
-        beside.is_some_and(|beside| self.assign(partner, beside).is_ok())
+    /// Places the waiting guests of a request on [GPUs of its job](Draft::beside), in the shapes that
+    /// they request. A guest stays without GPUs if the job has none with enough room for it.
+    ///
+    /// # Errors
+    /// None, unless the draft contradicts itself.
+    pub fn put_guests(&mut self, request: &Request) -> Result<(), DraftError> {
+        for &guest in request.guests() {
+            let waits = self.current(guest).is_none() && self.may_place(guest);
+            let Some(its) = self.view.job(guest).filter(|_| waits) else {
+                continue;
+            };
+            if let Some(beside) = self.beside(request.job, &its, &Shape::gang(&its)) {
+                self.assign(guest, beside)?;
+            }
+        }
+        Ok(())
     }
 
-    /// Returns an assignment of the shape on GPUs of the job `host`, shared with all jobs on them.
+    /// Returns an assignment of the shape on GPUs of the job `host`, beside all jobs on them. Its
+    /// share [overlaps](Share::overlapping) theirs, unless each of the GPUs has room for it.
+    ///
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
-    /// work and have room for another job, or if the job does not accept one of them. Also returns
-    /// `None` if too few CPUs or too little memory are left.
+    /// work and have room, or if the job does not accept one of them. Also returns `None` if too few
+    /// CPUs or too little memory are left.
     pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let theirs = self.current(host).filter(|_| host != job.id())?;
         let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);
         let mut open: Vec<(usize, usize, GpuId)> = Vec::new();
+        let packed = shape.share.overlapping();
         for (rank, gpu) in theirs.gpus.iter().enumerate() {
-            let jobs = self.claims(*gpu).count();
-            if jobs < cluster.places_on(*gpu) && self.takes_new(*gpu) {
-                open.push((jobs, rank, *gpu));
+            let claims = self.claims(*gpu);
+            let in_view = cluster.node_of(*gpu).is_some_and(|n| self.view.node(n).is_some());
+            if in_view && claims.used().has_room(packed) && self.takes_new(*gpu) {
+                open.push((claims.count(), rank, *gpu));
             }
         }
         if count == 0 || open.len() < count {
@@ -265,13 +276,12 @@ impl<'a> Draft<'a> {
         open.truncate(count);
         open.sort_unstable_by_key(|(_, rank, _)| *rank);
         let gpus: GpuList = open.iter().map(|(.., gpu)| *gpu).collect();
-        let owners = gpus.iter().flat_map(|gpu| self.jobs_on(*gpu));
-        let partners: Partners = owners.filter(|owner| *owner != job.id()).collect();
         let accepted = !job.has_extras() || accepts_all(job.spec(), cluster, &gpus);
-        let beside = Assignment {
-            partners,
-            ..shape.on(gpus)
-        };
+        let apart = gpus.iter().all(|gpu| self.used(*gpu).has_room(shape.share));
+        let mut beside = shape.on(gpus);
+        if !apart {
+            beside.share = packed;
+        }
         (accepted && self.has_resources(&beside)).then_some(beside)
     }
 
@@ -306,15 +316,17 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the other jobs on the GPUs of a job in the draft, without those that use other parts
-    /// of them. The job can change alone only if there are none. Its assignment may name fewer: a
-    /// job that joins names its partners, not the other way around.
-    pub fn companions(&self, job: JobId) -> Partners {
-        let Some(its) = self.current(job) else {
-            return Partners::NONE;
-        };
-        let claims = its.gpus.iter().map(|gpu| self.claims(*gpu));
-        let others = claims.flat_map(|claims| claims.overlapping(job, its.share));
-        others.collect()
+    /// of them, in ascending order.
+    pub fn companions(&self, job: JobId) -> Vec<JobId> {
+        let mut others = Vec::new();
+        if let Some(its) = self.current(job) {
+            for gpu in &its.gpus {
+                others.extend(self.claims(*gpu).overlapping(job, its.share));
+            }
+        }
+        others.sort_unstable();
+        others.dedup();
+        others
     }
 
     /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory
@@ -410,7 +422,7 @@ impl<'a> Draft<'a> {
             match its.and_then(|its| its.rec.on).filter(alone) {
                 Some(on) => self.m.ledger.free(on),
                 None => {
-                    self.note_leaving(had);
+                    self.note_others(had);
                     self.m.ledger.leave(cluster, job, had);
                 }
             }
@@ -489,7 +501,7 @@ impl<'a> Draft<'a> {
             return Err(DraftError::TooLittleLeft { node, job });
         }
         if !alone || !self.take_free(job, original) {
-            self.check_gpus(job, original, Some(original))?;
+            self.check(job, original, Some(original))?;
             self.m.ledger.enter(cluster, job, original);
         }
         self.m.ledger.count_resources(cluster, original, -1.0);
@@ -513,8 +525,8 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         };
         let cluster = self.view.cluster();
-        self.note_leaving(&was);
-        self.note_sharing(&assignment);
+        self.note_others(&was);
+        self.note_others(&assignment);
         self.m.ledger.leave(cluster, job, &was);
         if let Err(e) = self.check(job, &assignment, Some(&was)) {
             self.m.ledger.enter(cluster, job, &was);
@@ -587,7 +599,7 @@ impl<'a> Draft<'a> {
     #[inline(always)]
     fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
         if let (Now::AsBefore, Some(a)) = (self.m.entries[e].now, original) {
-            self.note_leaving(a);
+            self.note_others(a);
         }
         let (cluster, m) = (self.view.cluster(), &mut *self.m);
         let entry = &mut m.entries[e];
@@ -666,10 +678,7 @@ impl<'a> Draft<'a> {
 
     /// Adds the differences from the current state to the plan.
     /// Returns whether each assignment may be assumed to have as many GPUs as its job asks for.
-    pub(crate) fn finish_into(mut self, plan: &mut Plan) -> bool {
-        if self.m.ledger.records_claims() {
-            self.settle_groups();
-        }
+    pub(crate) fn finish_into(self, plan: &mut Plan) -> bool {
         let (view, m) = (self.view, self.m);
         for op in &m.log {
             if let Op::Released {
@@ -721,29 +730,6 @@ impl<'a> Draft<'a> {
         all_gangs
     }
 
-    /// Updates the partners of groups: a partner may have moved after the group was made.
-    fn settle_groups(&mut self) {
-        for e in 0..self.m.entries.len() {
-            let entry = &self.m.entries[e];
-            let Now::Given { at, .. } = entry.now else {
-                continue;
-            };
-            let Some(a) = entry.now.of(&self.m.given, None) else {
-                continue;
-            };
-            let as_before = || self.original(entry.job) == Some(a);
-            if a.partners.is_empty() || (entry.released == 0 && as_before()) {
-                continue;
-            }
-            let job = entry.job;
-            let claims = a.gpus.iter().map(|gpu| self.claims(*gpu));
-            let partners = claims.flat_map(|claims| claims.partners_of(job)).collect();
-            if let Action::Place { assignment, .. } = &mut self.m.given[at as usize] {
-                assignment.partners = partners;
-            }
-        }
-    }
-
     #[inline]
     fn mask(&self, node: NodeId) -> u64 {
         if self.hidden == 0 && self.view.virtual_cluster().is_none() {
@@ -761,30 +747,12 @@ impl<'a> Draft<'a> {
         a: &Assignment,
         was: Option<&Assignment>,
     ) -> Result<(), DraftError> {
-        self.check_gpus(job, a, was)?;
-        let is_there = |partner: JobId| {
-            let theirs = self.current(partner).filter(|_| partner != job);
-            theirs.is_some_and(|theirs| theirs.gpus.iter().any(|gpu| a.gpus.contains(gpu)))
-        };
-        match a.partners.iter().find(|partner| !is_there(*partner)) {
-            Some(partner) => Err(DraftError::CannotShare { job, partner }),
-            None => Ok(()),
-        }
-    }
-
-    /// Like [`Draft::check`]. Partners may be absent.
-    fn check_gpus(
-        &self,
-        job: JobId,
-        a: &Assignment,
-        was: Option<&Assignment>,
-    ) -> Result<(), DraftError> {
         if a.gpus.is_empty() {
             return Err(DraftError::NoGpu(job));
         }
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let twice = a.gpus[..i].contains(&gpu);
-            if twice || !(self.is_free(gpu) || self.stays_or_shares(job, gpu, a, was)?) {
+            if twice || !(self.is_free(gpu) || self.stays_or_shares(job, gpu, a, was)) {
                 return Err(DraftError::NotFree { gpu, job });
             }
         }
@@ -798,36 +766,22 @@ impl<'a> Draft<'a> {
         gpu: GpuId,
         a: &Assignment,
         was: Option<&Assignment>,
-    ) -> Result<bool, DraftError> {
-        let (takes_new, alone) = (self.takes_new(gpu), a.partners.is_empty());
+    ) -> bool {
+        let takes_new = self.takes_new(gpu);
         let several = self.m.ledger.records_claims() || self.view.cluster().has_several(gpu);
-        let refused = a.has_whole_gpus() && takes_new && !several;
+        let refused = a.share.is_whole() && takes_new && !several;
         if refused || !(takes_new || self.may_stay(gpu, a, was)) {
-            return Ok(false);
+            return false;
         }
         let mut claims = self.claims(gpu);
         claims.remove(job);
-        let Some((partner, _)) = claims.iter().next() else {
+        if claims.is_empty() {
             // If the node takes no new jobs, no other job can have taken the GPU.
-            return Ok(!takes_new);
-        };
+            return !takes_new;
+        }
         let in_view = |node: &Node| self.view.node(node.id()).is_some();
         let node = self.view.cluster().node_with(gpu).filter(|n| in_view(n));
-        if node.is_some() && claims.used().has_room(a.share) {
-            return Ok(true);
-        }
-        let names_it = |owner: JobId| {
-            let theirs = self.current(owner);
-            theirs.is_some_and(|theirs| theirs.partners.contains(job))
-        };
-        let agrees = |owner: JobId| a.partners.contains(owner) || names_it(owner);
-        if alone || !claims.iter().all(|(owner, _)| agrees(owner)) {
-            return Ok(false);
-        }
-        if claims.count() >= self.view.cluster().places_on(gpu) {
-            return Err(DraftError::CannotShare { job, partner });
-        }
-        Ok(true)
+        node.is_some() && claims.used().has_room(a.share)
     }
 
     /// Takes the GPUs of an assignment. Returns false and changes nothing unless all are in view
@@ -871,18 +825,17 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.works(gpu))
     }
 
-    /// Records the claims on each GPU from now on if an assignment names partners, or has parts of
-    /// GPUs.
+    /// Records the claims on each GPU from now on if an assignment has parts of GPUs.
     #[inline(always)]
     fn note_sharing(&mut self, a: &Assignment) {
-        if !a.has_whole_gpus() && !self.m.ledger.records_claims() {
+        if !a.share.is_whole() && !self.m.ledger.records_claims() {
             self.record_claims();
         }
     }
 
-    /// Records the claims on each GPU from now on if a job that leaves GPUs was not alone on them.
+    /// Records the claims on each GPU from now on if a job that has or leaves GPUs is not alone on them.
     #[inline]
-    fn note_leaving(&mut self, a: &Assignment) {
+    fn note_others(&mut self, a: &Assignment) {
         if !self.m.ledger.records_claims() && !self.is_alone(a) {
             self.record_claims();
         }
@@ -892,7 +845,7 @@ impl<'a> Draft<'a> {
     #[inline]
     fn is_alone(&self, a: &Assignment) -> bool {
         let cluster = self.view.cluster();
-        a.has_whole_gpus() && !a.gpus.iter().any(|gpu| cluster.has_several(*gpu))
+        a.share.is_whole() && !a.gpus.iter().any(|gpu| cluster.has_several(*gpu))
     }
 
     #[cold]

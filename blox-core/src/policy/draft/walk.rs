@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
                 continue;
             };
             if self.has_gpus(entry.job(), false) {
-                // Placed meanwhile as the partner of another job.
+                // Placed meanwhile as the guest of another job.
                 kept.forget_queued(entry.job());
                 continue;
             }
@@ -192,7 +192,7 @@ impl<'a> Draft<'a> {
         };
         let job = self.view.job(request.job)?;
         let bare = job.needs_only_gpus() && *shape == Shape::gpus(job.gpus());
-        (bare && request.partners.is_empty() && !self.m.walk.repeats).then_some(job)
+        (bare && request.guests().is_empty() && !self.m.walk.repeats).then_some(job)
     }
 
     /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
@@ -410,7 +410,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns true if an assignment meets one of a request's shapes: number and type of GPUs,
-    /// config, and [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and
+    /// config, and [`Place::Nodes`] or [`Place::With`]. The other places are preferences and
     /// always met.
     pub fn meets(&self, has: &Assignment, request: &Request) -> bool {
         let mut shapes = request.shapes.iter();
@@ -432,7 +432,7 @@ impl<'a> Draft<'a> {
         let lies = match &shape.place {
             Place::Any | Place::Consolidated | Place::Near(_) => true,
             Place::Nodes(nodes) => nodes.iter().all(|(id, count)| on(*id) == *count as usize),
-            Place::ShareWith(other) => {
+            Place::With(other) => {
                 let its = self.current(*other);
                 its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
             }

@@ -4,14 +4,13 @@
 use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::order::{Entry, KeyFn, RateFn, SortKey};
-use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::room::Room;
 use crate::shape::{Shape, Shapes};
 use crate::sort;
 use crate::units::Time;
 use crate::view::View;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,10 +28,10 @@ pub(crate) type PlaceRule = Arc<dyn Fn(&Room<'_>, &JobRef<'_>, &Shape) -> bool +
 pub struct Request {
     /// The job.
     pub job: JobId,
-    /// The jobs that should run on the same GPUs.
-    pub partners: Partners,
     /// Acceptable shapes, best first; they are tried in order.
     pub shapes: Shapes,
+    /// The jobs that should run on the same GPUs; most requests have none.
+    guests: SmallVec<[JobId; 4]>,
 }
 
 impl Request {
@@ -46,23 +45,30 @@ impl Request {
     pub fn with_shape(job: JobId, shape: Shape) -> Self {
         Request {
             job,
-            partners: Partners::NONE,
             shapes: smallvec![shape],
+            guests: SmallVec::new_const(),
         }
     }
 
-    /// Adds a partner on the same GPUs, or on some of them. The partner must request at most as many
-    /// GPUs as the job gets and have room on them ([`Draft::beside`](crate::Draft::beside)). Otherwise a placement ignores
-    /// the partner.
+    /// Adds a guest: a job that runs on the same GPUs, or on some of them. The guest must request at
+    /// most as many GPUs as the job gets and have room on them
+    /// ([`Draft::beside`](crate::Draft::beside)). Otherwise a placement ignores the guest.
     #[must_use]
-    pub fn beside(mut self, partner: JobId) -> Self {
-        self.partners.insert(partner);
+    pub fn beside(mut self, guest: JobId) -> Self {
+        if let Err(at) = self.guests.binary_search(&guest) {
+            self.guests.insert(at, guest);
+        }
         self
     }
 
-    /// Returns the job, then its partners.
+    /// Returns the guests in ascending order.
+    pub fn guests(&self) -> &[JobId] {
+        &self.guests
+    }
+
+    /// Returns the job, then its guests.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        std::iter::once(self.job).chain(self.partners.iter())
+        std::iter::once(self.job).chain(self.guests.iter().copied())
     }
 }
 
@@ -303,13 +309,6 @@ impl JobQueue {
                 self.list.sort_by_key(last);
             }
         }
-    }
-
-    /// Returns the jobs of a list with each of their partners.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (JobId, JobId)> + '_ {
-        let list = if self.use_kept { &[][..] } else { &self.list };
-        list.iter()
-            .flat_map(|r| r.partners.iter().map(|partner| (r.job, partner)))
     }
 
     /// Returns the placed jobs that an explicit list does not name.

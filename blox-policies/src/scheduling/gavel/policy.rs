@@ -432,8 +432,7 @@ impl SchedulingPolicy for Gavel {
             running.push(Running { who, kind, before });
             let mut request = Request::gang(&job);
             request.shapes[0].gpu_type = Some(ids[kind]);
-            request.partners = who.partner.into();
-            out.push(request);
+            out.push(who.partner.into_iter().fold(request, Request::beside));
         }
         memory.running = running;
         if memory.jobs.is_empty() {

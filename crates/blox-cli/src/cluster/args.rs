@@ -104,9 +104,6 @@ pub(crate) struct NodeArgs {
     /// GPU slots [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub gpus: Option<u32>,
-    /// Number of jobs that may share a GPU, from 1 to 4
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
-    pub jobs_per_gpu: u32,
     /// GPU type [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "TYPE")]
     pub gpu_type: Option<String>,

@@ -166,7 +166,6 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         offer: NodeSpec {
             name: Some(name.as_str().into()),
             gpus: slots,
-            jobs_per_gpu: a.jobs_per_gpu,
             gpu_type: gpu_type.map(Into::into),
             gpu_memory_gib: first.map_or(0.0, |g| g.memory_gib),
             cpus,
