@@ -109,8 +109,7 @@ use state::lens;
 pub use self::{
     assignment::{Assignment, GpuList},
     cluster::spec::{
-        ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE,
-        Network, NodeSpec, Offer,
+        ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, Network, NodeSpec, Offer,
     },
     cluster::{Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
     config::Config,
@@ -143,7 +142,7 @@ pub use self::{
     reason::{Amount, Reason, Resource, Shortfall, Within},
     room::{Alike, Fit, Fits, Room},
     shape::{Place, Shape, Shapes},
-    share::{Share, Used},
+    share::{Gpus, Share, Used},
     sorted::SortedMap,
     state::{EventError, State},
     trigger::{DecisionTrigger, OnEvent, Rounds},

@@ -4,8 +4,8 @@ use crate::functions::{any_number, by_submission, composed, list, placement_fn};
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
     Action, AdmissionDecision, AfterDrain, Assignment, ClusterSpec, Command, DraftError, Event,
-    GpuCount, GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Pipeline,
-    PlacementPolicy, Plan, Reason, Seconds, Share, State, Time, Validity, order::SortKey,
+    GpuCount, GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Pipeline, PlacementPolicy, Plan,
+    Reason, Seconds, Share, State, Time, Validity, order::SortKey,
 };
 use blox_testing::{FirstFit, Scenario};
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use blox_core::{
     Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Class, ClusterManager, Deadline,
     DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
-    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape, Share,
-    Stateless, Time, TrainingSpec, Validity, View,
+    Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
+    Share, Stateless, Time, TrainingSpec, Validity, View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };

@@ -86,7 +86,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
                 *other != job.id() && stays && !now.contains(other)
             };
             if let Some(other) = shared.find(left) {
-                panic!("job {} moved without job {other}, which shared its GPUs", job.id());
+                panic!(
+                    "job {} moved without job {other}, which shared its GPUs",
+                    job.id()
+                );
             }
             match now.is_empty() {
                 true => add(&self.1.alone),
@@ -117,7 +120,9 @@ fn random(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sy
         for job in view.active() {
             let (draw, beside): (f64, usize) = (rng.random(), rng.random_range(0..64));
             let gpu = job.assignment().map(|a| a.gpus[0]);
-            let there = gpu.into_iter().flat_map(|gpu| view.cluster().allocated_to(gpu));
+            let there = gpu
+                .into_iter()
+                .flat_map(|gpu| view.cluster().allocated_to(gpu));
             let partner = there.filter(|other| *other != job.id()).min();
             let shape = |place| Shape {
                 place,

@@ -3,8 +3,8 @@
 use crate::cases::{self, composed};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Extras, JobId, JobQueue, JobRef, JobSpec,
-    Pipeline, Place, Request, Seconds, Shape, Share, Stateless, Time, Validity, View,
+    Assignment, ClusterSpec, Composition, Extras, JobId, JobQueue, JobRef, JobSpec, Pipeline,
+    Place, Request, Seconds, Shape, Share, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder, Leases};
 use blox::policies::scheduling::Fifo;

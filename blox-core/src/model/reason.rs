@@ -1,6 +1,7 @@
 //! Reasons why jobs wait, are rejected, stopped or ended.
 
 use crate::ids::{JobId, Name};
+use crate::model::share::Gpus;
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -27,19 +28,19 @@ pub enum Reason {
     HeldByUser,
     /// Too few GPUs are free.
     TooFewGpus {
-        /// Number of GPUs that the job needs.
-        needed: GpuCount,
-        /// Number of free GPUs at the job's turn.
-        free: GpuCount,
+        /// The GPUs that the job needs.
+        needed: Gpus,
+        /// The free GPUs at the job's turn.
+        free: Gpus,
     },
     /// No GPU was free at the job's turn.
     NoFreeGpus,
     /// Enough GPUs are free, but not where the placement rule requires them.
     Fragmented {
-        /// Number of GPUs that the job needs.
-        needed: GpuCount,
-        /// Number of free GPUs at the job's turn.
-        free: GpuCount,
+        /// The GPUs that the job needs.
+        needed: Gpus,
+        /// The free GPUs at the job's turn.
+        free: Gpus,
     },
     /// Head-of-line blocking: an earlier job could not be placed, and the rule does not allow
     /// backfill.
@@ -273,8 +274,11 @@ impl Reason {
     }
 }
 
-fn gpus(count: GpuCount) -> &'static str {
-    if count.get() == 1 { "GPU" } else { "GPUs" }
+fn gpus(needed: Gpus) -> &'static str {
+    match needed == GpuCount(1).into() {
+        true => "GPU",
+        false => "GPUs",
+    }
 }
 
 impl fmt::Display for Shortfall {

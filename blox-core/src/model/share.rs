@@ -1,7 +1,10 @@
-//! Shares: the part of each of its GPUs that a job has.
+//! Shares: the part of each of its GPUs that a job has. Amounts of GPUs are sums of shares.
 
-use serde::{Deserialize, Serialize};
+use crate::units::GpuCount;
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
 
 /// The part of each of its GPUs that a job has: of the compute, and of the memory.
 ///
@@ -220,6 +223,100 @@ impl TryFrom<Written> for Share {
     }
 }
 
+/// An amount of GPUs: a sum of shares. It is exact, and written as a number of GPUs.
+///
+/// ```
+/// use blox_core::{GpuCount, Gpus, Share};
+/// let half = Share::parts(1, 2).unwrap();
+/// let sum = Gpus::of(GpuCount(3), half) + GpuCount(2).into();
+/// assert_eq!((sum.to_string(), sum.number()), ("3.5".to_owned(), 3.5));
+/// assert!(sum < GpuCount(4).into() && Gpus::from(GpuCount(1)) - sum == Gpus::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Gpus(u64);
+
+impl Gpus {
+    /// Returns a number of GPUs times the part of the compute of each.
+    #[inline]
+    pub const fn of(count: GpuCount, share: Share) -> Gpus {
+        Gpus(count.0 as u64 * share.exclusive().compute as u64)
+    }
+
+    /// Returns the number of GPUs.
+    pub fn number(self) -> f64 {
+        self.0 as f64 / f64::from(WHOLE)
+    }
+}
+
+impl From<GpuCount> for Gpus {
+    #[inline]
+    fn from(count: GpuCount) -> Self {
+        Gpus::of(count, Share::WHOLE)
+    }
+}
+
+/// Whole GPUs are written without a fraction.
+impl Serialize for Gpus {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0 % u64::from(WHOLE) {
+            0 => s.serialize_u64(self.0 / u64::from(WHOLE)),
+            _ => s.serialize_f64(self.number()),
+        }
+    }
+}
+
+impl TryFrom<f64> for Gpus {
+    type Error = String;
+
+    fn try_from(number: f64) -> Result<Self, String> {
+        match crate::units::is_amount(number) {
+            true => Ok(Gpus((number * f64::from(WHOLE)).round() as u64)),
+            false => Err(format!("{number} GPUs, expected a finite number from 0")),
+        }
+    }
+}
+
+impl Add for Gpus {
+    type Output = Gpus;
+
+    #[inline]
+    fn add(self, other: Gpus) -> Gpus {
+        Gpus(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Gpus {
+    #[inline]
+    fn add_assign(&mut self, other: Gpus) {
+        *self = *self + other;
+    }
+}
+
+/// The difference, at least 0.
+impl Sub for Gpus {
+    type Output = Gpus;
+
+    #[inline]
+    fn sub(self, other: Gpus) -> Gpus {
+        Gpus(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Sum for Gpus {
+    fn sum<I: Iterator<Item = Gpus>>(all: I) -> Gpus {
+        all.fold(Gpus::default(), Add::add)
+    }
+}
+
+/// At most three decimals.
+impl fmt::Display for Gpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounded = (self.number() * 1e3).round() / 1e3;
+        write!(f, "{rounded}")
+    }
+}
+
 /// The use of a GPU: the sum of the shares of its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
@@ -294,6 +391,25 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_written_as_numbers_of_gpus() {
+        let third = Share::parts(1, 3).unwrap();
+        for (gpus, text) in [
+            (Gpus::default(), "0"),
+            (GpuCount(12).into(), "12"),
+            (Gpus::of(GpuCount(3), third), "1"),
+            (
+                Gpus::of(GpuCount(5), third.overlapping()),
+                "1.6666666666666667",
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&gpus).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Gpus>(text).unwrap(), gpus);
+        }
+        assert_eq!(Gpus::of(GpuCount(5), third).to_string(), "1.667");
+        assert!(serde_json::from_str::<Gpus>("-1").is_err());
+    }
 
     #[test]
     fn share_takes_four_bytes_and_counts_exactly() {

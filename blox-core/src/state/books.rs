@@ -4,6 +4,7 @@ use super::live::JobSet;
 use super::{NO_SLOT, State};
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
+use crate::model::share::Gpus;
 use prefetch_index::prefetch_index;
 
 /// Job lists of the state. A job is in at most one of them.
@@ -75,7 +76,7 @@ impl State {
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
         let rec = &mut self.records[s];
         let old = std::mem::replace(&mut rec.phase, phase);
-        let (id, gpus, vc) = (rec.id, rec.gpus, rec.virtual_cluster);
+        let (id, vc) = (rec.id, rec.virtual_cluster);
         rec.touch(self.version, &mut self.touched);
         self.counts[old as usize] -= 1;
         self.counts[phase as usize] += 1;
@@ -90,7 +91,8 @@ impl State {
             list.insert(id);
         }
         if was.demands() != is.demands() {
-            self.count_demand(u64::from(gpus), vc, is.demands());
+            let amount = self.records[s].amount();
+            self.count_demand(amount, vc, is.demands());
         }
     }
 
@@ -104,7 +106,7 @@ impl State {
         }
     }
 
-    fn count_demand(&mut self, gpus: u64, vc: Option<NameId>, more: bool) {
+    fn count_demand(&mut self, gpus: Gpus, vc: Option<NameId>, more: bool) {
         self.demand = add(self.demand, gpus, more);
         if let Some(vc) = vc {
             let demand = demand_of(&mut self.demand_of_vc, vc);
@@ -147,10 +149,10 @@ impl State {
 }
 
 /// Returns the demand of a virtual cluster, out of the demand of all.
-pub(super) fn demand_of(all: &mut Vec<u64>, virtual_cluster: NameId) -> &mut u64 {
+pub(super) fn demand_of(all: &mut Vec<Gpus>, virtual_cluster: NameId) -> &mut Gpus {
     let i = virtual_cluster.index();
     if all.len() <= i {
-        all.resize(i + 1, 0);
+        all.resize(i + 1, Gpus::default());
     }
     &mut all[i]
 }
@@ -160,10 +162,6 @@ fn fetch<T>(field: &T) {
     prefetch_index(std::slice::from_ref(field), 0);
 }
 
-fn add(total: u64, amount: u64, plus: bool) -> u64 {
-    if plus {
-        total + amount
-    } else {
-        total.saturating_sub(amount)
-    }
+fn add(total: Gpus, amount: Gpus, plus: bool) -> Gpus {
+    if plus { total + amount } else { total - amount }
 }

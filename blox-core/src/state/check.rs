@@ -6,8 +6,8 @@ use crate::assignment::Assignment;
 use crate::cluster::{Claims, Cluster, Node, NodeStatus, OnNode, Passing, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
-use crate::model::share::Share;
 use crate::job::{Phase, Record, Wants, accepts, accepts_all};
+use crate::model::share::Share;
 use crate::units::is_amount;
 
 /// Effects of a checked plan, in front of the state, which the check leaves unchanged.

@@ -5,6 +5,7 @@ use crate::decision::{AdmissionDecision, NodeAction};
 use crate::event::Event;
 use crate::ids::{JobId, NameId, Names};
 use crate::job::{Phase, Record};
+use crate::model::share::Gpus;
 use crate::state::State;
 use crate::state::books::demand_of;
 
@@ -26,8 +27,8 @@ pub struct Lens {
     /// Number of jobs in each phase after the changes. Like the demand, it is valid only if `own`
     /// is not empty.
     counts: [u32; 7],
-    demand: u64,
-    demand_of_vc: Vec<u64>,
+    demand: Gpus,
+    demand_of_vc: Vec<Gpus>,
     /// Jobs that the changes touched and that were not touched before.
     pub(super) touched: Vec<JobId>,
     /// Nodes and names, if a node action changed them.
@@ -123,9 +124,9 @@ impl Lens {
         self.counts[before as usize] -= 1;
         self.counts[after as usize] += 1;
         if after == Phase::Waiting {
-            self.demand += u64::from(rec.gpus);
+            self.demand += rec.amount();
             if let Some(vc) = rec.virtual_cluster {
-                *demand_of(&mut self.demand_of_vc, vc) += u64::from(rec.gpus);
+                *demand_of(&mut self.demand_of_vc, vc) += rec.amount();
             }
             insert(&mut self.accepted, job);
         }
@@ -181,12 +182,16 @@ impl Lens {
         (!self.own.is_empty()).then(|| self.counts[phase as usize])
     }
 
-    /// Returns the number of GPUs requested in one virtual cluster or in all, or `None` if there
+    /// Returns the amount of GPUs requested in one virtual cluster or in all, or `None` if there
     /// are no changes.
-    pub(crate) fn demand(&self, of: Option<NameId>) -> Option<u64> {
+    pub(crate) fn demand(&self, of: Option<NameId>) -> Option<Gpus> {
         (!self.own.is_empty()).then(|| match of {
             None => self.demand,
-            Some(vc) => self.demand_of_vc.get(vc.index()).copied().unwrap_or(0),
+            Some(vc) => self
+                .demand_of_vc
+                .get(vc.index())
+                .copied()
+                .unwrap_or_default(),
         })
     }
 

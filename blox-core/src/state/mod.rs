@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record, Witness};
+use crate::model::share::Gpus;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -133,8 +134,8 @@ pub struct State {
     pub(crate) waiting: live::JobSet,
     pub(crate) placed: live::JobSet,
     counts: [u32; 7],
-    demand: u64,
-    demand_of_vc: Vec<u64>,
+    demand: Gpus,
+    demand_of_vc: Vec<Gpus>,
     /// Number of GPUs on which at least one job runs.
     busy: u32,
     /// GPU-seconds of busy GPUs until the last change of their number, and the time of it.
@@ -253,18 +254,18 @@ impl State {
         self.busy_time = (self.busy_gpu_time().secs(), self.now);
     }
 
-    /// Returns the number of GPUs requested by all waiting and placed jobs.
+    /// Returns the amount of GPUs requested by all waiting and placed jobs.
     #[inline]
-    pub fn demand(&self) -> u64 {
+    pub fn demand(&self) -> Gpus {
         self.demand
     }
 
-    /// Returns the number of GPUs requested by the waiting and placed jobs of one virtual cluster.
-    pub fn demand_of(&self, virtual_cluster: NameId) -> u64 {
+    /// Returns the amount of GPUs requested by the waiting and placed jobs of one virtual cluster.
+    pub fn demand_of(&self, virtual_cluster: NameId) -> Gpus {
         self.demand_of_vc
             .get(virtual_cluster.index())
             .copied()
-            .unwrap_or(0)
+            .unwrap_or_default()
     }
 
     /// Applies an event. [`State::take_commands`] returns the resulting commands.

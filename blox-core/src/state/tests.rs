@@ -3,13 +3,13 @@
 use super::*;
 use crate::assignment::Assignment;
 use crate::cluster::NodeStatus;
-use crate::config::Config;
 use crate::cluster::spec::NodeSpec;
+use crate::config::Config;
 use crate::decision::{Action, AdmissionDecision, NodeAction};
 use crate::event::Outcome;
 use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
-use crate::model::share::{Share, Used};
+use crate::model::share::{Gpus, Share, Used};
 use crate::reason::Reason;
 use crate::sorted::SortedMap;
 
@@ -38,8 +38,8 @@ pub(super) fn check(state: &State) {
     let mut bound = vec![Vec::new(); gpus as usize];
     let mut cpus = vec![0.0; state.cluster.nodes().len()];
     let mut counts = [0u32; 7];
-    let mut demand = 0;
-    let mut of_vc = vec![0; state.names.len()];
+    let mut demand = Gpus::default();
+    let mut of_vc = vec![Gpus::default(); state.names.len()];
     let live = |r: &&Record| state.slot(r.id).is_some() && r.phase != Phase::Ended;
     for r in state.records.iter().filter(live) {
         let id = r.id;
@@ -49,9 +49,9 @@ pub(super) fn check(state: &State) {
             Phase::Waiting | Phase::Starting | Phase::Running | Phase::Stopping
         );
         if active {
-            demand += u64::from(r.gpus);
+            demand += r.amount();
             if let Some(vc) = r.virtual_cluster {
-                of_vc[vc.index()] += u64::from(r.gpus);
+                of_vc[vc.index()] += r.amount();
             }
         }
         assert_eq!(

@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::ids::{JobId, NameId, Names, NodeId};
 use crate::job::{JobRef, Phase, Record, Witness};
 use crate::lens::Lens;
+use crate::model::share::Gpus;
 use crate::reason::Reason;
 use crate::shape::Shape;
 use crate::state::State;
@@ -205,9 +206,9 @@ impl<'a> View<'a> {
         self.state.touched.iter().chain(more).copied()
     }
 
-    /// Returns the total number of GPUs requested by waiting and placed jobs in view.
+    /// Returns the total amount of GPUs requested by waiting and placed jobs in view.
     #[inline]
-    pub fn demand(&self) -> u64 {
+    pub fn demand(&self) -> Gpus {
         let of = self.virtual_cluster();
         if let Some(changed) = self.lens.and_then(|lens| lens.demand(of)) {
             return changed;

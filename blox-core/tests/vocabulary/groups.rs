@@ -4,7 +4,6 @@ use super::harness::*;
 use super::launches::bench;
 use blox_core::*;
 
-
 #[test]
 fn group_of_four_shares_a_gpu_and_knows_its_members() {
     let plans = [

@@ -41,9 +41,15 @@ pub fn beside(job: u32, gpus: &[u32]) -> Action {
 
 /// Returns the other jobs on the GPUs of a job.
 pub fn beside_of(b: &Scenario, job: u32) -> Vec<u32> {
-    let (gpus, cluster) = (&b.job(job).assignment().unwrap().gpus, b.core.state().cluster());
+    let (gpus, cluster) = (
+        &b.job(job).assignment().unwrap().gpus,
+        b.core.state().cluster(),
+    );
     let jobs = gpus.iter().flat_map(|gpu| cluster.allocated_to(*gpu));
-    let mut others: Vec<u32> = jobs.map(|other| other.0).filter(|other| *other != job).collect();
+    let mut others: Vec<u32> = jobs
+        .map(|other| other.0)
+        .filter(|other| *other != job)
+        .collect();
     others.sort_unstable();
     others.dedup();
     others

@@ -477,7 +477,9 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
     let mut half = on(&[0]);
     half.share = Share::parts(1, 2).unwrap();
     let mut held = on(&[1]);
-    held.share = Share::parts(1, 2).and_then(|half| half.memory(2, 3)).unwrap();
+    held.share = Share::parts(1, 2)
+        .and_then(|half| half.memory(2, 3))
+        .unwrap();
     let mut packed = held.clone();
     packed.share = packed.share.overlapping();
     let mut nan = on(&[1]);
@@ -529,7 +531,13 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
             "the plan gives job 1 a part of GPU 0 (1/2), but other jobs, such as job 0 (all), leave too little",
         ),
         (
-            vec![odd(packed), Action::Place { job: JobId(2), assignment: held }],
+            vec![
+                odd(packed),
+                Action::Place {
+                    job: JobId(2),
+                    assignment: held,
+                },
+            ],
             "the plan gives job 2 a part of GPU 1 (1/2 with 0.667 of the memory), but other jobs, such as job 1 (1/2 with 0.667 of the memory, overlapping), leave too little",
         ),
         (

@@ -355,7 +355,10 @@ impl Whim {
             }
         }
         // At most one job of each GPU has it whole.
-        assert!(taken.values().all(|used| used.free_fraction() >= 0.0), "{taken:?}");
+        assert!(
+            taken.values().all(|used| used.free_fraction() >= 0.0),
+            "{taken:?}"
+        );
         for node in view.nodes() {
             let free: Vec<GpuId> = draft.free_gpus_on(node.id()).collect();
             for g in node.gpus() {

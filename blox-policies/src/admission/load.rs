@@ -34,16 +34,16 @@ impl AdmissionPolicy for LoadThreshold {
         let mut demand = view.demand();
         // Once the cluster is full, no older job needs to be looked at: the demand only grows.
         let mut deferred = view.admissible();
-        while demand as f64 <= room
+        while demand.number() <= room
             && let Some(job) = deferred.next()
         {
             out.accept(job.id());
-            demand += u64::from(job.gpus().get());
+            demand += job.amount();
         }
         for job in asking.iter().filter_map(|id| view.job(*id)) {
-            if demand as f64 <= room {
+            if demand.number() <= room {
                 out.accept(job.id());
-                demand += u64::from(job.gpus().get());
+                demand += job.amount();
             } else {
                 out.defer(job.id(), Reason::AdmissionLoad);
             }

@@ -2,7 +2,7 @@
 
 use super::oldest_first;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, GpuCount, JobId, JobRef, NameId, Reason, SortedMap,
+    AdmissionDecisions, AdmissionPolicy, GpuCount, Gpus, JobId, JobRef, NameId, Reason, SortedMap,
     Stateless, Validity, View,
 };
 
@@ -16,7 +16,7 @@ pub enum QuotaBy {
 }
 
 /// Admits a job only if its owner's admitted jobs, this one included, request at most a number of
-/// GPUs.
+/// GPUs. Parts of GPUs count as parts.
 ///
 /// The owner is a user or a virtual cluster. Other jobs wait for admission, oldest first. A job
 /// that alone requests more than the quota is rejected. Jobs without an owner share one quota.
@@ -51,11 +51,11 @@ impl Quota {
         }
     }
 
-    fn limit(&self, view: View<'_>, owner: Option<NameId>) -> u64 {
+    fn limit(&self, view: View<'_>, owner: Option<NameId>) -> GpuCount {
         let named = owner
             .and_then(|id| view.names().get(id))
             .and_then(|name| self.named.get(name.as_str()));
-        u64::from(*named.unwrap_or(&self.gpus))
+        GpuCount(*named.unwrap_or(&self.gpus))
     }
 }
 
@@ -69,16 +69,17 @@ impl AdmissionPolicy for Quota {
         asking: &[JobId],
         out: &mut AdmissionDecisions,
     ) -> Validity {
-        let mut used: SortedMap<Option<NameId>, u64> = SortedMap::new();
+        let mut used: SortedMap<Option<NameId>, Gpus> = SortedMap::new();
         for job in view.active() {
-            *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());
+            *used.entry(self.owner(&job)).or_default() += job.amount();
         }
         for (job, asks) in oldest_first(view, asking) {
             let owner = self.owner(&job);
-            let asked = u64::from(job.gpus().get());
+            let asked = job.amount();
             let limit = self.limit(view, owner);
+            let most: Gpus = limit.into();
             let used = used.entry(owner).or_default();
-            if asked > limit {
+            if asked > most {
                 let name = owner.and_then(|id| view.names().get(id));
                 let name = match (self.by, name) {
                     (_, None) => "the quota of jobs without an owner".to_owned(),
@@ -87,14 +88,13 @@ impl AdmissionPolicy for Quota {
                         format!("the quota of virtual cluster {name}")
                     }
                 };
-                let limit = GpuCount(limit.min(u64::from(u32::MAX)) as u32);
                 out.reject(job.id(), Reason::above_limit(job.gpus(), limit, name));
-            } else if *used + asked <= limit {
+            } else if *used + asked <= most {
                 *used += asked;
                 out.accept(job.id());
             } else {
                 // Oldest first: later jobs of this owner must not pass this one.
-                *used = limit + 1;
+                *used = most + GpuCount(1).into();
                 if asks {
                     out.defer(job.id(), Reason::QuotaReached);
                 }

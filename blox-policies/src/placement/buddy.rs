@@ -171,7 +171,7 @@ fn fill_up(passed_over: &[Wanted<'_>], draft: &mut Draft<'_>) -> Result<(), Draf
         }
         match find(draft, job, shape, &[], true) {
             Some(gpus) => draft.assign(job, shape.on(gpus))?,
-            None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
+            None => draft.explain(job, shortage_of_gpus(shape.gpus.into(), draft)),
         }
     }
     Ok(())
@@ -252,7 +252,7 @@ fn anew(wanted: &[Wanted<'_>], draft: &mut Draft<'_>) -> Result<(), DraftError> 
                 // A job that finds the same GPUs does not restart.
                 Some(gpus) => settle(draft, job, shape.on(gpus))?,
                 None if had.len() as u32 == shape.gpus.get() && draft.spare(job).is_ok() => {}
-                None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
+                None => draft.explain(job, shortage_of_gpus(shape.gpus.into(), draft)),
             }
         }
     }

@@ -5,8 +5,8 @@ use super::near::Near;
 use super::selector::{NodeSelector, on_nodes, shape_of, suits};
 use super::types::{could_find, find, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, Place,
-    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
+    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, Gpus, JobId, JobQueue, JobRef,
+    Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
 };
 use smallvec::SmallVec;
 
@@ -146,10 +146,10 @@ impl<R: NodeSelector> InOrder<R> {
             }
             let free = draft.free_gpus().saturating_sub(line.reserved);
             let needed = match next {
-                Candidate::Gang(job) => job.gpus(),
+                Candidate::Gang(job) => job.amount(),
                 Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
             };
-            let why = shortage_among(needed, GpuCount(free));
+            let why = shortage_among(needed, GpuCount(free).into());
             let counted = by_count && matches!(next, Candidate::Gang(_));
             if self.blocked == Blocked::Skip && (counted || self.rule.is_alike()) {
                 draft.explain(job, why.clone());
@@ -308,18 +308,19 @@ pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
 }
 
 /// The fewest GPUs of a shape of the request.
-fn least_gpus(request: &Request) -> GpuCount {
-    let counts = request.shapes.iter().map(|s| s.gpus);
-    counts.min().unwrap_or_default()
+fn least_gpus(request: &Request) -> Gpus {
+    let shapes = request.shapes.iter();
+    let amounts = shapes.map(|s| Gpus::of(s.gpus, s.share));
+    amounts.min().unwrap_or_default()
 }
 
 /// Returns the reason why `needed` GPUs could not be placed.
-pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
-    shortage_among(needed, GpuCount(draft.free_gpus()))
+pub(crate) fn shortage_of_gpus(needed: Gpus, draft: &Draft<'_>) -> Reason {
+    shortage_among(needed, GpuCount(draft.free_gpus()).into())
 }
 
 /// Returns the reason why `needed` GPUs could not be placed while `free` GPUs are free.
-fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
+fn shortage_among(needed: Gpus, free: Gpus) -> Reason {
     if free < needed {
         Reason::TooFewGpus { needed, free }
     } else {
@@ -914,10 +915,7 @@ mod tests {
         let config = blox_core::Config::of([("tp", 2.0)]);
         let shape = Shape::gpus(GpuCount(1)).with(config.clone());
         let changed = second_decision_after(packed, asks_for(1, shape));
-        assert_eq!(
-            steps(&changed),
-            (vec![], vec![(1, vec![0], true)])
-        );
+        assert_eq!(steps(&changed), (vec![], vec![(1, vec![0], true)]));
     }
 
     #[test]
@@ -944,7 +942,7 @@ mod tests {
         assert_eq!(stops, [0, 2, 3]);
         assert_eq!(places, [(4, vec![2, 3]), (6, vec![1])]);
         let why = run.core.plan().reason_for(JobId(5), GpuCount(4));
-        let (needed, free) = (GpuCount(4), GpuCount(0));
+        let (needed, free) = (GpuCount(4).into(), Gpus::default());
         assert_eq!(*why, Reason::TooFewGpus { needed, free });
     }
 

@@ -61,7 +61,8 @@ impl PlacementPolicy for KeepNodes {
                 }
             }
             if !placed {
-                let (needed, free) = (GpuCount(size(request)), GpuCount(draft.free_gpus()));
+                let needed = GpuCount(size(request)).into();
+                let free = GpuCount(draft.free_gpus()).into();
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
         }

@@ -2,9 +2,7 @@
 //! together with the jobs on them, or not at all.
 
 use super::selector::{shape_of, suits};
-use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, NodeStatus, Reason, Used,
-};
+use blox_core::{Assignment, Draft, DraftError, GpuId, GpuList, JobId, NodeStatus, Reason, Used};
 use smallvec::SmallVec;
 
 /// Changes the assignment of a job in place to one that `find` returns while the job has no GPUs.

@@ -29,8 +29,12 @@ impl PlacementPolicy for OnNodes {
         let all = requests.all(draft.view());
         for request in unmet(&all, draft, lies)? {
             if !place_in_free(&Consolidated::default(), request, draft)? {
-                let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
-                let free = GpuCount(draft.free_gpus());
+                let needed = request
+                    .shapes
+                    .first()
+                    .map_or(GpuCount(0), |s| s.gpus)
+                    .into();
+                let free = GpuCount(draft.free_gpus()).into();
                 draft.explain(request.job, Reason::Fragmented { needed, free });
             }
         }

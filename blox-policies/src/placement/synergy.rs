@@ -105,7 +105,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
                 };
                 runnable.push((job, shape, demand));
             } else {
-                let (needed, free) = (shape.gpus, GpuCount(left));
+                let (needed, free) = (shape.gpus.into(), GpuCount(left).into());
                 draft.explain(id, Reason::TooFewGpus { needed, free });
             }
         }
@@ -134,7 +134,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             };
             draft.widen();
             if !placed {
-                draft.explain(job.id(), shortage_of_gpus(shape.gpus, draft));
+                draft.explain(job.id(), shortage_of_gpus(shape.gpus.into(), draft));
             }
         }
         Ok(match self.allocation {

@@ -2,8 +2,7 @@
 
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View,
-    sort,
+    JobQueue, JobRef, Name, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View, sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;

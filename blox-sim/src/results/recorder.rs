@@ -7,7 +7,7 @@ use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Class, Event, GpuCount, JobId, JobRef, JobSpec,
+    Action, AdmissionDecision, Assignment, Class, Event, GpuCount, Gpus, JobId, JobRef, JobSpec,
     Launches, MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
 };
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct RoundRow {
     pub free_gpus: u32,
     /// Number of GPUs requested by waiting and placed jobs: the sum of [`JobResult::gpus`]. Deferred
     /// jobs are excluded.
-    pub demand: u64,
+    pub demand: Gpus,
 }
 
 /// An event in the history of an explained job.

@@ -219,7 +219,7 @@ pub fn write_rounds(sink: &mut dyn TableSink, rounds: &[RoundRow]) -> Result<(),
         ("waiting_jobs", &|row, r| row.whole(r.waiting)),
         ("deferred_jobs", &|row, r| row.whole(r.deferred)),
         ("free_gpus", &|row, r| row.whole(r.free_gpus)),
-        ("demand_gpus", &|row, r| number(row, r.demand as f64)),
+        ("demand_gpus", &|row, r| number(row, r.demand.number())),
     ];
     write(sink, &columns, rounds)
 }

@@ -108,7 +108,7 @@ impl PlacementPolicy for FirstFit {
                 .collect();
             draft.widen();
             if free.len() < needed.get() as usize {
-                let free = GpuCount(draft.free_gpus());
+                let (needed, free) = (needed.into(), GpuCount(draft.free_gpus()).into());
                 draft.explain(request.job, Reason::TooFewGpus { needed, free });
                 draft.explain_rest(Reason::BehindHead(request.job));
                 draft.candidate_blocked(requests);

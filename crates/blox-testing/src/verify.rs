@@ -2,6 +2,7 @@
 
 use super::listed;
 use super::problem::{Problem, Property, near};
+use blox_core::Gpus;
 use blox_core::assignment::Assignment;
 use blox_core::ids::{GpuId, JobId};
 use blox_core::job::{JobRef, Phase};
@@ -25,7 +26,7 @@ fn wrong<T>(expected: String, found: String) -> Result<T, Problem> {
 fn phases(view: View<'_>) -> Result<(), Problem> {
     use Phase::{Deferred, Ended, Running, Starting, Stopping, Submitted, Waiting};
     let mut counts = [0; 7];
-    let mut demand = 0;
+    let mut demand = Gpus::default();
     for job in live(view) {
         counts[job.phase() as usize] += 1;
         let (allocated, bound) = (job.assignment(), job.bound());
@@ -49,7 +50,7 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
             );
         }
         if matches!(job.phase(), Waiting | Starting | Running | Stopping) {
-            demand += u64::from(job.gpus().get());
+            demand += job.amount();
         }
     }
     for phase in [Submitted, Deferred, Waiting, Starting, Running, Stopping] {

@@ -297,7 +297,10 @@ impl<'de> Deserialize<'de> for Claims {
         }
         // Before shares could overlap, jobs that had more than the whole together were partners.
         if !claims.used().is_possible() {
-            claims.0.iter_mut().for_each(|(_, share)| *share = share.overlapping());
+            claims
+                .0
+                .iter_mut()
+                .for_each(|(_, share)| *share = share.overlapping());
         }
         Ok(claims)
     }

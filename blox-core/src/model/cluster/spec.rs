@@ -562,7 +562,10 @@ mod tests {
         let node: NodeSpec = serde_json::from_str(r#"{"gpus":4,"jobs_per_gpu":3}"#).unwrap();
         assert_eq!(node, NodeSpec::with_gpus(4));
         let wrong = serde_json::from_str::<NodeSpec>(r#"{"gpus":4,"jobs":3}"#).unwrap_err();
-        assert!(wrong.to_string().starts_with("unknown field `jobs`"), "{wrong}");
+        assert!(
+            wrong.to_string().starts_with("unknown field `jobs`"),
+            "{wrong}"
+        );
         assert!("1x4x2".parse::<ClusterSpec>().is_err());
     }
 

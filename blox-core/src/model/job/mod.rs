@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, OnNode};
 use crate::config::Config;
 use crate::decision::AdmissionDecision;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
-use crate::model::share::Share;
+use crate::model::share::{Gpus, Share};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -209,6 +209,16 @@ pub(crate) struct Before {
 }
 
 impl Record {
+    /// Returns the requested amount of GPUs.
+    #[inline]
+    pub(crate) fn amount(&self) -> Gpus {
+        let share = match self.extras {
+            Wants::More => self.spec.extras().share,
+            _ => Share::WHOLE,
+        };
+        Gpus::of(GpuCount(self.gpus), share)
+    }
+
     /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.as_deref().map_or(Wants::Bare, |extras| {
@@ -455,6 +465,11 @@ impl<'a> JobRef<'a> {
     #[inline]
     pub fn gpus(&self) -> GpuCount {
         GpuCount(self.rec.gpus)
+    }
+    /// Returns the requested amount of GPUs: their number times the part of each.
+    #[inline]
+    pub fn amount(&self) -> Gpus {
+        self.rec.amount()
     }
     /// Returns the time of submission.
     #[inline]

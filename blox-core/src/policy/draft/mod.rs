@@ -252,7 +252,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns an assignment of the shape on GPUs of the job `host`, beside all jobs on them. Its
-    /// share [overlaps](Share::overlapping) theirs, unless each of the GPUs has room for it.
+    /// share [overlaps](Share::overlapping) theirs, unless it is a part that fits beside them.
     ///
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
     /// work and have room, or if the job does not accept one of them. Also returns `None` if too few
@@ -264,7 +264,9 @@ impl<'a> Draft<'a> {
         let packed = shape.share.overlapping();
         for (rank, gpu) in theirs.gpus.iter().enumerate() {
             let claims = self.claims(*gpu);
-            let in_view = cluster.node_of(*gpu).is_some_and(|n| self.view.node(n).is_some());
+            let in_view = cluster
+                .node_of(*gpu)
+                .is_some_and(|n| self.view.node(n).is_some());
             if in_view && claims.used().has_room(packed) && self.takes_new(*gpu) {
                 open.push((claims.count(), rank, *gpu));
             }
@@ -277,7 +279,8 @@ impl<'a> Draft<'a> {
         open.sort_unstable_by_key(|(_, rank, _)| *rank);
         let gpus: GpuList = open.iter().map(|(.., gpu)| *gpu).collect();
         let accepted = !job.has_extras() || accepts_all(job.spec(), cluster, &gpus);
-        let apart = gpus.iter().all(|gpu| self.used(*gpu).has_room(shape.share));
+        let fits = |gpu: &GpuId| self.used(*gpu).has_room(shape.share);
+        let apart = shape.share.fraction() < 1.0 && gpus.iter().all(fits);
         let mut beside = shape.on(gpus);
         if !apart {
             beside.share = packed;

@@ -128,8 +128,8 @@ impl PlacementPolicy for RoundAndRound {
                 .entry(shape.gpu_type)
                 .or_insert_with(|| Ring::of(draft, shape.gpu_type));
             let Some(nodes) = ring.take(shape.gpus.get()) else {
-                let free = GpuCount(ring.free.iter().sum());
-                let needed = shape.gpus;
+                let free = GpuCount(ring.free.iter().sum()).into();
+                let needed = shape.gpus.into();
                 draft.explain(job, Reason::Fragmented { needed, free });
                 continue;
             };

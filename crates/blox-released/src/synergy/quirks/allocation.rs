@@ -84,7 +84,9 @@ impl PlacementPolicy for Allocate {
         for (job, demand) in jobs {
             let needed = GpuCount(demand.best[0] as u32);
             let free = GpuCount(pass.free_gpus() as u32);
-            if needed > free {
+            let fits = needed <= free;
+            let (needed, free) = (needed.into(), free.into());
+            if !fits {
                 draft.explain(job, Reason::TooFewGpus { needed, free });
             } else if !pass.allocate(job, demand) {
                 draft.explain(job, Reason::Fragmented { needed, free });

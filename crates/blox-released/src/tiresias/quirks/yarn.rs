@@ -230,7 +230,7 @@ impl PlacementPolicy for Yarn {
                 None => false,
             };
             if !placed {
-                let free = GpuCount(draft.free_gpus());
+                let (needed, free) = (needed.into(), GpuCount(draft.free_gpus()).into());
                 draft.explain(job, Reason::TooFewGpus { needed, free });
             }
         }
