@@ -2,7 +2,7 @@
 
 use super::file::Clock;
 use super::formats::{acme, blox_jobs, csv, gavel, helios, itp, jsonl, openb, pai, philly};
-use super::formats::{philly_log, sia, slurm, supercloud, swf, synergy, tiresias};
+use super::formats::{philly_log, sia, slurm, spot, supercloud, swf, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
 use super::mapped;
@@ -76,6 +76,8 @@ formats! {
     Pai "pai" [["job_name", "plan_gpu"]] pai::open_rows, Clock::Wall(pai::AHEAD_OF_UTC_S), Some("job_name");
     /// Alibaba's GPU trace of 2023, `openb`: see [`openb`].
     Openb "openb" [["gpu_milli", "creation_time"]] openb::open_rows, Clock::Shifted, Some("name");
+    /// Alibaba's trace of spot GPUs of 2026, `spot`: see [`spot`].
+    Spot "spot" [["gpu_request", "worker_num", "job_type"]] spot::open_rows, Clock::Kept, Some("job_name");
     /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
     // Slurm restarts its job numbers at 1 eventually.
     Slurm "slurm" [["JobID", "Submit"], ["JobIDRaw", "Submit"]] slurm::open_rows, Clock::Wall(0.0), None;

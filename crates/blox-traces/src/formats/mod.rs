@@ -7,7 +7,7 @@
 //! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
 //! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
 //! | [`helios`] | SenseTime's Helios traces |
-//! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
+//! | [`pai`], [`openb`], [`spot`] | Alibaba's GPU traces of 2020, 2023 and 2026 |
 //! | [`acme`] | Shanghai AI Laboratory's Acme traces |
 //! | [`slurm`] | Slurm's accounting |
 //! | [`supercloud`] | the MIT Supercloud trace |
@@ -27,6 +27,7 @@ pub mod philly;
 pub mod philly_log;
 pub mod sia;
 pub mod slurm;
+pub mod spot;
 pub mod supercloud;
 pub mod swf;
 pub mod synergy;
