@@ -1,13 +1,14 @@
 //! Speed of jobs on the same GPUs.
 
 use super::{ExecutionModel, passes_on, running_beside};
-use blox_core::{Assignment, GpuId, JobRef, View, forward_policy};
+use blox_core::{Assignment, GpuId, JobId, JobRef, View, forward_policy, sort};
 use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 
 /// Wraps another model and slows jobs that share GPUs. All run as fast as alone if the sum of
 /// their utilisations ([`gpu_utilisation`]) on each GPU is at most one. Otherwise their rates are
 /// divided by that sum. The slowest GPU of a job counts. Jobs that all have [stages] alternate, so
-/// all do one iteration in the same [time](interleaved). A job with [speeds by GPU
+/// all do one iteration in the same [time](interleaved). At most four alternate: more jobs form groups
+/// of four, in order of job, that run one after the other. A job with [speeds by GPU
 /// type](blox_core::Extras::speeds) also has speeds beside other jobs. Its rate is the one of the
 /// inner model ([`Profiled`](super::Profiled)), which falls back on the same rules.
 ///
@@ -27,12 +28,16 @@ impl<M: ExecutionModel> Shared<M> {
 
 /// Returns a job's rate on a GPU with these other jobs, given its rate alone.
 pub(super) fn left(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
-    if let Some(own) = stages(job.spec()) {
-        let theirs = others.iter().map(|other| stages(other.spec()));
-        let all: Option<Vec<Stages>> = std::iter::once(Some(own)).chain(theirs).collect();
-        if let Some(all) = all {
-            return rate * (interleaved(&[own]) / interleaved(&all));
+    let all = std::iter::once(job).chain(others);
+    let staged = all.map(|job| Some((job.id(), stages(job.spec())?)));
+    if let Some(mut staged) = staged.collect::<Option<Vec<(JobId, Stages)>>>() {
+        let own = staged[0].1;
+        if staged.len() > own.len() {
+            sort::by_key(&mut staged, |(job, _)| *job);
         }
+        let all: Vec<Stages> = staged.into_iter().map(|(_, stages)| stages).collect();
+        let together: f64 = all.chunks(own.len()).map(interleaved).sum();
+        return rate * (interleaved(&[own]) / together);
     }
     let parts = others.iter().map(|other| gpu_utilisation(other.spec()));
     let all = parts.fold(gpu_utilisation(job.spec()), |all, part| all + part);
