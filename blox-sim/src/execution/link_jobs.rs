@@ -169,7 +169,7 @@ mod tests {
             Simulation::new(cluster.clone())
                 .execution(Comparing)
                 .overheads(overheads)
-                .faults(faults.clone())
+                .faults(faults)
                 .run(
                     scheduler.unwrap(),
                     &mut Jobs::new((0..60).map(job).collect()),
