@@ -2,7 +2,7 @@
 
 use crate::clock::{Kind, Timer, Timers};
 use crate::completion::{AtRoundEnd, CompletionRule};
-use crate::execution::{AnyExecution, Reach, beside};
+use crate::execution::{AnyExecution, LinkJobs, Reach, beside};
 use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
 use crate::stall::Stall;
@@ -177,6 +177,8 @@ pub(crate) struct Simulator<'w> {
     plain_rates: bool,
     /// Jobs that a change of one job affects.
     reach: Reach,
+    /// The jobs of each link, kept for a reach over links.
+    linked: LinkJobs,
     /// True if there was a job with nonzero costs of launches or stops.
     charges: bool,
     /// End times of jobs whose rate changed since their launch; their other timers are void.
@@ -279,6 +281,7 @@ impl<'w> Simulator<'w> {
             history: SortedMap::new(),
             plain_rates,
             reach,
+            linked: LinkJobs::default(),
             charges: false,
             moved_ends: SortedMap::new(),
             reports: SortedMap::new(),
@@ -329,6 +332,9 @@ impl<'w> Simulator<'w> {
     pub(crate) fn resume(&mut self, view: View<'_>) {
         self.now = view.now();
         self.next_id = view.next_job_id().0;
+        if self.reach == Reach::Links {
+            self.linked = LinkJobs::of(view);
+        }
         self.open = (0..self.next_id).map(JobId).collect();
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
         self.charges = live.any(|job| !self.overheads.any_is_free_for(job.spec()));
@@ -592,7 +598,7 @@ impl<'w> Simulator<'w> {
 
     /// Returns the other jobs whose rate may change with a job on `gpus`.
     fn near(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        self.reach.of(view, job, gpus)
+        self.reach.of(view, job, gpus, &self.linked)
     }
 
     fn refresh_all(&mut self, view: View<'_>, jobs: Vec<JobId>) {
@@ -1102,6 +1108,9 @@ impl Backend for Simulator<'_> {
 
     fn applied(&mut self, view: View<'_>, event: &Event) {
         self.stall.applied(view, event);
+        if self.reach == Reach::Links {
+            self.linked.note(view, event);
+        }
         if self.execution_listens {
             let memory = &mut self.execution_memory;
             self.execution.any_event(memory, view, event);

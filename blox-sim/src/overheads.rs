@@ -65,7 +65,8 @@ pub trait Overheads: Policy {
 
     /// Returns the time from the command to change in place until the job runs again. By default,
     /// the job starts anew on other GPUs or with another config. A change of only CPUs and memory, or
-    /// of the knob `shift` alone, is free.
+    /// of the knob `shift` alone, is free. So is a change by which a service only leaves GPUs. If a
+    /// service gets GPUs, its copies on the GPUs that it keeps serve during this time.
     fn change(
         &self,
         memory: &mut Self::Memory,
@@ -74,7 +75,12 @@ pub trait Overheads: Policy {
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
-        match before.same_gpus(now) && before.config.differs_only_in(&now.config, &["shift"]) {
+        let fewer = || {
+            let keeps = now.gpus.iter().all(|gpu| before.gpus.contains(gpu));
+            keeps && job.spec().extras().need.is_some()
+        };
+        let alike = before.config.differs_only_in(&now.config, &["shift"]);
+        match alike && (before.same_gpus(now) || fewer()) {
             true => Seconds::ZERO,
             false => self.start(memory, view, job, Some(before), now),
         }

@@ -2,10 +2,11 @@
 
 use crate::{by, fifo};
 use blox_core::{
-    ClusterSpec, Event, GpuCount, JobId, JobSpec, Rounds, Seconds, State, Time,
+    ClusterSpec, Curve, Event, Extras, GpuCount, JobId, JobSpec, Rounds, Seconds, State, Time,
     forecast::{Forecast, Horizon},
     runtime::Runtime,
 };
+use blox_sim::execution::{FixedRate, Traffic};
 use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
 
@@ -49,4 +50,36 @@ fn forecast_of_each_policy_changes_nothing() {
     let c = ahead.forecast(core.state(), &sjf, Horizon::For(Seconds::new(1600.0)));
     assert_eq!((c.ends.len(), c.unfinished), (2, 1));
     assert_eq!(serde_json::to_string(core.state()).unwrap(), before);
+}
+
+#[test]
+fn forecast_of_jobs_on_a_link_knows_both() {
+    let mut fifo = fifo();
+    let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+    let cluster: ClusterSpec = "1x1,1x2,1x1,network=50".parse().unwrap();
+    let mut core = Runtime::new(State::new(&cluster).unwrap(), Box::new(rounds));
+    let spec = |duration| {
+        let traffic = Curve::new(Seconds::new(0.1), [(Seconds::ZERO, 50.0)]);
+        let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(duration));
+        Arc::new(job.with_extras(Extras {
+            traffic,
+            ..Extras::default()
+        }))
+    };
+    for (job, duration) in [(JobId(0), 600.0), (JobId(1), 1200.0)] {
+        let spec = spec(duration);
+        let submitted = Event::Submitted { job, spec };
+        core.event(Time::ZERO, &submitted, &mut fifo).unwrap();
+    }
+    core.decide(Time::ZERO, &mut fifo).unwrap();
+    for job in [JobId(0), JobId(1)] {
+        let (attempt, rate) = (1, 0.5);
+        let started = Event::Started { job, attempt, rate };
+        core.event(Time::ZERO, &started, &mut fifo).unwrap();
+    }
+    let ahead = LookAhead::new(rounds).execution(Traffic::over(FixedRate));
+    let ahead = forecaster(ahead).forecast(core.state(), &fifo, Horizon::UntilDrained);
+    // Both need the link of the second node in full. After the first, the other half takes 600 s.
+    let ends = ahead.ends.iter().map(|(job, at)| (job.0, at.secs()));
+    assert_eq!(ends.collect::<Vec<_>>(), [(0, 1200.0), (1, 1800.0)]);
 }

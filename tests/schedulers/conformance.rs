@@ -32,6 +32,7 @@ const REJECTS: Promise = ("rejections", |c| c.rejections);
 const ENDS: Promise = ("goals", |c| c.goals);
 const PROMOTES: Promise = ("promotions", |c| c.promotions);
 const GRANTS: Promise = ("granted CPUs or memory", |c| c.granted);
+const SERVES: Promise = ("services", |c| c.services);
 
 /// The promises that cases must reach, for the suite proves nothing about others.
 const PROMISES: &[(&str, &[Promise])] = &[
@@ -50,6 +51,7 @@ const PROMISES: &[(&str, &[Promise])] = &[
     ("muri", &[SHARES]),
     ("optimus", &[GROWS, SHRINKS]),
     ("pollux", &[GROWS, SHRINKS, MOVES]),
+    ("serving", &[SERVES, GROWS, SHRINKS]),
     ("sia", &[GROWS, SHRINKS, MOVES]),
     ("synergy", &[GRANTS, MOVES]),
     ("themis", &[SHRINKS]),
@@ -58,7 +60,8 @@ const PROMISES: &[(&str, &[Promise])] = &[
 #[test]
 fn every_registered_scheduler_conforms() {
     let registry = blox::registry();
-    let (mut unreached, mut failures, mut parts) = (Vec::new(), Vec::new(), 0);
+    let (mut unreached, mut failures) = (Vec::new(), Vec::new());
+    let (mut parts, mut services, mut knobs) = (0, 0, 0);
     for (name, _) in registry.schedulers.iter() {
         // The search duration does not affect the rules.
         let brief = match name {
@@ -80,6 +83,8 @@ fn every_registered_scheduler_conforms() {
         };
         assert!(report.placements > 0, "{name}");
         parts += report.coverage.parts;
+        services += report.coverage.services;
+        knobs += report.coverage.knobs;
         // Past the capture of the test harness.
         let _ = writeln!(std::io::stderr(), "{name}: {report}");
         let promised = PROMISES.iter().filter(|(of, _)| *of == name);
@@ -95,6 +100,8 @@ fn every_registered_scheduler_conforms() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert!(unreached.is_empty(), "never reached: {unreached:?}");
     assert!(parts > 100, "{parts} placements with parts of GPUs");
+    assert!(services > 100, "{services} placements of services");
+    assert!(knobs > 100, "{knobs} placements of jobs with a config");
 }
 
 /// Counters that stay at 0 for most execution models, and the models that reach them.

@@ -29,6 +29,8 @@ mod finish_time_fairness;
 mod gandiva;
 #[path = "../../examples/schedulers/src/gavel.rs"]
 mod gavel;
+#[path = "../../examples/schedulers/src/gfs.rs"]
+mod gfs;
 #[path = "../../examples/schedulers/src/helios_ces.rs"]
 mod helios_ces;
 #[path = "../../examples/schedulers/src/las.rs"]
@@ -86,6 +88,7 @@ fn files_of_schedulers_compile_in_another_crate() {
     finish_time_fairness::add(&mut own);
     gandiva::add(&mut own);
     gavel::add(&mut own);
+    gfs::add(&mut own);
     helios_ces::add(&mut own);
     las::add(&mut own);
     load_admission::add(&mut own);

@@ -15,6 +15,7 @@ mod estimates;
 mod eva;
 mod feasibility;
 mod gavel;
+mod gfs;
 mod lessons;
 mod loans;
 mod lucid;

@@ -4,9 +4,10 @@
 use crate::cases::{self, job, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::registry::ComponentSpec;
-use blox::core::{Class, Curve};
+use blox::core::{Class, Curve, Share};
 use blox::prelude::*;
 use blox::sim::completion::Exact;
+use blox::sim::overheads::FixedOverheads;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -117,6 +118,56 @@ fn preemption_breaks_the_guarantee_of_a_spot_job() {
         assert_eq!(evictions.guaranteed, 0);
         assert_eq!(u64::from(report.jobs[0].broken), broken);
     }
+}
+
+#[test]
+fn copies_on_kept_gpus_serve_during_a_change() {
+    // The first copy and then the second and third one take 30 s to start; two copies end at once.
+    let steps = [(0.0, 1.0), (3600.0, 3.0), (7200.0, 1.0)];
+    let jobs = [service(1, 10_800.0, 10_800.0, &steps)];
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 4))
+        .overheads(FixedOverheads::TYPICAL)
+        .completion(Exact);
+    let report = cases::run(&simulation, serving(600.0), &jobs);
+    let service = report.jobs[0].service.as_deref().unwrap();
+    assert_eq!(service.lacking_gpu, Seconds::new(30.0 + 2.0 * 30.0));
+    assert_eq!(service.full, Seconds::new(10_800.0 - 60.0));
+    assert_eq!(report.jobs[0].preemptions, 0);
+}
+
+#[test]
+fn services_with_parts_share_gpus_beside_training() {
+    let part = |copies: f64, of: u32| {
+        with(service(1, 7200.0, 7200.0, &[(0.0, copies)]), |extras| {
+            extras.share = Share::parts(1, of).unwrap();
+        })
+    };
+    // Two copies of a quarter and two of a half are on two GPUs. Jobs of two and one GPUs want the
+    // other two.
+    let jobs = [
+        part(2.0, 4),
+        part(2.0, 2),
+        job(0.0, 2, 600.0),
+        job(0.0, 1, 600.0),
+    ];
+    let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+    let report = cases::run(&exact, serving(600.0), &jobs);
+    let starts = cases::starts(&report);
+    assert_eq!(starts, [Some(0.0), Some(0.0), Some(0.0), Some(600.0)]);
+    let services = report.summary.services.unwrap();
+    assert_eq!((services.needed_gpu_h, services.lacking_gpu_h), (3.0, 0.0));
+    // The copies of a service are on different GPUs, so the training job leaves.
+    let mut later = part(4.0, 4);
+    later.submit = Time::new(50.0);
+    let jobs = [job(0.0, 2, 6000.0), later];
+    let report = cases::run(&exact, serving(600.0), &jobs);
+    let service = report.jobs[1].service.as_deref().unwrap();
+    // Two copies lack until the first round after the notice, and all before the round at 100 s.
+    assert_eq!(
+        service.lacking_gpu,
+        Seconds::new(0.25 * (4.0 * 50.0 + 2.0 * 600.0))
+    );
+    assert_eq!(report.jobs[0].preemptions, 1);
 }
 
 #[test]

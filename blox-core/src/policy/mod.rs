@@ -208,8 +208,12 @@ impl<T: Stateless> Policy for T {
     }
 }
 
-/// Implements [`Policy`] for a decorator without memory of its own. The memory is the memory of the
-/// policy in a field. Every hook is forwarded to that policy.
+/// Implements [`Policy`] for a decorator. Every hook is forwarded to the policy in a field. The
+/// memory is the memory of that policy.
+///
+/// The type of a memory of its own may follow the field: the memory is then a
+/// [`With`](crate::With) of both, and starts with the default of this type. A function after the
+/// type gets this memory at each event: `|own: &mut Own, view: View<'_>, event: &Event|`.
 ///
 /// ```
 /// use blox_core::{forward_policy, JobQueue, JobRef, Policy, Reason, SchedulingPolicy, Shapes};
@@ -273,6 +277,52 @@ macro_rules! forward_policy {
             }
         }
     };
+    ($name:ident<$inner:ident: $bound:path>, $field:tt, $own:ty $(, $note:expr)?) => {
+        impl<$inner: $bound> $crate::Policy for $name<$inner> {
+            type Memory = $crate::With<$own, <$inner as $crate::Policy>::Memory>;
+
+            fn initial(&self, seed: u64) -> Self::Memory {
+                $crate::With {
+                    own: Default::default(),
+                    inner: self.$field.initial(seed),
+                }
+            }
+
+            fn check_job(&self, job: &$crate::Submission) -> Result<(), $crate::MissingData> {
+                self.$field.check_job(job)
+            }
+
+            fn on_event(
+                &self,
+                memory: &mut Self::Memory,
+                view: $crate::View<'_>,
+                event: &$crate::Event,
+            ) {
+                $(
+                    let note: fn(&mut $own, $crate::View<'_>, &$crate::Event) = $note;
+                    note(&mut memory.own, view, event);
+                )?
+                self.$field.on_event(&mut memory.inner, view, event);
+            }
+
+            fn on_launches(
+                &self,
+                memory: &mut Self::Memory,
+                view: $crate::View<'_>,
+                plan: &$crate::Plan,
+            ) {
+                self.$field.on_launches(&mut memory.inner, view, plan);
+            }
+
+            $crate::forward_policy!(@listens $field $(, $note)?);
+        }
+    };
+    (@listens $field:tt) => {
+        fn listens(&self) -> bool {
+            self.$field.listens()
+        }
+    };
+    (@listens $field:tt, $note:expr) => {};
 }
 
 /// Returns the start of a saved value, for messages.

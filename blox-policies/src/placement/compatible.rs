@@ -3,7 +3,7 @@
 use super::consolidated::Consolidated;
 use super::selector::{NodeSelector, suits, taken_in_order};
 use blox_core::{Assignment, Draft, JobRef, Node, Reason, Room, Shape};
-use blox_perf::share_link;
+use blox_perf::{link_demand, share_link};
 
 /// Candidates besides the consolidated one, as in CASSINI.
 const CANDIDATES: usize = 10;
@@ -53,26 +53,17 @@ impl NodeSelector for Compatible {
     }
 }
 
-/// Returns the seconds by which a job is shifted in time.
-fn shift(on: &Assignment) -> f64 {
-    on.config.get("shift").unwrap_or(0.0)
-}
-
 /// Returns the mean score of the links of a job; `None` without links or traffic.
 fn score(draft: &Draft<'_>, job: &JobRef<'_>, on: &Assignment) -> Option<f64> {
-    let own = job.spec().extras().traffic.as_ref()?;
+    let own = link_demand(job, on)?;
     let cluster = draft.view().cluster();
     let links = cluster.links_of(&on.gpus);
     let of_link = |link| {
         let others = draft
             .on_link(link)
             .filter(|(other, _)| other.id() != job.id());
-        let others: Vec<(JobRef<'_>, f64)> = others.map(|(o, on)| (o, shift(on))).collect();
-        let theirs = others.iter().filter_map(|(other, shift)| {
-            let traffic = other.spec().extras().traffic.as_ref();
-            Some((traffic?, *shift))
-        });
-        let demands: Vec<_> = theirs.chain([(own, shift(on))]).collect();
+        let theirs = others.filter_map(|(other, on)| link_demand(&other, on));
+        let demands: Vec<_> = theirs.chain([own]).collect();
         Some(1.0 - share_link(cluster.link(link)?.gbps, &demands).excess)
     };
     let scores = links.iter().filter_map(|link| of_link(*link));

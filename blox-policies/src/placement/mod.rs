@@ -46,6 +46,7 @@ pub use easy::EasyBackfill;
 pub use even::Even;
 pub use fgd::Fgd;
 pub use first_free::FirstFree;
+pub(crate) use in_order::place_in_free;
 pub use in_order::shortage as shortage_of;
 pub use in_order::{Blocked, InOrder};
 pub use keep_nodes::KeepNodes;

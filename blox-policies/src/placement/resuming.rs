@@ -2,9 +2,8 @@
 
 use super::selector::{Parts, on_nodes, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuList, JobId, JobQueue, JobRef, MissingData, Place,
-    PlacementPolicy, Plan, Policy, Reason, Request, Room, Shape, SortedMap, Submission, Validity,
-    View, With,
+    Assignment, Draft, DraftError, Event, GpuList, JobId, JobQueue, JobRef, Place, PlacementPolicy,
+    Reason, Request, Room, Shape, SortedMap, Validity, View, forward_policy,
 };
 
 /// Starts jobs again on the GPUs that they had last, and places all others by an inner placement.
@@ -24,31 +23,14 @@ impl<P: PlacementPolicy> Resuming<P> {
     }
 }
 
-impl<P: PlacementPolicy> Policy for Resuming<P> {
-    type Memory = With<SortedMap<JobId, GpuList>, P::Memory>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: SortedMap::new(),
-            inner: self.inner.initial(seed),
-        }
-    }
-
-    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
-        self.inner.check_job(job)
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+forward_policy!(
+    Resuming<P: PlacementPolicy>, inner, SortedMap<JobId, GpuList>,
+    |last: &mut SortedMap<JobId, GpuList>, _: View<'_>, event: &Event| {
         if let Event::Ended { job, .. } = event {
-            memory.own.remove(job);
+            last.remove(job);
         }
-        self.inner.on_event(&mut memory.inner, view, event);
     }
-
-    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(&mut memory.inner, view, plan);
-    }
-}
+);
 
 impl<P: PlacementPolicy> PlacementPolicy for Resuming<P> {
     fn place(

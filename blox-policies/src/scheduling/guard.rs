@@ -1,8 +1,8 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, MissingData, Phase, Plan, Policy, Reason, SchedulingPolicy,
-    Seconds, Shapes, Submission, Time, Validity, View, With,
+    JobId, JobQueue, JobRef, Phase, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity,
+    View, forward_policy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -119,28 +119,7 @@ fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
     queue.insert(at, entry);
 }
 
-impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
-    type Memory = With<Waits, P::Memory>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: Waits::default(),
-            inner: self.inner.initial(seed),
-        }
-    }
-
-    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
-        self.inner.check_job(job)
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(&mut memory.inner, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(&mut memory.inner, view, plan);
-    }
-}
+forward_policy!(StarvationGuard<P: SchedulingPolicy>, inner, Waits);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {

@@ -1,8 +1,8 @@
 //! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, LOSS, MissingData, Phase, Plan, Policy, Reason,
-    SchedulingPolicy, Shapes, Submission, Validity, View, With,
+    JobId, JobQueue, JobRef, LOSS, Phase, Reason, SchedulingPolicy, Shapes, Validity, View,
+    forward_policy,
 };
 use blox_perf::converged;
 use serde::{Deserialize, Serialize};
@@ -49,28 +49,7 @@ impl<P> LossTermination<P> {
     }
 }
 
-impl<P: SchedulingPolicy> Policy for LossTermination<P> {
-    type Memory = With<Looked, P::Memory>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: Looked::default(),
-            inner: self.inner.initial(seed),
-        }
-    }
-
-    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
-        self.inner.check_job(job)
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(&mut memory.inner, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(&mut memory.inner, view, plan);
-    }
-}
+forward_policy!(LossTermination<P: SchedulingPolicy>, inner, Looked);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {

@@ -1,7 +1,7 @@
 //! Speed as a function of the links between GPUs.
 
 use super::{ExecutionModel, FixedRate, passes_on};
-use blox_core::{Assignment, Event, JobRef, NodeId, Policy, View, With};
+use blox_core::{Assignment, JobRef, NodeId, View, forward_policy};
 use serde::{Deserialize, Serialize};
 
 /// Slows jobs that [exchange gradients](blox_core::Extras::communication) on GPUs with slower
@@ -72,24 +72,7 @@ impl<M> LinkBound<M> {
     }
 }
 
-impl<M: ExecutionModel> Policy for LinkBound<M> {
-    type Memory = With<BestLink, M::Memory>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: BestLink::default(),
-            inner: self.inner.initial(seed),
-        }
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(&mut memory.inner, view, event);
-    }
-
-    fn listens(&self) -> bool {
-        self.inner.listens()
-    }
-}
+forward_policy!(LinkBound<M: ExecutionModel>, inner, BestLink);
 
 impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
     fn rate(

@@ -3,6 +3,7 @@
 mod by_type;
 mod contention;
 mod cpu_memory;
+mod link_jobs;
 mod links;
 mod profiled;
 mod shared;
@@ -12,6 +13,7 @@ mod variability;
 
 pub use contention::Contention;
 pub use cpu_memory::CpuMemory;
+pub(crate) use link_jobs::LinkJobs;
 pub use links::LinkBound;
 pub use profiled::Profiled;
 pub use shared::Shared;
@@ -155,7 +157,13 @@ pub enum Reach {
 
 impl Reach {
     /// Returns the other jobs within reach of a job on `gpus`. Jobs on the same GPUs come first.
-    pub(crate) fn of(self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+    pub(crate) fn of(
+        self,
+        view: View<'_>,
+        job: JobId,
+        gpus: &[GpuId],
+        linked: &LinkJobs,
+    ) -> Vec<JobId> {
         let mut jobs = beside(view, job, gpus);
         let mut more = match self {
             Reach::Gpus => return jobs,
@@ -163,15 +171,7 @@ impl Reach {
         };
         if self == Reach::Links {
             let links = view.cluster().links_of(gpus);
-            let nodes = links.iter().filter_map(|l| view.cluster().link(*l));
-            let nodes = nodes.flat_map(|link| &link.nodes).copied().collect();
-            let mut others = bound_on(view, nodes);
-            others.retain(|id| {
-                let bound = view.job(*id).and_then(|j| j.bound());
-                let theirs = bound.map(|bound| view.cluster().links_of(&bound.gpus));
-                theirs.is_some_and(|theirs| theirs.iter().any(|l| links.contains(l)))
-            });
-            more.append(&mut others);
+            more.extend(links.iter().flat_map(|link| linked.on(*link)));
             more.sort_unstable();
             more.dedup();
         }

@@ -1,10 +1,10 @@
 //! Jobs that share the links of the network.
 
-use super::{ExecutionModel, FixedRate, Reach, on_link};
-use blox_core::{Assignment, Event, JobId, JobRef, LinkId, Phase, Policy, View, With};
-use blox_perf::share_link;
+use super::{ExecutionModel, FixedRate, LinkJobs, Reach};
+use blox_core::{Assignment, Event, JobId, JobRef, LinkId, Phase, View, forward_policy};
+use blox_perf::{link_demand, share_link};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 /// Slows jobs whose [traffic](blox_core::Extras::traffic) exceeds the bandwidth of a link that they
 /// [use](blox_core::Cluster::links_of).
@@ -60,7 +60,12 @@ impl<M> Traffic<M> {
 
 /// Stretches of the jobs of each link, as last computed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct LinkLoads(BTreeMap<LinkId, LinkLoad>);
+pub struct LinkLoads {
+    loads: Vec<LinkLoad>,
+    /// The jobs of each link, once a job with traffic ran.
+    #[serde(skip)]
+    linked: Option<LinkJobs>,
+}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct LinkLoad {
@@ -72,66 +77,52 @@ struct LinkLoad {
 }
 
 impl LinkLoads {
+    fn note(&mut self, view: View<'_>, event: &Event) {
+        if let Some(linked) = &mut self.linked {
+            linked.note(view, event);
+        }
+    }
+
     /// Returns the factor by which a job's iteration takes longer if it runs on the link.
     fn stretch(&mut self, view: View<'_>, link: LinkId, own: (JobId, f64)) -> f64 {
         let Some(gbps) = view.cluster().link(link).map(|link| link.gbps) else {
             return 1.0;
         };
-        let load = self.0.entry(link).or_default();
+        let linked = self.linked.get_or_insert_with(|| LinkJobs::of(view));
+        if link.index() >= self.loads.len() {
+            self.loads.resize_with(link.index() + 1, LinkLoad::default);
+        }
+        let load = &mut self.loads[link.index()];
         if load.running.0 != Some(view.version()) {
-            let running = on_link(view, link).into_iter().filter_map(|id| {
-                let job = view.job(id).filter(|job| job.phase() == Phase::Running)?;
-                job.spec().extras().traffic.as_ref()?;
-                Some((id, shift(job.bound()?)))
+            let running = linked.on(link).iter().filter_map(|id| {
+                let job = view.job(*id).filter(|job| job.phase() == Phase::Running)?;
+                let (_, shift) = link_demand(&job, job.bound()?)?;
+                Some((*id, shift))
             });
-            load.running = (Some(view.version()), running.collect());
+            load.running.1.clear();
+            load.running.1.extend(running);
+            load.running.0 = Some(view.version());
         }
         // A job that starts is not yet among those that run.
-        let mut jobs = load.running.1.clone();
-        let at = match jobs.binary_search_by_key(&own.0, |(id, _)| *id) {
-            Ok(at) => at,
-            Err(at) => {
-                jobs.insert(at, own);
-                at
-            }
-        };
-        if load.of != jobs {
-            let refs = jobs.iter().map(|(id, shift)| (view.job(*id), *shift));
-            let refs: Vec<(Option<JobRef<'_>>, f64)> = refs.collect();
-            let demands = refs.iter().filter_map(|(job, shift)| {
-                let traffic = job.as_ref()?.spec().extras().traffic.as_ref();
+        let mut jobs = Cow::Borrowed(&load.running.1);
+        let at = jobs.binary_search_by_key(&own.0, |(id, _)| *id);
+        let at = at.unwrap_or_else(|at| {
+            jobs.to_mut().insert(at, own);
+            at
+        });
+        if load.of != *jobs {
+            let demands = jobs.iter().filter_map(|(id, shift)| {
+                let traffic = view.job(*id)?.spec().extras().traffic.as_ref();
                 Some((traffic?, *shift))
             });
             load.stretches = share_link(gbps, &demands.collect::<Vec<_>>()).stretches;
-            load.of = jobs;
+            load.of.clone_from(&jobs);
         }
         load.stretches.get(at).copied().unwrap_or(1.0)
     }
 }
 
-/// Returns the seconds by which a job is shifted in time.
-fn shift(on: &Assignment) -> f64 {
-    on.config.get("shift").unwrap_or(0.0)
-}
-
-impl<M: ExecutionModel> Policy for Traffic<M> {
-    type Memory = With<LinkLoads, M::Memory>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: LinkLoads::default(),
-            inner: self.inner.initial(seed),
-        }
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(&mut memory.inner, view, event);
-    }
-
-    fn listens(&self) -> bool {
-        self.inner.listens()
-    }
-}
+forward_policy!(Traffic<M: ExecutionModel>, inner, LinkLoads, LinkLoads::note);
 
 impl<M: ExecutionModel> ExecutionModel for Traffic<M> {
     fn rate(
@@ -142,11 +133,11 @@ impl<M: ExecutionModel> ExecutionModel for Traffic<M> {
         assignment: &Assignment,
     ) -> f64 {
         let rate = self.inner.rate(&mut memory.inner, view, job, assignment);
-        if job.spec().extras().traffic.is_none() {
+        let Some((_, shift)) = link_demand(job, assignment) else {
             return rate;
-        }
+        };
         let links = view.cluster().links_of(&assignment.gpus);
-        let own = (job.id(), shift(assignment));
+        let own = (job.id(), shift);
         let stretch = |link| memory.own.stretch(view, link, own);
         rate / links.into_iter().map(stretch).fold(1.0, f64::max)
     }

@@ -4,7 +4,7 @@ use super::timeline::Timeline;
 use blox_core::SortedMap;
 use blox_core::{
     Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
-    Name, Phase, Plan, Time, View,
+    Name, Phase, Plan, Share, Time, View,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ pub struct AssignmentRow {
     pub end: Time,
     /// Its GPUs in order of number.
     pub gpus: Vec<GpuId>,
+    /// Its part of each GPU.
+    pub share: Share,
     /// Reason for leaving: `changed`, `stopped`, `crashed`, `launch failed`, `end of simulation`, or
     /// the outcome of the job.
     pub why: &'static str,
@@ -100,6 +102,7 @@ struct Open {
     start: Time,
     stop: Option<Time>,
     gpus: GpuList,
+    share: Share,
 }
 
 /// Usage of the cluster over time and, if there is a sink, assignments.
@@ -171,6 +174,7 @@ impl Followed {
             start: view.now(),
             stop: None,
             gpus: GpuList::from_slice(&bound.gpus),
+            share: bound.share,
         };
         self.open.insert(id, open);
     }
@@ -197,6 +201,7 @@ impl Followed {
             stop: open.stop.unwrap_or(at),
             end: at,
             gpus,
+            share: open.share,
             why,
         };
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -494,6 +499,7 @@ mod tests {
             stop: Time::ZERO,
             end: Time::ZERO,
             gpus: [0, 1, 2, 5, 7, 8].map(GpuId).to_vec(),
+            share: Share::WHOLE,
             why: "stopped",
         };
         assert_eq!(row.ranges(), [(0, 2), (5, 5), (7, 8)]);

@@ -7,8 +7,8 @@ use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Class, Event, GpuCount, Gpus, JobId, JobRef, JobSpec,
-    Launches, MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
+    Action, AdmissionDecision, Assignment, Class, Event, Gpus, JobId, JobRef, JobSpec, Launches,
+    MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -233,9 +233,7 @@ impl Recorder {
     fn observe_services(&mut self, view: View<'_>) {
         for (id, account) in self.services.iter_mut() {
             let Some(job) = view.job(*id) else { continue };
-            let bound = job.bound().filter(|_| job.phase() == Phase::Running);
-            let has = bound.map_or(GpuCount::ZERO, Assignment::count);
-            account.set(job.spec(), view.now(), has);
+            account.observe(&job, view.now());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Results of services, and of spot jobs.
 
 use super::JobResult;
-use blox_core::{Class, GpuCount, Seconds, Submission, Time};
+use blox_core::{Class, GpuCount, GpuList, JobRef, Phase, Seconds, Submission, Time};
 use serde::Serialize;
 
 /// Results of one service: a job with a [need](blox_core::Extras::need).
@@ -38,11 +38,15 @@ impl Service {
 }
 
 /// The account of a live service.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Account {
     since: Time,
     /// GPUs on which the service has run since then.
+    on: GpuList,
     has: GpuCount,
+    /// The last observed number of GPUs, and its time. It counts once time has passed, so that a stop
+    /// and a start at the same moment change nothing.
+    latest: (Time, GpuCount),
     service: Service,
 }
 
@@ -50,20 +54,53 @@ impl Account {
     pub fn open(at: Time) -> Self {
         Account {
             since: at,
+            on: GpuList::new(),
             has: GpuCount::ZERO,
+            latest: (at, GpuCount::ZERO),
             service: Service::default(),
         }
     }
 
-    /// Notes the GPUs on which the service runs from now on.
-    pub fn set(&mut self, service: &Submission, now: Time, has: GpuCount) {
-        if has != self.has {
-            self.advance(service, now);
+    /// Notes the GPUs on which the service runs from now on. While its GPUs change in place, the
+    /// whole copies on those that it keeps run.
+    pub fn observe(&mut self, job: &JobRef<'_>, now: Time) {
+        let bound = job.bound().map(|its| &its.gpus);
+        let runs = match (job.phase(), bound) {
+            (Phase::Running, Some(gpus)) => {
+                if self.on != *gpus {
+                    self.on.clone_from(gpus);
+                }
+                gpus.len() as u32
+            }
+            (Phase::Starting, Some(gpus)) => {
+                self.on.retain(|gpu| gpus.contains(gpu));
+                let kept = self.on.len() as u32;
+                kept - kept % job.gpus().get().max(1)
+            }
+            _ => {
+                self.on.clear();
+                0
+            }
+        };
+        self.set(job.spec(), now, GpuCount(runs));
+    }
+
+    fn set(&mut self, service: &Submission, now: Time, has: GpuCount) {
+        self.pass(service, now);
+        self.latest = (now, has);
+    }
+
+    /// Counts the last observation if time has passed since.
+    fn pass(&mut self, service: &Submission, now: Time) {
+        let (at, has) = self.latest;
+        if at < now && has != self.has {
+            self.advance(service, at);
             self.has = has;
         }
     }
 
     pub fn close(mut self, service: &Submission, at: Time) -> Service {
+        self.pass(service, at);
         self.advance(service, at);
         self.service
     }
@@ -221,6 +258,21 @@ mod tests {
         let sum = account.close(&service, Time::new(50.0));
         assert_eq!(sum.needed_gpu, Seconds::new(50.0 * 1.5));
         assert_eq!(sum.lacking_gpu, Seconds::new(20.0 * 1.5 + 30.0 * 0.5));
+    }
+
+    #[test]
+    fn a_stop_and_a_start_at_one_moment_change_nothing() {
+        let service = service(0.3, &[(0.0, 1.0)]);
+        let run = |restart: bool| {
+            let mut account = Account::open(Time::new(0.1));
+            account.set(&service, Time::new(0.1), GpuCount(2));
+            if restart {
+                account.set(&service, Time::new(0.7), GpuCount::ZERO);
+                account.set(&service, Time::new(0.7), GpuCount(2));
+            }
+            account.close(&service, Time::new(1.1))
+        };
+        assert_eq!(run(true), run(false));
     }
 
     #[test]

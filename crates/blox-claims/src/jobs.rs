@@ -54,6 +54,8 @@ pub struct JobKind {
     pub deadline: Option<Law>,
     /// The job is of the class best effort.
     pub best_effort: bool,
+    /// Guaranteed seconds of each launch of a spot job.
+    pub spot: Option<f64>,
     /// Estimate of the duration as a multiple of it, in the attribute `estimate_s`.
     pub estimate: Option<Law>,
     /// Regimes of a job that changes its batch size: the fraction of the job's epochs and the
@@ -85,6 +87,7 @@ impl Default for JobKind {
             communication: 0.0,
             deadline: None,
             best_effort: false,
+            spot: None,
             estimate: None,
             regimes: Vec::new(),
             attributes: BTreeMap::new(),
@@ -184,6 +187,9 @@ impl Properties {
         };
         if kind.best_effort {
             extras.class = Class::BEST_EFFORT;
+        }
+        if let Some(guaranteed) = kind.spot.map(Seconds::new) {
+            extras.class = Class::Spot { guaranteed };
         }
         if kind.cpu_bound > 0.0 {
             let points = [1.0, kind.cpu_bound].map(|cpus| vec![cpus / kind.cpu_bound]);

@@ -22,6 +22,10 @@ pub enum Metric {
     BestEffortJct,
     /// Mean time in seconds in which a job does not run, from submission to end.
     AvgQueueing,
+    /// Mean time in seconds in which a spot job does not run, from submission to end.
+    SpotQueueing,
+    /// Stops of running spot jobs by decisions.
+    Evictions,
     /// Mean time in seconds from submission to the first start.
     AvgResponsiveness,
     /// Seconds from the first submission to the last end.
@@ -60,12 +64,14 @@ pub enum Metric {
 }
 
 /// Every metric.
-const ALL: [Metric; 21] = [
+const ALL: [Metric; 23] = [
     Metric::AvgJct,
     Metric::MedianJct,
     Metric::P99Jct,
     Metric::BestEffortJct,
     Metric::AvgQueueing,
+    Metric::SpotQueueing,
+    Metric::Evictions,
     Metric::AvgResponsiveness,
     Metric::Makespan,
     Metric::BusyGpus,
@@ -101,6 +107,8 @@ impl Metric {
             Metric::P99Jct => "p99 JCT",
             Metric::BestEffortJct => "average JCT of best-effort jobs",
             Metric::AvgQueueing => "average queueing time",
+            Metric::SpotQueueing => "average queueing time of spot jobs",
+            Metric::Evictions => "evictions of spot jobs",
             Metric::AvgResponsiveness => "average time to the first start",
             Metric::Makespan => "makespan",
             Metric::BusyGpus => "GPU utilisation",
@@ -253,27 +261,23 @@ impl Jobs<'_> {
             let met = with_deadline().filter(|j| j.deadline_fate() == Some(DeadlineFate::Met));
             met.count() as f64
         };
+        let spot = || {
+            let class = |job: &&JobResult| {
+                let spec = self.spec(job.job);
+                spec.is_some_and(|spec| spec.extras().class.is_spot())
+            };
+            self.measured().filter(class)
+        };
+        let idle = |job: &JobResult| (self.jct(job) - job.attained.secs()).max(0.0);
         match metric {
             Metric::AvgJct => mean(self.jcts()),
             Metric::Cost => summary.rent.map_or(f64::NAN, |rent| rent.cost),
             Metric::MedianJct => statistics::percentile(&self.jcts(), 0.5).unwrap_or(f64::NAN),
             Metric::P99Jct => statistics::percentile(&self.jcts(), 0.99).unwrap_or(f64::NAN),
-            Metric::BestEffortJct => {
-                let class = |job: &&JobResult| {
-                    let spec = self.spec(job.job);
-                    spec.is_some_and(|spec| spec.extras().class.is_spot())
-                };
-                mean(
-                    self.measured()
-                        .filter(class)
-                        .map(|job| self.jct(job))
-                        .collect(),
-                )
-            }
-            Metric::AvgQueueing => {
-                let idle = |job: &JobResult| (self.jct(job) - job.attained.secs()).max(0.0);
-                mean(self.measured().map(idle).collect())
-            }
+            Metric::BestEffortJct => mean(spot().map(|job| self.jct(job)).collect()),
+            Metric::AvgQueueing => mean(self.measured().map(idle).collect()),
+            Metric::SpotQueueing => mean(spot().map(idle).collect()),
+            Metric::Evictions => summary.evictions.unwrap_or_default().spot as f64,
             Metric::AvgResponsiveness => {
                 let start = |job: &JobResult| {
                     (job.first_start.unwrap_or(self.report.end) - job.submit).secs()

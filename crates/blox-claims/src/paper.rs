@@ -325,6 +325,7 @@ files![
     "synthesizer",
     "tiresias-plus",
     "eva",
+    "gfs",
 ];
 
 static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {

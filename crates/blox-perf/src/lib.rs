@@ -34,7 +34,7 @@ pub use pairs::{PairTable, PairTableError};
 pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};
-pub use traffic::{LinkShare, share_link};
+pub use traffic::{LinkShare, link_demand, share_link};
 pub use utilisation::gpu_utilisation;
 pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores, wrong_scores};
 pub use workers::WorkerModel;

@@ -1,6 +1,6 @@
 //! Jobs that share a link of the network.
 
-use blox_core::Curve;
+use blox_core::{Assignment, Curve, JobRef};
 
 /// Steps of demand on a link that are computed: enough, and the most to see each iteration once.
 const STEPS: [f64; 2] = [2048.0, 1e6];
@@ -13,6 +13,13 @@ pub struct LinkShare {
     pub excess: f64,
     /// Factor by which an iteration of each job takes longer, at least 1.
     pub stretches: Vec<f64>,
+}
+
+/// Returns the [demand](blox_core::Extras::traffic) of a job on links, and the seconds by which it is
+/// shifted: the knob `shift` of its [config](blox_core::Config). Returns `None` without traffic.
+pub fn link_demand<'a>(job: &JobRef<'a>, on: &Assignment) -> Option<(&'a Curve, f64)> {
+    let traffic = job.spec().extras().traffic.as_ref()?;
+    Some((traffic, on.config.get("shift").unwrap_or(0.0)))
 }
 
 /// Returns the effect of jobs with these [demands](blox_core::Extras::traffic) on a link of `gbps`
@@ -66,14 +73,26 @@ pub fn share_link(gbps: f64, demands: &[(&Curve, f64)]) -> LinkShare {
     let iteration = demands.iter().map(|(c, _)| period(c)).max().unwrap_or(1);
     let longest = enough.max(iteration as f64).min(most).max(1.0) as u64;
     let window = multiple.filter(|m| *m <= longest).unwrap_or(longest);
+    // Jobs with the same demand have the same stretch: each kind, and the number of its jobs.
+    let mut kinds: Vec<((&Curve, u64), u64)> = Vec::new();
+    let mut kind_of = Vec::with_capacity(demands.len());
+    for (curve, shift) in demands {
+        let its = (*curve, whole(shift.rem_euclid(curve.period().secs())));
+        let same = kinds.iter().position(|(kind, _)| *kind == its);
+        let at = same.unwrap_or(kinds.len());
+        match kinds.get_mut(at) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((its, 1)),
+        }
+        kind_of.push(at);
+    }
     let mut steps = Vec::new();
-    for (i, (curve, shift)) in demands.iter().enumerate() {
+    for (i, ((curve, shift), count)) in kinds.iter().enumerate() {
         let length = period(curve);
-        let shift = whole(shift.rem_euclid(curve.period().secs()));
         let moved = |at: f64| (whole(at) + shift) % length;
         let all = curve.steps().iter();
         let mut all: Vec<_> = all
-            .map(|(at, gbps)| (moved(at.secs()), whole(*gbps)))
+            .map(|(at, gbps)| (moved(at.secs()), whole(*gbps).saturating_mul(*count)))
             .collect();
         all.sort_by_key(|step| step.0);
         // At time 0, the last step of the iteration before counts.
@@ -84,13 +103,13 @@ pub fn share_link(gbps: f64, demands: &[(&Curve, f64)]) -> LinkShare {
         }
     }
     steps.sort_by_key(|step| step.0);
-    // Excess demand over time: until now, and until the start of a job's current demand.
+    // Excess demand over time: until now, and until the start of a kind's current demand.
     let (mut excess, mut total, mut last) = (0u128, 0u64, 0u64);
-    let mut jobs = vec![(0u64, 0u128, 0u128); demands.len()];
+    let mut state = vec![(0u64, 0u128, 0u128); kinds.len()];
     for (at, i, demand) in steps {
         excess += u128::from(at - last) * u128::from(total.saturating_sub(capacity));
         last = at;
-        let (now, since, lost) = &mut jobs[i];
+        let (now, since, lost) = &mut state[i];
         if *now > 0 {
             *lost += excess - *since;
         }
@@ -103,9 +122,10 @@ pub fn share_link(gbps: f64, demands: &[(&Curve, f64)]) -> LinkShare {
         let lost = if now > 0 { lost + excess - since } else { lost };
         1.0 + lost as f64 / all
     };
+    let of_kinds: Vec<f64> = state.into_iter().map(stretch).collect();
     LinkShare {
         excess: excess as f64 / all,
-        stretches: jobs.into_iter().map(stretch).collect(),
+        stretches: kind_of.into_iter().map(|kind| of_kinds[kind]).collect(),
     }
 }
 

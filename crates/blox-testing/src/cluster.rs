@@ -20,7 +20,7 @@ use blox_core::reason::Reason;
 use blox_core::state::EventError;
 use blox_core::units::{GpuCount, Seconds, Time};
 use blox_core::view::View;
-use blox_core::{GradientNoise, Share, ThroughputParams};
+use blox_core::{Config, GradientNoise, Share, ThroughputParams};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ const RUN: u64 = 3;
 const REPORT: u64 = 4;
 const LAG: u64 = 5;
 const CURVE: u64 = 6;
+const KNOBS: u64 = 7;
 
 /// Losses of a job that converges before its work is done.
 const CONVERGING: [f64; 7] = [4.0, 2.0, 1.2, 1.0, 1.0, 1.0, 1.0];
@@ -69,6 +70,8 @@ enum What {
     /// A crash. The number is the share of the work since the launch that a checkpoint kept.
     Crashes(JobId, u64, f64, Reason),
     Completes(JobId, u64),
+    /// The end of a service.
+    Retires(JobId),
     /// The launch has ended, but its end is not reported yet.
     Over(JobId, u64),
     Progress(JobId, u64),
@@ -314,7 +317,7 @@ impl ScriptedCluster {
             | What::Stopped(job, token)
             | What::Crashes(job, token, ..)
             | What::Completes(job, token) => self.is_current(*job, *token).then_some(*job),
-            What::Finishes(job) | What::Outside(Outside::Cancel(job)) => {
+            What::Finishes(job) | What::Retires(job) | What::Outside(Outside::Cancel(job)) => {
                 view.job(*job).map(|j| j.id())
             }
             _ => None,
@@ -439,6 +442,11 @@ impl ScriptedCluster {
             }
             What::Completes(job, token) => {
                 self.is_current(job, token).then_some(())?;
+                self.happen(What::Retires(job), view)
+            }
+            What::Retires(job) => {
+                // Admission may have rejected it.
+                view.job(job)?;
                 self.settle(job);
                 self.new_token(job);
                 // All work is done, up to rounding errors.
@@ -509,6 +517,9 @@ impl ScriptedCluster {
             Outside::Submit(job) => {
                 self.jobs[job.index()].truth = Truth::Idle;
                 let spec = Arc::clone(&self.script.jobs[job.index()]);
+                if spec.extras().need.is_some() {
+                    self.after(spec.duration().secs(), What::Retires(job));
+                }
                 Some(Event::Submitted { job, spec })
             }
             Outside::Cancel(job) => {
@@ -629,13 +640,20 @@ impl ScriptedCluster {
         if may_report && report {
             self.after(left * when, What::Progress(job, token));
         }
-        let over = What::Over(job, token);
-        self.ends(left, lag, What::Completes(job, token), over);
+        if !self.serves(job) {
+            let over = What::Over(job, token);
+            self.ends(left, lag, What::Completes(job, token), over);
+        }
         // A report may lead to a launch. Without a limit, both could continue forever.
         let talks = self.jobs[job.index()].attempt <= 4;
         if first && talks && self.script.troubles.has(Fault::Reports) {
             self.schedule_reports(job, left);
         }
+    }
+
+    /// Returns whether a job is a service, which ends at a time and not by its work.
+    fn serves(&self, job: JobId) -> bool {
+        self.script.jobs[job.index()].extras().need.is_some()
     }
 
     /// Schedules the end of a launch after `wait` seconds and its report `lag` seconds later.
@@ -667,6 +685,12 @@ impl ScriptedCluster {
             self.after(within * dice.unit(), What::Heard(job, event));
         }
         let trains = self.script.jobs[job.index()].extras().training.is_some();
+        let mut knobs = self.script.dice(job, attempt, KNOBS);
+        if !trains && self.script.troubles.has(Fault::Knobs) && knobs.chance(0.3) {
+            let config = Config::of([("tp", knobs.pick(&[1.0, 2.0])), ("shift", knobs.unit())]);
+            let event = Event::BatchChanged { job, config };
+            self.after(within * knobs.unit(), What::Heard(job, event));
+        }
         if !trains || dice.chance(0.3) {
             return;
         }
@@ -777,7 +801,7 @@ impl ScriptedCluster {
         if crashes {
             let what = What::Crashes(job, token, kept, Reason::Crashed);
             self.after(wait * part, what);
-        } else if diligent && left <= wait {
+        } else if diligent && left <= wait && !self.serves(job) {
             self.after(left.max(0.0), What::Completes(job, token));
         } else {
             self.after(wait, What::Stopped(job, token));

@@ -53,11 +53,15 @@ pub struct Coverage {
     pub granted: u64,
     /// Placements with parts of GPUs.
     pub parts: u64,
+    /// Placements of services.
+    pub services: u64,
+    /// Placements of jobs that reported their config.
+    pub knobs: u64,
 }
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 20] {
+    pub fn counters(&self) -> [(&'static str, u64); 22] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -79,6 +83,8 @@ impl Coverage {
             ("several nodes", self.spanning),
             ("granted CPUs or memory", self.granted),
             ("parts of GPUs", self.parts),
+            ("services", self.services),
+            ("reported configs", self.knobs),
         ]
     }
 
@@ -110,6 +116,8 @@ impl Coverage {
         self.spanning += other.spanning;
         self.granted += other.granted;
         self.parts += other.parts;
+        self.services += other.services;
+        self.knobs += other.knobs;
     }
 
     pub(crate) fn manages(&mut self, actions: &NodeActions) {
@@ -161,6 +169,8 @@ impl Coverage {
             let usual = before.map_or(job.gpus(), |a| a.count());
             self.shared += u64::from(assignment.share.overlaps());
             self.parts += u64::from(!assignment.share.is_whole());
+            self.services += u64::from(job.need().is_some());
+            self.knobs += u64::from(!job.config().is_none());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);
             self.granted += u64::from(assignment.cpus > 0.0 || assignment.memory_gib > 0.0);

@@ -10,7 +10,7 @@ use blox_core::policy::{PlacementPolicy, SchedulingPolicy, Stateless};
 use blox_core::reason::Reason;
 use blox_core::shape::{Shape, Shapes};
 use blox_core::units::GpuCount;
-use blox_core::{JobQueue, Node, Request, View};
+use blox_core::{Config, JobQueue, Node, Request, View};
 
 /// Requests every job in order of submission, as its gang or on any of its levels.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,13 @@ fn some_place(
     shapes: &[Shape],
     r: &mut SplitMix,
 ) -> Option<Assignment> {
-    let shape = r.pick(shapes);
+    let mut shape = r.pick(shapes);
+    if r.chance(0.2) {
+        shape = shape.with(Config::of([
+            ("tp", r.pick(&[1.0, 2.0])),
+            ("shift", r.unit()),
+        ]));
+    }
     if r.chance(0.4) {
         let hosts: Vec<JobId> = draft.placed().map(|(host, _)| host.id()).collect();
         if !hosts.is_empty() {

@@ -6,7 +6,7 @@ use blox_core::ids::{GpuId, JobId, Name, NodeId};
 use blox_core::job::spec::{Class, Deadline, Extras, JobSpec, Work};
 use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
 use blox_core::units::{GpuCount, Seconds, Time};
-use blox_core::{Share, TypeSpeeds};
+use blox_core::{Curve, Share, TypeSpeeds};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -75,6 +75,11 @@ pub enum Fault {
     Elastic,
     /// In an eighth of the cases, many jobs have parts of their GPUs.
     Parts,
+    /// In an eighth of the cases, some jobs are services: they need another number of copies of their
+    /// GPUs over time, and end at a time.
+    Services,
+    /// Some jobs report their own config, such as `tp`.
+    Knobs,
 }
 
 impl Fault {
@@ -272,6 +277,9 @@ impl Script {
         }
         if troubles.has(Fault::Parts) && SplitMix::keyed(&[seed, 30]).chance(0.125) {
             script.parts();
+        }
+        if troubles.has(Fault::Services) && SplitMix::keyed(&[seed, 32]).chance(0.125) {
+            script.services();
         }
         script.measure_enough();
         // Submissions come first, so that at equal moments a job is submitted before its faults.
@@ -544,6 +552,25 @@ impl Script {
                 let part = Share::parts(n, of).unwrap_or_default();
                 let with_memory = part.memory(n, of).filter(|_| memory);
                 extras.share = with_memory.unwrap_or(part);
+            });
+        }
+    }
+
+    /// Turns some jobs that do not train into services.
+    fn services(&mut self) {
+        for (i, job) in self.jobs.iter_mut().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 33, i as u64]);
+            if job.extras().training.is_some() || !r.chance(0.4) {
+                continue;
+            }
+            let period = r.between(2.0, 12.0) * self.round;
+            let (mut steps, mut at) = (Vec::new(), 0.0);
+            while at < period {
+                steps.push((Seconds::new(at), r.below(4) as f64));
+                at += r.between(0.2, 0.7) * period;
+            }
+            edit(job, |_, extras| {
+                extras.need = Curve::new(Seconds::new(period), steps);
             });
         }
     }

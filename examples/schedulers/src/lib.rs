@@ -48,6 +48,7 @@ mod fifo;
 mod finish_time_fairness;
 mod gandiva;
 mod gavel;
+mod gfs;
 mod helios_ces;
 mod las;
 mod load_admission;

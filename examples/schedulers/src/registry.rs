@@ -42,6 +42,7 @@ pub fn registry() -> Registry {
     sia::add(&mut r);
     pollux::add(&mut r);
     eva::add(&mut r);
+    gfs::add(&mut r);
     components::add(&mut r);
     r
 }

@@ -25,6 +25,7 @@ pub use crate::fifo::fifo;
 pub use crate::finish_time_fairness::finish_time_fairness;
 pub use crate::gandiva::gandiva;
 pub use crate::gavel::{gavel, gavel_with};
+pub use crate::gfs::gfs;
 pub use crate::helios_ces::{helios_ces, helios_ces_with};
 pub use crate::las::las;
 pub use crate::load_admission::load_admission;

@@ -1,19 +1,8 @@
-use blox::core::{Composition, Pipeline, Seconds};
+use blox::core::Pipeline;
 use blox::policies::placement::{Consolidated, Resizing};
-use blox::policies::scheduling::Themis;
 use blox::schedulers::parameters::*;
 
-/// Leases start and end at multiples of this time.
-const ROUND: Seconds = Seconds::new(60.0);
-
-const PARAMETERS: [ParamDoc; 2] = [
-    param("lease_s", "600", "seconds of a lease"),
-    param(
-        "fairness",
-        "0.8",
-        "fairness knob f: the fraction 1 - f of the jobs bids",
-    ),
-];
+const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
@@ -46,11 +35,7 @@ pub fn themis() -> Pipeline {
 }
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
-    let lease = p.seconds("lease_s")?;
-    let composition = Composition::new("themis")
-        .in_rounds(ROUND)
-        .scheduling(Themis::new(lease, share(p, "fairness")?))
-        .placement(Resizing::new(Consolidated::default()));
+    let composition = auction("themis", p)?.placement(Resizing::new(Consolidated::default()));
     Ok(composition.build()?)
 }
 

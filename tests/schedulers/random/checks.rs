@@ -38,6 +38,11 @@ pub struct Reached {
     pub preemptions: u64,
     pub shared: u64,
     pub resized: u64,
+    /// Assignments of services, and of parts of GPUs.
+    pub served: u64,
+    pub parts: u64,
+    /// Stops of spot jobs within their guaranteed time.
+    pub broken: u64,
     /// Jobs that did not end, by how the run ended and their reason.
     pub left: BTreeMap<String, u64>,
 }
@@ -49,6 +54,9 @@ impl Reached {
         self.preemptions += other.preemptions;
         self.shared += other.shared;
         self.resized += other.resized;
+        self.served += other.served;
+        self.parts += other.parts;
+        self.broken += other.broken;
         for (why, count) in &other.left {
             *self.left.entry(why.clone()).or_default() += count;
         }
@@ -150,6 +158,7 @@ fn all_ways(
     replayed(case, again(), &journal)?;
 
     let of = |outcome| first.jobs.iter().filter(move |j| j.outcome == outcome);
+    let count = |of: &dyn Fn(JobId) -> bool| rows.iter().filter(|row| of(row.job)).count() as u64;
     let mut left = BTreeMap::new();
     for job in of(None) {
         let why = format!("{:?}: {}", first.ended, job.reason_kind.unwrap_or_default());
@@ -161,6 +170,9 @@ fn all_ways(
         left,
         preemptions: first.counters.preemptions,
         shared: shared(&rows),
+        served: count(&|job| case.jobs[job.index()].extras().need.is_some()),
+        parts: rows.iter().filter(|row| !row.share.is_whole()).count() as u64,
+        broken: first.summary.evictions.map_or(0, |e| e.broken),
         resized: rows
             .iter()
             .filter(|row| row.gpus.len() as u32 != case.jobs[row.job.index()].gpus.get())
@@ -372,7 +384,8 @@ fn accounted(case: &Case, report: &Report, rows: &[AssignmentRow]) -> Result<(),
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()));
     let mut ran = vec![0.0; case.jobs.len()];
     for row in rows {
-        ran[row.job.index()] += (row.stop - row.start).secs() * row.gpus.len() as f64;
+        let width = row.gpus.len() as f64 * row.share.fraction();
+        ran[row.job.index()] += (row.stop - row.start).secs() * width;
     }
     for (job, spec) in report.jobs.iter().zip(&case.jobs) {
         let ended = job.outcome.is_some();
@@ -444,15 +457,16 @@ fn on_own_gpus(case: &Case, rows: &[AssignmentRow]) -> Result<(), Broken> {
                 }
             }
             if let Some(uses) = uses.get_mut(gpu.index()) {
-                uses.push((row.start, row.stop, row.job));
+                uses.push((row.start, row.stop, row.job, row.share.fraction()));
             }
         }
     }
     for (gpu, uses) in uses.iter_mut().enumerate() {
         uses.sort_by_key(|used| used.0);
-        for (i, (start, _, job)) in uses.iter().enumerate() {
-            let before = uses[..i].iter().filter(|(_, stop, _)| stop > start);
-            if before.count() >= MOST {
+        for (i, (start, _, job, part)) in uses.iter().enumerate() {
+            let before = || uses[..i].iter().filter(|used| used.1 > *start);
+            let parts = part + before().map(|used| used.3).sum::<f64>();
+            if before().count() >= MOST && parts > 1.0 + 1e-9 {
                 let found = format!("GPU {gpu} at {start} s for job {job}, beside {MOST} others");
                 return broken("no GPU is given twice", found);
             }

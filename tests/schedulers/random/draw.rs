@@ -3,10 +3,10 @@
 
 use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
-    AfterDrain, Class, ClusterManager, ClusterSpec, ComposeError, Composition, Deadline, Extras,
-    GpuCount, JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind, NodeActionKinds,
-    NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity, SortedMap,
-    Stateless, Time, TypeSpeeds, Validity, View,
+    AfterDrain, Class, ClusterManager, ClusterSpec, ComposeError, Composition, Curve, Deadline,
+    Extras, GpuCount, JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind,
+    NodeActionKinds, NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity,
+    Share, SortedMap, Stateless, Time, TypeSpeeds, Validity, View,
 };
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
@@ -42,6 +42,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "speeds=nothing",
         ],
     ),
+    ("gfs", &["keep=0", "keep=0.5,round_s=300"]),
     ("helios-ces", &["buffer=0,keep=1", "buffer=1,keep=3"]),
     ("las", &["backfill=skip", "gpu_time=true", "guard_h=1"]),
     ("load-admission", &["threshold=0.8"]),
@@ -321,6 +322,10 @@ impl Case {
         note("cases with stages", stages);
         let memory = extras(|e| e.memory_gib > 0.0);
         note("cases with CPUs and memory", memory);
+        note("cases with services", extras(|e| e.need.is_some()));
+        let guaranteed = extras(|e| e.class.is_spot() && e.class != Class::BEST_EFFORT);
+        note("cases with guaranteed time", guaranteed);
+        note("cases with parts of GPUs", extras(|e| !e.share.is_whole()));
     }
 }
 
@@ -473,6 +478,9 @@ struct Kind {
     deadlines: bool,
     losses: bool,
     partitions: bool,
+    services: bool,
+    guarantees: bool,
+    parts: bool,
 }
 
 fn jobs(r: &mut Draw, cluster: &ClusterSpec, large: bool) -> Vec<JobSpec> {
@@ -497,6 +505,9 @@ fn jobs(r: &mut Draw, cluster: &ClusterSpec, large: bool) -> Vec<JobSpec> {
         deadlines: r.chance(0.3),
         losses: r.chance(0.2),
         partitions: cluster.nodes.iter().any(|n| n.partition.is_some()),
+        services: r.chance(0.2),
+        guarantees: r.chance(0.25),
+        parts: r.chance(0.2),
     };
     let types: BTreeSet<Name> = cluster
         .nodes
@@ -615,6 +626,19 @@ fn extras(r: &mut Draw, kind: &Kind, job: &JobSpec, types: &[Name], total: usize
     if r.chance(0.1) {
         extras.class = Class::BEST_EFFORT;
     }
+    if kind.guarantees && r.chance(0.5) {
+        let guaranteed = Seconds::new(r.log(60.0, 6000.0).floor());
+        extras.class = Class::Spot { guaranteed };
+    }
+    if kind.services && r.chance(0.3) {
+        extras.need = Some(need(r));
+    }
+    if kind.parts && r.chance(0.6) {
+        let (n, of) = r.pick(&[(1, 2), (1, 4), (1, 3), (2, 3), (1, 7)]);
+        let part = Share::parts(n, of).expect("a part");
+        let with_memory = part.memory(n, of).filter(|_| r.chance(0.3));
+        extras.share = with_memory.unwrap_or(part);
+    }
     if kind.losses && r.chance(0.7) {
         extras.loss = Some(LossReports {
             curve: LossCurve {
@@ -626,6 +650,17 @@ fn extras(r: &mut Draw, kind: &Kind, job: &JobSpec, types: &[Name], total: usize
         });
     }
     extras
+}
+
+/// Returns the copies of a service over time; none at some times.
+fn need(r: &mut Draw) -> Curve {
+    let period = r.log(300.0, 40_000.0);
+    let (mut steps, mut at) = (Vec::new(), 0.0);
+    while at < period && steps.len() < 5 {
+        steps.push((Seconds::new(at), r.below(5) as f64));
+        at += r.between(0.05, 0.6) * period;
+    }
+    Curve::new(Seconds::new(period), steps).expect("ascending steps")
 }
 
 fn faults(r: &mut Draw, seed: u64, longest: f64) -> Faults {

@@ -57,7 +57,11 @@ fn random_compositions_end_or_state_why_not() {
     if cases >= CASES {
         let all = [total.completed, total.rejected, total.preemptions];
         let rare = [total.shared, total.resized, composed];
-        assert!(all.iter().chain(&rare).all(|n| *n > 0), "{total:?}");
+        let new = [total.served, total.parts, total.broken];
+        assert!(
+            all.iter().chain(&rare).chain(&new).all(|n| *n > 0),
+            "{total:?}"
+        );
         let missing: Vec<_> = reached.iter().filter(|(_, n)| **n == 0).collect();
         assert!(missing.is_empty(), "no {missing:?}");
     }

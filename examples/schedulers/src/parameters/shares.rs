@@ -1,8 +1,9 @@
-//! Parameters of policies that share time over GPU types.
+//! Parameters of policies that share time over GPU types, and of the auction of Themis.
 
-use super::{chosen, only_with};
-use blox_core::Name;
+use super::{chosen, only_with, share};
 use blox_core::registry::{ParamDoc, Params, RegistryError, param};
+use blox_core::{Composition, Name, Seconds};
+use blox_policies::scheduling::Themis;
 use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 
 /// The parameter of [`share_policy`].
@@ -35,6 +36,14 @@ const POLICIES: [(&str, GavelPolicy); 12] = [
     ("gandiva-packing", GavelPolicy::GandivaPacking),
 ];
 
+/// A parameter of [`auction`].
+pub const LEASE: ParamDoc = param("lease_s", "600", "seconds of a lease");
+/// A parameter of [`auction`].
+pub const FAIRNESS: ParamDoc = param(
+    "fairness",
+    "0.8",
+    "fairness knob f: the fraction 1 - f of the jobs bids",
+);
 /// The parameter of [`knowledge`].
 pub const SPEEDS: ParamDoc = param(
     "speeds",
@@ -101,4 +110,15 @@ pub fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
     let expected = "apart, or a number above 0 and at most 1";
     let fraction = p.number(BESIDE.name, expected, |x| x > 0.0 && x <= 1.0);
     fraction.map(Some)
+}
+
+/// Starts a composition with the auction of Themis by the parameters [`LEASE`] and [`FAIRNESS`].
+/// Leases start and end at multiples of 60 s.
+///
+/// # Errors
+/// A value is not of its form.
+pub fn auction(name: &str, p: &Params) -> Result<Composition, RegistryError> {
+    let policy = Themis::new(p.seconds(LEASE.name)?, share(p, FAIRNESS.name)?);
+    let composition = Composition::new(name).in_rounds(Seconds::new(60.0));
+    Ok(composition.scheduling(policy))
 }

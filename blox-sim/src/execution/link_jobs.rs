@@ -1,0 +1,182 @@
+//! An index of the jobs of each link.
+
+use blox_core::{Event, JobId, LinkId, Phase, SortedMap, View};
+
+/// The jobs that run on each [link](blox_core::Cluster::links_of) of the network. A job that leaves
+/// is listed until it has left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkJobs {
+    /// Jobs of each link, in order.
+    jobs: Vec<Vec<JobId>>,
+    /// Links of each job that has links.
+    links: SortedMap<JobId, Vec<LinkId>>,
+}
+
+impl LinkJobs {
+    /// Returns the index of a view.
+    pub fn of(view: View<'_>) -> Self {
+        let mut index = LinkJobs::default();
+        for job in view.placed().filter(|job| job.phase() == Phase::Running) {
+            index.add(view, job.id());
+        }
+        index
+    }
+
+    /// Updates the index after an event.
+    #[inline]
+    pub fn note(&mut self, view: View<'_>, event: &Event) {
+        match event {
+            Event::Started { job, .. } => {
+                self.remove(*job);
+                self.add(view, *job);
+            }
+            Event::Stopped { job, .. }
+            | Event::LaunchFailed { job, .. }
+            | Event::Crashed { job, .. }
+            | Event::Ended { job, .. } => self.remove(*job),
+            _ => {}
+        }
+    }
+
+    /// Returns the jobs of a link, in order.
+    pub fn on(&self, link: LinkId) -> &[JobId] {
+        self.jobs.get(link.index()).map_or(&[], |jobs| jobs)
+    }
+
+    fn add(&mut self, view: View<'_>, id: JobId) {
+        let bound = view.job(id).and_then(|job| job.bound());
+        let links = bound.map(|bound| view.cluster().links_of(&bound.gpus));
+        let Some(links) = links.filter(|links| !links.is_empty()) else {
+            return;
+        };
+        for link in &links {
+            let at = link.index();
+            if at >= self.jobs.len() {
+                self.jobs.resize_with(at + 1, Vec::new);
+            }
+            let jobs = &mut self.jobs[at];
+            if let Err(at) = jobs.binary_search(&id) {
+                jobs.insert(at, id);
+            }
+        }
+        self.links.insert(id, links.to_vec());
+    }
+
+    fn remove(&mut self, id: JobId) {
+        for link in self.links.remove(&id).into_iter().flatten() {
+            let jobs = &mut self.jobs[link.index()];
+            if let Ok(at) = jobs.binary_search(&id) {
+                jobs.remove(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simulation;
+    use crate::execution::{ExecutionModel, Reach, on_link};
+    use crate::faults::Faults;
+    use crate::overheads::FixedOverheads;
+    use crate::workload::Jobs;
+    use blox_core::order::SortKey;
+    use blox_core::policy::by_key;
+    use blox_core::{
+        Assignment, ClusterSpec, Composition, GpuCount, JobRef, JobSpec, Name, Policy, Seconds,
+        Time,
+    };
+    use blox_testing::FirstFit;
+    use serde::{Deserialize, Serialize};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Numbers of compared links with one job, and with several.
+    static COMPARED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+    #[derive(Clone, Default, Serialize, Deserialize)]
+    struct Kept {
+        #[serde(skip)]
+        linked: LinkJobs,
+    }
+
+    /// A model that compares its index with the ledger at each rate.
+    struct Comparing;
+
+    impl Policy for Comparing {
+        type Memory = Kept;
+
+        fn initial(&self, _: u64) -> Kept {
+            Kept::default()
+        }
+
+        fn on_event(&self, memory: &mut Kept, view: View<'_>, event: &Event) {
+            memory.linked.note(view, event);
+        }
+    }
+
+    impl ExecutionModel for Comparing {
+        fn rate(&self, memory: &mut Kept, view: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
+            let cluster = view.cluster();
+            let links = (0..).map(LinkId);
+            for link in links.take_while(|link| cluster.link(*link).is_some()) {
+                let runs = |id: &JobId| view.job(*id).map(|j| j.phase()) == Some(Phase::Running);
+                let mut expected = on_link(view, link);
+                expected.retain(runs);
+                let derived = LinkJobs::of(view);
+                for index in [&memory.linked, &derived] {
+                    let found = index.on(link).iter().copied().filter(runs);
+                    assert_eq!(found.collect::<Vec<_>>(), expected, "link {link}");
+                }
+                if let Some(at) = expected.len().checked_sub(1) {
+                    COMPARED[at.min(1)].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            job.own_rate()
+        }
+
+        fn reach(&self) -> Reach {
+            Reach::Links
+        }
+    }
+
+    #[test]
+    fn an_index_has_the_running_jobs_of_each_link() {
+        let mut cluster: ClusterSpec = "8x2,network=100:50".parse().unwrap();
+        for (i, node) in cluster.nodes.iter_mut().enumerate() {
+            node.location = vec![Name::from(format!("rack-{}", i / 2))];
+        }
+        let job = |i: u32| {
+            let (submit, gpus) = (Time::new(f64::from(40 * i)), GpuCount(1 + i * i % 7));
+            JobSpec::new(submit, gpus, Seconds::new(f64::from(200 + i * 131 % 900)))
+        };
+        let faults = Faults {
+            node_mtbf: Some(Seconds::new(4000.0)),
+            node_mttr: Seconds::new(500.0),
+            job_mtbf: Some(Seconds::new(3000.0)),
+            launch_failure: 0.05,
+            ..Faults::default()
+        };
+        for checkpoint in [0.0, 50.0] {
+            let scheduler = Composition::new("least-attained")
+                .in_rounds(Seconds::new(60.0))
+                .scheduling(by_key(|job| SortKey::by(job.attained_time().secs())))
+                .placement(FirstFit)
+                .build();
+            let overheads = FixedOverheads {
+                checkpoint: Seconds::new(checkpoint),
+                ..FixedOverheads::default()
+            };
+            Simulation::new(cluster.clone())
+                .execution(Comparing)
+                .overheads(overheads)
+                .faults(faults)
+                .run(
+                    scheduler.unwrap(),
+                    &mut Jobs::new((0..60).map(job).collect()),
+                )
+                .unwrap();
+        }
+        let compared = COMPARED.each_ref().map(|n| n.load(Ordering::Relaxed));
+        assert!(compared.iter().all(|n| *n > 1000), "{compared:?}");
+    }
+}
