@@ -5,9 +5,9 @@
 use crate::cases::{self, composed, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Assignment, ClusterSpec, Config, Draft, DraftError, Event, GpuCount, JobId, JobQueue, JobRef,
-    JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room, Seconds,
-    Shape, Time, Validity, View,
+    Action, Assignment, ClusterSpec, Config, Draft, DraftError, Event, GpuCount, JobId, JobQueue,
+    JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
+    Seconds, Shape, Time, Validity, View,
 };
 use blox::policies::placement::{
     Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
@@ -17,8 +17,8 @@ use blox::sim::Simulation;
 use blox::sim::overheads::FixedOverheads;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Counts how often the cases reached what they are about.
 #[derive(Default)]
@@ -29,6 +29,8 @@ struct Reached {
     alone: AtomicU32,
     /// Running jobs that shared GPUs changed them together.
     together: AtomicU32,
+    /// Jobs that changed their GPUs alone, each with a job that has the same GPUs as before.
+    left: Mutex<Vec<(JobId, JobId)>>,
 }
 
 /// Checks the drafts of a placement.
@@ -46,6 +48,13 @@ impl<P: PlacementPolicy> Policy for Checked<P> {
     }
 
     fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        for (job, other) in self.1.left.lock().unwrap().drain(..) {
+            let stops = |a: &Action| matches!(a, Action::Stop { job, .. } if *job == other);
+            assert!(
+                plan.actions.iter().any(stops),
+                "job {job} moved without job {other}, which shared its GPUs"
+            );
+        }
         self.0.on_launches(memory, view, plan);
     }
 }
@@ -86,10 +95,8 @@ impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
                 *other != job.id() && stays && !now.contains(other)
             };
             if let Some(other) = shared.find(left) {
-                panic!(
-                    "job {} moved without job {other}, which shared its GPUs",
-                    job.id()
-                );
+                // It may restart on its GPUs.
+                self.1.left.lock().unwrap().push((job.id(), other));
             }
             match now.is_empty() {
                 true => add(&self.1.alone),

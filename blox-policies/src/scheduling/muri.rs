@@ -15,7 +15,7 @@ use blox_solve::heaviest_matching;
 /// proposes pairs of groups. The groups that leave the least capacity unused are joined first, until
 /// all candidates fit. Groups that still do not fit wait, the last in order first.
 ///
-/// Groups have at most two jobs, or [as many as set](Muri::in_groups_of). The times of the stages are
+/// Groups have at most four jobs, or [as many as set](Muri::in_groups_of). The times of the stages are
 /// the job's [`stages`]. A job without them uses its GPUs for the part [`gpu_utilisation`] of its
 /// iteration, and CPUs for the rest. Ties are broken by the job's number.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Default for Muri {
     fn default() -> Self {
         Muri {
             attained: false,
-            most: 2,
+            most: Muri::MOST,
         }
     }
 }

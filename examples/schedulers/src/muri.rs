@@ -10,7 +10,7 @@ const PARAMETERS: [ParamDoc; 3] = [
         "false",
         "order by attained instead of remaining GPU time (Muri-L)",
     ),
-    param("jobs_per_gpu", "2", "most jobs on a GPU, 1 to 4"),
+    param("jobs_per_gpu", "4", "most jobs on a GPU, 1 to 4"),
 ];
 
 /// Groups of jobs that use storage, CPUs, GPUs and network in turn (Muri, SIGCOMM 2022).
@@ -18,7 +18,7 @@ const PARAMETERS: [ParamDoc; 3] = [
 /// **Rule.** Each round, the jobs with the least remaining GPU time are candidates, as many as can
 /// share the GPUs. If they do not fit, jobs with equal numbers of GPUs form groups. Matchings of
 /// greatest interleaving efficiency choose the groups, first pairs and then pairs of pairs. Jobs
-/// keep their GPUs while their group stays the same. By default, groups have two jobs.
+/// keep their GPUs while their group stays the same. Groups have at most four jobs.
 ///
 /// **Inputs.** The attribute `stages` of a job lists the seconds that an iteration takes on
 /// storage, CPUs, GPUs and network. In a simulation, jobs with this list alternate: all jobs of a
@@ -26,7 +26,7 @@ const PARAMETERS: [ParamDoc; 3] = [
 /// `gpu_utilisation` permits.
 ///
 /// **Parameters** (command line): `round_s`; `attained` orders jobs by attained GPU time, for
-/// unknown durations (Muri-L); `jobs_per_gpu` is the size of groups.
+/// unknown durations (Muri-L); `jobs_per_gpu` limits groups.
 ///
 /// **Verified.** By tests of the matching and of the groups. On the eight traces of the artifact, the
 /// average JCT of Muri-S is 18 % below to 8 % above the published one (see the page on fidelity).
