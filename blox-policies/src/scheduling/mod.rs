@@ -20,6 +20,7 @@ mod orders;
 mod pollux;
 mod quota_tree;
 mod serving;
+mod rubick;
 mod settling;
 pub mod shockwave;
 pub mod sia;
@@ -46,6 +47,7 @@ pub use orders::{Drf, Fifo, FinishTimeFairness, Las, Qssf, Service, Sjf, Srsf, S
 pub use pollux::{Autoscale, Pollux, PolluxSettings};
 pub use quota_tree::{Queue, QuotaTree};
 pub use serving::Serving;
+pub use rubick::Rubick;
 pub use shockwave::Shockwave;
 pub use sia::Sia;
 pub use synthesizer::Synthesizer;
