@@ -310,10 +310,14 @@ fn trains(job: &JobRef<'_>) -> bool {
 }
 
 /// Returns whether a rigid job ran on another number of GPUs than requested, or with other parts of
-/// them, judging by its GPU-seconds.
+/// them, judging by its GPU-seconds. A job with execution plans is not rigid.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
-    let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());
+    let planned = |name: &&str| job.spec().attribute(name).is_some();
+    let rigid = extras.is_none_or(|e| {
+        let adapts = !e.levels.is_empty() || e.training.is_some();
+        !adapts && !["params_b", "plans"].iter().any(planned)
+    });
     let part = extras.map_or(1.0, |e| e.share.fraction());
     let asked = job.attained_time().secs() * f64::from(job.gpus().get()) * part;
     rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
