@@ -10,7 +10,7 @@ use blox::core::{
 use blox::policies::cluster::{PowerRule, PowerSaving};
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::{Autoscale, Fifo, PolluxSettings};
-use blox::schedulers::{helios_ces_with, pollux_with};
+use blox::schedulers::{eva, helios_ces_with, pollux_with};
 use blox::sim::Simulation;
 use blox::sim::collectors::NodeHours;
 use blox::sim::completion::Exact;
@@ -217,9 +217,12 @@ fn run_at<F: Future<Output = ()>>(
             come: Millis::secs(30),
             go: Millis::secs(15),
         },
-        wait_for_nodes: first.split(',').count(),
+        wait_for_nodes: first.split(',').filter(|name| !name.is_empty()).count(),
         speed: size.speed,
-        offers: vec![Offer::new("grown", NodeSpec::with_gpus(size.gpus), 4)],
+        offers: vec![Offer {
+            notice: Some(Seconds::new(60.0)),
+            ..Offer::new("grown", NodeSpec::with_gpus(size.gpus).at_price(3.0), 4)
+        }],
     };
     let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
@@ -549,4 +552,62 @@ fn node_hours_of_autoscaling_equal_the_simulator() {
         pollux_with(search, Seconds::new(5.0), autoscale)
     };
     node_hours_agree(pollux, "n0,n1", &an_hour_on(8.0));
+}
+
+/// Runs `blox offers` with arguments. Returns the offers as JSON, or the error.
+fn offers(folder: &Folder, args: &[&str]) -> Result<Vec<serde_json::Value>, String> {
+    let at = std::fs::read_to_string(folder.path().join("at")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    let output = command
+        .arg("offers")
+        .args(args)
+        .args(["--json", "--at", &at]);
+    let output = output.output().unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8(output.stderr).unwrap());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn operator_sets_a_price_and_announces_a_reclaim() {
+    run(eva(), &[job(1, 8)], "", |mut c: Cluster| async move {
+        let folder = Arc::clone(&c.folder);
+        let up = |nodes: &[pb::NodeLine]| -> Vec<String> {
+            let up = nodes.iter().filter(|n| n.status == "up");
+            up.map(|n| n.name.clone()).collect()
+        };
+        c.until("the job runs on a node of the offer", |jobs, nodes| {
+            jobs.iter().all(|j| j.phase == "running") && up(nodes).len() == 1
+        })
+        .await;
+        let first = c.client.nodes().await.unwrap()[0].name.clone();
+        let listed = offers(&folder, &[]).unwrap();
+        let expected = serde_json::json!({
+            "offer": "grown", "gpu_type": null, "gpus": FAST.gpus, "price": 3.0, "nodes": 1,
+            "most": 4, "notice_s": 60.0,
+        });
+        let nodes = c.client.nodes().await.unwrap();
+        assert_eq!(listed, [expected], "{nodes:?} {:?}", folder.events());
+        let changed = offers(&folder, &["grown", "--price", "5"]).unwrap();
+        assert_eq!(changed[0]["price"], 5.0);
+        let wrong = offers(&folder, &["none", "--price", "5"]).unwrap_err();
+        assert!(wrong.contains("there is no offer none"), "{wrong}");
+        let wrong = offers(&folder, &["grown", "--price=-1"]).unwrap_err();
+        assert!(wrong.contains("expected a number of at least 0"), "{wrong}");
+        assert!(offers(&folder, &["--reclaim", "1"]).is_err());
+        // The job leaves the node within the notice, and continues on another.
+        offers(&folder, &["grown", "--reclaim", "1"]).unwrap();
+        c.until("the node was given back", |_, nodes| {
+            let off = format!("off {first}");
+            nodes.iter().all(|n| n.name != first) && folder.events().contains(&off)
+        })
+        .await;
+        c.until("the job is completed", |jobs, _| {
+            jobs.iter()
+                .all(|j| j.phase == "completed" && j.preemptions == 1)
+        })
+        .await;
+        assert_eq!(offers(&folder, &[]).unwrap()[0]["price"], 5.0);
+    });
 }

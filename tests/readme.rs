@@ -693,7 +693,7 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 16] = [
+const CLUSTER: [&str; 17] = [
     "scheduler",
     "node",
     "submit",
@@ -703,6 +703,7 @@ const CLUSTER: [&str; 16] = [
     "release",
     "requeue",
     "nodes",
+    "offers",
     "drain",
     "resume",
     "remove",

@@ -249,6 +249,27 @@ impl Client {
         self.reply(reply).map(drop)
     }
 
+    /// Lists the offers of nodes. Before that, sets the price of an hour of a node of `offer`, or
+    /// announces that the provider takes `reclaim` of its nodes back.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, there is no such offer, or the price is not a number of at
+    /// least 0.
+    pub async fn offers(
+        &mut self,
+        offer: Option<String>,
+        price: Option<f64>,
+        reclaim: Option<u32>,
+    ) -> Result<Vec<pb::OfferLine>, ClientError> {
+        let request = pb::OffersRequest {
+            offer,
+            price,
+            reclaim,
+        };
+        let reply = self.jobs.offers(soon(request)).await;
+        Ok(self.reply(reply)?.offers)
+    }
+
     /// Uses a drained node again.
     ///
     /// # Errors

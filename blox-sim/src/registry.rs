@@ -24,7 +24,8 @@
 use crate::collectors::{NodeHours, QueueLength};
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{
-    AnyExecution, Contention, FixedRate, LOCALITY, Traffic, Variability, as_specified, untrained,
+    AnyExecution, Contention, FixedRate, LOCALITY, Traffic, Variability, as_specified, planned,
+    untrained,
 };
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
@@ -184,6 +185,12 @@ pub fn register(mut registry: Registry) -> Registry {
             let slowdown = p.number("slowdown", "a number, at least 0", |v| v >= 0.0)?;
             Ok(Box::new(Contention::over(untrained(), slowdown)))
         },
+    );
+    models.add(
+        "plans",
+        "as-specified, but jobs with execution plans run at the speeds of their plans",
+        &[],
+        |_, _| Ok(Box::new(planned())),
     );
     models.add(
         "traffic",

@@ -6,8 +6,8 @@ use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::results::{
-    JobResult, Moment, Occupancy, Recorder, Rent, RoundRow, SharedSink, SharedWaitSink, Summary,
-    TimelineRow, WaitRow, Waits,
+    Bills, JobResult, Moment, Occupancy, Recorder, Rent, RoundRow, SharedSink, SharedWaitSink,
+    Summary, TimelineRow, WaitRow, Waits,
 };
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch, WorkloadInfo};
@@ -18,7 +18,7 @@ use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     ClusterSpec, Event, JobId, MetricCollector, NodeAction, Outcome, Phase, Pipeline, Scheduler,
-    Seconds, State, Time,
+    Seconds, State, Time, View,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -512,12 +512,13 @@ impl Simulation {
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let period = trigger.period();
-        let recorder = Recorder::new(
+        let mut recorder = Recorder::new(
             self.measure.clone(),
             self.keep_rounds,
             self.explain,
             Arc::clone(&self.watch),
         );
+        recorder.bills = self.cluster.has_prices().then(Bills::default);
         let mut core = Runtime::new(state, trigger)
             .visiting_every_round(self.visit_every_round)
             .forbidding_truth(self.forbid_truth)
@@ -586,6 +587,9 @@ impl Simulation {
         if backend.ended == Ended::Horizon {
             state.advance(backend.now);
         }
+        if let Some(bills) = &mut recorder.bills {
+            bills.settle_all(View::of(&state));
+        }
         for id in (0..state.next_job_id().0).map(JobId) {
             let Some(job) = state.job(id) else { continue };
             recorder.note(&job, None, state.now());
@@ -615,7 +619,12 @@ impl Simulation {
         if self.cluster.has_prices() {
             let accounts = state.cluster().accounts(end);
             let (node_hours, cost) = (accounts.node_hours, accounts.cost);
-            summary.rent = Some(Rent { node_hours, cost });
+            let job_cost = jobs.iter().map(|job| job.cost).sum();
+            summary.rent = Some(Rent {
+                node_hours,
+                cost,
+                job_cost,
+            });
         }
         summary.measured += unsubmitted;
         summary.unfinished += unsubmitted;

@@ -145,6 +145,21 @@ fn every_registered_execution_model_conforms() {
 }
 
 #[test]
+fn rubick_conforms_with_jobs_that_have_plans() {
+    let registry = blox::registry();
+    for name in ["rubick", "rubick{plans=own}"] {
+        let suite = conformance(|seed| build(&registry, name, seed)).cases(96);
+        let suite = suite
+            .with_attribute_values("params_b", [0.3, 1.3, 7.0])
+            .with_attribute_values("plan", ["tp=2", "zero=2 offload=1", "x"])
+            .with_attribute("sequence");
+        let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+        let reached = report.coverage;
+        assert!(reached.grown > 0 && reached.shrunk > 0, "{name}: {report}");
+    }
+}
+
+#[test]
 fn muri_conforms_with_jobs_that_have_stages() {
     let registry = blox::registry();
     for name in ["muri", "muri{attained=true,round_s=60}"] {

@@ -49,6 +49,8 @@ mod optimus;
 mod pollux;
 #[path = "../../examples/schedulers/src/qssf.rs"]
 mod qssf;
+#[path = "../../examples/schedulers/src/rubick.rs"]
+mod rubick;
 #[path = "../../examples/schedulers/src/serving.rs"]
 mod serving;
 #[path = "../../examples/schedulers/src/shockwave.rs"]
@@ -98,6 +100,7 @@ fn files_of_schedulers_compile_in_another_crate() {
     optimus::add(&mut own);
     pollux::add(&mut own);
     qssf::add(&mut own);
+    rubick::add(&mut own);
     serving::add(&mut own);
     shockwave::add(&mut own);
     sia::add(&mut own);

@@ -1,7 +1,8 @@
 //! Nodes of offers, paid from joining to leaving.
 
 use super::cases;
-use blox::core::{ClusterSpec, Event, NodeSpec, Offer, OfferId, Seconds, Time};
+use blox::core::{ClusterSpec, Event, JobSpec, NodeSpec, Offer, OfferId, Seconds, Share, Time};
+use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::{Report, Simulation};
 
@@ -95,4 +96,100 @@ fn jobs_of_a_reclaimed_node_continue_on_another() {
 fn job_that_no_offer_holds_is_rejected() {
     let report = run(Simulation::new(offered(None)), &[(0.0, 5, 60.0)]);
     assert_eq!(report.summary.rejected, 1);
+}
+
+fn costs(report: &Report) -> Vec<f64> {
+    report.jobs.iter().map(|job| job.cost).collect()
+}
+
+#[test]
+fn job_pays_its_part_of_the_node_while_it_runs() {
+    // The node is there from 300 and the job runs from 600 to 4200: the first round is idle.
+    let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
+    assert_eq!(costs(&report), [3.0]);
+    let rent = report.summary.rent.unwrap();
+    assert_eq!((rent.job_cost, rent.cost), (3.0, 3.0 * (3900.0 / 3600.0)));
+    // The price doubles after 1500 s.
+    let priced = Event::Priced {
+        offer: OfferId(0),
+        price: 6.0,
+    };
+    let simulation = Simulation::new(offered(None)).happening(Time::new(2100.0), priced);
+    let report = run(simulation, &[(0.0, 1, 3600.0)]);
+    assert_eq!(
+        costs(&report),
+        [3.0 * (1500.0 / 3600.0) + 6.0 * (2100.0 / 3600.0)]
+    );
+}
+
+#[test]
+fn jobs_of_a_node_pay_for_their_gpus() {
+    let nodes = || Simulation::new("1x4=12".parse().unwrap()).completion(Exact);
+    let fifo = |simulation: Simulation, jobs: &[JobSpec]| {
+        cases::run(&simulation, blox::schedulers::fifo(), jobs)
+    };
+    let jobs = [cases::job(0.0, 1, 3600.0), cases::job(0.0, 3, 1800.0)];
+    assert_eq!(costs(&fifo(nodes(), &jobs)), [3.0, 4.5]);
+    // Two halves of a GPU, for an hour each.
+    let half = |job| cases::with(job, |extras| extras.share = Share::parts(1, 2).unwrap());
+    let halves = [
+        half(cases::job(0.0, 1, 3600.0)),
+        half(cases::job(0.0, 1, 3600.0)),
+    ];
+    assert_eq!(costs(&fifo(nodes(), &halves)), [1.5, 1.5]);
+    // A launch of 30 s is not paid by the job. Without prices, nothing is.
+    let slow = nodes().overheads(FixedOverheads {
+        launch: Seconds::new(30.0),
+        ..FixedOverheads::default()
+    });
+    assert_eq!(costs(&fifo(slow, &jobs)), [3.0, 4.5]);
+    assert_eq!(
+        costs(&fifo(Simulation::new("1x4".parse().unwrap()), &jobs)),
+        [0.0, 0.0]
+    );
+}
+
+#[test]
+fn job_that_moves_pays_the_price_of_each_node() {
+    let reclaimed = Event::Reclaimed {
+        offer: OfferId(0),
+        count: 1,
+    };
+    let simulation = Simulation::new(offered(Some(120.0)));
+    let report = run(
+        simulation.happening(Time::new(1500.0), reclaimed),
+        &[(0.0, 1, 3600.0)],
+    );
+    // The hour on two nodes at the same price.
+    assert!(
+        (report.jobs[0].cost - 3.0).abs() < 1e-12,
+        "{}",
+        report.jobs[0].cost
+    );
+}
+
+#[test]
+fn jobs_that_share_a_gpu_divide_its_price() {
+    let stages = |first: f64| [first, 0.1, 4.0 - first, 0.1];
+    let staged = |first| {
+        cases::with(cases::job(0.0, 1, 3600.0), |extras| {
+            extras
+                .attributes
+                .insert("stages".into(), stages(first).into());
+        })
+    };
+    let simulation = Simulation::new("1x1=6".parse().unwrap()).completion(Exact);
+    let jobs = [staged(3.0), staged(1.0)];
+    let report = cases::run(&simulation, blox::schedulers::muri(), &jobs);
+    // Neither has the GPU alone.
+    let [a, b] = [&report.jobs[0], &report.jobs[1]];
+    assert!(a.cost < 6.0 * a.attained.hours() && b.cost < 6.0 * b.attained.hours());
+    let last = a.finish.max(b.finish).unwrap();
+    let paid = 6.0 * (last.secs() / 3600.0);
+    assert!(
+        (a.cost + b.cost - paid).abs() < 1e-9,
+        "{} {} {paid}",
+        a.cost,
+        b.cost
+    );
 }

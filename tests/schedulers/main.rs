@@ -27,6 +27,7 @@ mod plain;
 mod promises;
 #[cfg(feature = "testing")]
 mod random;
+mod rubick;
 mod serving;
 mod sharing;
 mod sia;

@@ -14,8 +14,8 @@ use blox_core::core::{self, Core, Question};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     ActionId, AfterDrain, Command, Decision, DecisionError, Event, Feasibility, Input, JobId,
-    JobSpec, Name, NodeAction, NodeId, NodeStatus, Offer, Phase, Reason, Refused, Seconds, Time,
-    View,
+    JobSpec, Name, NodeAction, NodeId, NodeStatus, Offer, OfferId, Phase, Reason, Refused, Seconds,
+    Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -72,6 +72,20 @@ pub enum Request {
     Resume(NodeId),
     /// Remove a node permanently. The node must be lost or drained, and empty.
     Remove(NodeId),
+    /// Change the price of an offer and of its nodes.
+    Price {
+        /// The offer.
+        offer: OfferId,
+        /// Price of an hour of a node, at least 0.
+        price: f64,
+    },
+    /// The provider takes nodes of an offer back. Each is drained within the notice of the offer.
+    Reclaim {
+        /// The offer.
+        offer: OfferId,
+        /// Number of nodes.
+        count: u32,
+    },
 }
 
 /// Why a request was refused.
@@ -95,6 +109,9 @@ pub enum RequestError {
     /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
+    /// There is no such offer.
+    #[error("there is no offer {0}")]
+    NoOffer(OfferId),
     /// The request is invalid in the node's state.
     #[error("node {node} {why}")]
     WrongNode {
@@ -600,6 +617,24 @@ impl Controller {
             }
             Request::Resume(node) => self.node_action(at, node, NodeAction::Uncordon { node }),
             Request::Remove(node) => self.remove(at, node),
+            Request::Price { offer, price } => {
+                self.offer_event(at, offer, Event::Priced { offer, price })
+            }
+            Request::Reclaim { offer, count } => {
+                self.offer_event(at, offer, Event::Reclaimed { offer, count })
+            }
+        }
+    }
+
+    fn offer_event(
+        &mut self,
+        at: Time,
+        offer: OfferId,
+        event: Event,
+    ) -> Result<JobId, RequestError> {
+        match self.told_quietly(at, event) {
+            true => Ok(JobId(0)),
+            false => Err(RequestError::NoOffer(offer)),
         }
     }
 

@@ -159,7 +159,9 @@ struct Service {
 
 fn refused(e: &RequestError) -> Status {
     match e {
-        RequestError::NoJob(_) | RequestError::NoNode(_) => Status::not_found(e.to_string()),
+        RequestError::NoJob(_) | RequestError::NoNode(_) | RequestError::NoOffer(_) => {
+            Status::not_found(e.to_string())
+        }
         RequestError::WrongPhase { .. }
         | RequestError::Ended { .. }
         | RequestError::WrongNode { .. }
@@ -360,6 +362,42 @@ impl pb::jobs_server::Jobs for Service {
         let id = self.node(request.into_inner().node).await?;
         self.ask(Ask::Resume(id)).await?;
         self.all_nodes().await
+    }
+
+    async fn offers(&self, request: Request<pb::OffersRequest>) -> Answer<pb::OffersReply> {
+        let pb::OffersRequest {
+            offer,
+            price,
+            reclaim,
+        } = request.into_inner();
+        if let Some(price) = price.filter(|price| !(price.is_finite() && *price >= 0.0)) {
+            return Err(Status::invalid_argument(format!(
+                "price is {price}, expected a number of at least 0"
+            )));
+        }
+        let change = price.is_some() || reclaim.is_some();
+        match offer {
+            Some(name) => {
+                let none = Status::not_found(format!("there is no offer {name}"));
+                let find = move |s: &Controller, _: Millis| {
+                    let mut offers = s.view().cluster().offers();
+                    let found = offers.find(|(_, offer)| offer.name.as_str() == name);
+                    found.map(|(id, _)| id)
+                };
+                let offer = self.look(find).await?.ok_or(none)?;
+                if let Some(price) = price {
+                    self.ask(Ask::Price { offer, price }).await?;
+                }
+                if let Some(count) = reclaim {
+                    self.ask(Ask::Reclaim { offer, count }).await?;
+                }
+            }
+            None if change => return Err(Status::invalid_argument("offer is missing")),
+            None => {}
+        }
+        let look = |s: &Controller, _: Millis| shown::offers(s);
+        let offers = self.look(look).await?;
+        Ok(Response::new(pb::OffersReply { offers }))
     }
 
     async fn remove(&self, request: Request<pb::RemoveRequest>) -> Answer<pb::NodesReply> {

@@ -170,6 +170,25 @@ fn accounts<'a>(
     .collect()
 }
 
+/// Lists the offers of nodes.
+pub(super) fn offers(s: &Controller) -> Vec<pb::OfferLine> {
+    let cluster = s.view().cluster();
+    let there = |id| {
+        let its = |n: &&blox_core::Node| n.offer() == Some(id) && n.status() != NodeStatus::Left;
+        cluster.nodes().iter().filter(its).count() as u32
+    };
+    let line = |(id, offer): (_, &blox_core::Offer)| pb::OfferLine {
+        name: offer.name.to_string(),
+        gpus: offer.spec.gpus,
+        gpu_type: text(offer.spec.gpu_type.as_ref()),
+        price: offer.spec.price,
+        nodes: there(id),
+        most: offer.most,
+        notice_s: offer.notice.map(blox_core::Seconds::secs),
+    };
+    cluster.offers().map(line).collect()
+}
+
 /// Lists all nodes that have not been removed.
 pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
     let cluster = s.view().cluster();

@@ -5,6 +5,7 @@ mod contention;
 mod cpu_memory;
 mod link_jobs;
 mod links;
+mod planned;
 mod profiled;
 mod shared;
 mod traffic;
@@ -15,6 +16,7 @@ pub use contention::Contention;
 pub use cpu_memory::CpuMemory;
 pub(crate) use link_jobs::LinkJobs;
 pub use links::LinkBound;
+pub use planned::Planned;
 pub use profiled::Profiled;
 pub use shared::Shared;
 pub use traffic::Traffic;
@@ -254,7 +256,18 @@ pub fn as_specified() -> Training {
 /// The model of jobs that do not train: rates as [`Profiled`]. They are reduced by scarce
 /// [CPUs or memory](CpuMemory), slow [links](LinkBound) and [shared](Shared) GPUs.
 pub fn untrained() -> impl ExecutionModel {
-    Shared::over(LinkBound::over(CpuMemory::over(Profiled)))
+    slowed(Profiled)
+}
+
+/// Returns a model whose rates are reduced by scarce CPUs or memory, slow links and shared GPUs.
+fn slowed(model: impl ExecutionModel) -> impl ExecutionModel {
+    Shared::over(LinkBound::over(CpuMemory::over(model)))
+}
+
+/// Returns the model of [`untrained`] jobs for jobs with execution plans: they run at the speeds of
+/// [their plans](Planned).
+pub(crate) fn planned() -> impl ExecutionModel {
+    slowed(Planned::over(Profiled))
 }
 
 /// Returns the jobs bound to GPUs on the nodes of `gpus`, in order of job.

@@ -1,6 +1,7 @@
 //! Results of a simulation: a row for each job, a summary, files.
 
 mod assignments;
+mod bills;
 mod fairness;
 mod fingerprint;
 mod recorder;
@@ -14,6 +15,7 @@ mod write;
 
 pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
+pub(crate) use bills::Bills;
 pub use fairness::Fairness;
 pub use fingerprint::Fingerprint;
 pub use recorder::{Moment, Recorder, RoundRow};
@@ -113,6 +115,10 @@ pub struct JobResult {
     /// Number of times that a decision stopped the spot job within its guaranteed time.
     #[serde(skip_serializing_if = "is_zero")]
     pub broken: u32,
+    /// Cost of the job's GPUs while it ran; 0 without prices. On each node, the job pays for its hours
+    /// and its part of the node's GPUs, at the price of the node at the time.
+    #[serde(skip_serializing_if = "is_free")]
+    pub cost: f64,
     /// Finish-time fairness, if requested: the completion time divided by the job's [fair
     /// time](crate::fairness::FairTimes). No unit; above 1, the job was treated unfairly. `None` for
     /// jobs that are not measured or have no completion time.
@@ -181,6 +187,10 @@ impl MissCause {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+fn is_free(cost: &f64) -> bool {
+    *cost == 0.0
 }
 
 impl JobResult {

@@ -1,5 +1,6 @@
 //! Records results of jobs and rounds while a simulation runs.
 
+use super::bills::Bills;
 use super::services::{self, has_guarantee};
 use super::training::Account;
 use super::{JobResult, job_id};
@@ -69,6 +70,8 @@ pub struct Recorder {
     with_guarantees: bool,
     /// Broken guarantees of live jobs.
     broken: SortedMap<JobId, u32>,
+    /// Costs of live jobs, if nodes have prices.
+    pub(crate) bills: Option<Bills>,
     /// Accounts of training jobs.
     given: SortedMap<JobId, Account>,
     /// See [`Report::resized`](crate::Report::resized).
@@ -175,6 +178,10 @@ impl Recorder {
             },
             service,
             broken: self.broken.remove(&job.id()).unwrap_or(0),
+            cost: self
+                .bills
+                .as_mut()
+                .map_or(0.0, |bills| bills.close(job.id())),
             rho: None,
         });
         if !rejected {
@@ -303,10 +310,14 @@ fn trains(job: &JobRef<'_>) -> bool {
 }
 
 /// Returns whether a rigid job ran on another number of GPUs than requested, or with other parts of
-/// them, judging by its GPU-seconds.
+/// them, judging by its GPU-seconds. A job with execution plans is not rigid.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
-    let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());
+    let planned = |name: &&str| job.spec().attribute(name).is_some();
+    let rigid = extras.is_none_or(|e| {
+        let adapts = !e.levels.is_empty() || e.training.is_some();
+        !adapts && !["params_b", "plans"].iter().any(planned)
+    });
     let part = extras.map_or(1.0, |e| e.share.fraction());
     let asked = job.attained_time().secs() * f64::from(job.gpus().get()) * part;
     rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
@@ -321,6 +332,9 @@ impl MetricCollector for Recorder {
     }
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
+        if let Some(bills) = &mut self.bills {
+            bills.on_event(view, event);
+        }
         match event {
             Event::Submitted { job, spec } => {
                 if let Some(extras) = &spec.extras {
@@ -394,6 +408,9 @@ impl MetricCollector for Recorder {
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         self.round(view, plan);
+        if let Some(bills) = &mut self.bills {
+            bills.on_launches(view, plan);
+        }
         if !self.services.is_empty() {
             self.observe_services(view);
         }

@@ -96,6 +96,9 @@ pub struct Rent {
     pub node_hours: f64,
     /// Sum of these hours, each times the price of its node at the time.
     pub cost: f64,
+    /// Sum of [`JobResult::cost`] over all jobs. The rest of the cost is of idle GPUs, and of GPUs
+    /// whose jobs start, restart or stop.
+    pub job_cost: f64,
 }
 
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at

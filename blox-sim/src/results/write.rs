@@ -112,6 +112,7 @@ impl InputColumns {
 ///   its submission to its end;
 /// - a service: `needed_gpu_s`, `lacking_gpu_s` and `full`, the part of its time in full;
 /// - a spot job with guaranteed time: `broken`, how often it was stopped within that time;
+/// - a cost: `cost`, of its GPUs while it ran;
 /// - finish-time fairness: `rho`;
 /// - the columns of the workload.
 ///
@@ -132,9 +133,10 @@ pub fn write_jobs(
     let fair = has(|j| j.rho.is_some());
     let serves = has(|j| j.service.is_some());
     let guarantees = Evictions::of(jobs).is_some();
+    let paid = has(|j| j.cost > 0.0);
     let only = |shown: bool, name| if shown { name } else { "" };
     let contention = Contention::of(if trained { jobs } else { &[] });
-    let columns: [Column<'_, JobResult>; 28] = [
+    let columns: [Column<'_, JobResult>; 29] = [
         ("job_id", &|row, j| row.text(Some(&j.id()))),
         ("job", &|row, j| row.whole(j.job.0)),
         ("submit_s", &|row, j| number(row, j.submit.secs())),
@@ -187,6 +189,7 @@ pub fn write_jobs(
             row.number(j.service.as_ref().map(|s| s.full_part()))
         }),
         (only(guarantees, "broken"), &|row, j| row.whole(j.broken)),
+        (only(paid, "cost"), &|row, j| number(row, j.cost)),
         (only(fair, "rho"), &|row, j| row.number(j.rho)),
     ];
     let shown = || columns.iter().filter(|(name, _)| !name.is_empty());

@@ -326,6 +326,7 @@ files![
     "tiresias-plus",
     "eva",
     "gfs",
+    "rubick",
 ];
 
 static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {

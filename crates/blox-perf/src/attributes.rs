@@ -13,7 +13,7 @@ fn is(value: &Value, fits: impl Fn(f64) -> bool) -> bool {
 
 const PERCENT: &str = "a number from 0 to 100";
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 10] = [
     (
         "gpu_utilisation",
         "attributes.gpu_utilisation",
@@ -43,6 +43,30 @@ const KNOWN: [Known; 6] = [
         "attributes.stages",
         "four numbers of seconds from 0 to 1e6, one of them above 0",
         |v| crate::stages::times_of(v).is_some(),
+    ),
+    (
+        "params_b",
+        "attributes.params_b",
+        "billions of parameters, a number above 0",
+        |v| is(v, |x| x > 0.0),
+    ),
+    (
+        "sequence",
+        "attributes.sequence",
+        "tokens of a sample, a number above 0",
+        |v| is(v, |x| x > 0.0),
+    ),
+    (
+        "plan",
+        "attributes.plan",
+        "a plan such as `tp=2 pp=4`",
+        |v| v.as_str().and_then(crate::plans::parsed).is_some(),
+    ),
+    (
+        "plans",
+        "attributes.plans",
+        "a list of objects with `gpus`, `speed` and knobs",
+        |v| crate::plans::measured(v).is_some(),
     ),
 ];
 
@@ -114,6 +138,13 @@ mod tests {
             ("stages", json!([1, 2, 3])),
             ("stages", json!([1, -3, 1, 1])),
             ("stages", json!([0, 0, 0, 0])),
+            ("params_b", json!(0)),
+            ("sequence", json!("long")),
+            ("plan", json!("tp")),
+            ("plan", json!("dp=2")),
+            ("plans", json!([])),
+            ("plans", json!([{"gpus": 0, "speed": 1}])),
+            ("plans", json!([{"gpus": 1, "speed": 1, "dp": 2}])),
         ] {
             let found = value.to_string();
             let (field, seen) = check(name, value).unwrap_err();

@@ -9,6 +9,7 @@
 //! | Fit losses and predict the end of training | [`fit_loss`], [`without_outliers`], [`converged`], [`flat_from`] |
 //! | Fit speed to the number of workers | [`WorkerModel`] |
 //! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`], [`sharing_score`] |
+//! | Model plans of data, tensor and pipeline parallelism | [`Plans`] |
 //! | Model jobs that share a link of the network | [`share_link`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
 //! | Check the attributes that these models read | [`check_attributes`] |
@@ -20,6 +21,7 @@ mod attributes;
 pub mod goodput;
 mod loss;
 mod pairs;
+mod plans;
 mod sharing;
 mod skew;
 mod stages;
@@ -31,6 +33,7 @@ mod workers;
 pub use attributes::check_attributes;
 pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
+pub use plans::Plans;
 pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};

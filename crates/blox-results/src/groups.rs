@@ -35,7 +35,8 @@ impl Groups {
     /// Groups the jobs of a run by the text that `value` returns. A group without a measured job is
     /// left out.
     ///
-    /// The utilisation of a group is its part of the utilisation of the run, by GPU-seconds. Its
+    /// The utilisation of a group is its part of the utilisation of the run, by GPU-seconds. The same
+    /// holds for node-hours and cost, by the costs of the jobs. Its
     /// makespan is from its first submission to its last end. Training figures
     /// count the jobs in the system of the whole run.
     pub fn of(report: &Report, column: &str, value: impl Fn(&JobResult) -> String) -> Self {
@@ -144,6 +145,18 @@ fn summary(report: &Report, jobs: &[JobResult]) -> Summary {
         true => own / all * of_run.utilisation,
         false => 0.0,
     };
+    if let Some(mut rent) = of_run.rent {
+        let own: f64 = jobs.iter().map(|job| job.cost).sum();
+        let part = if rent.job_cost > 0.0 {
+            own / rent.job_cost
+        } else {
+            0.0
+        };
+        rent.node_hours *= part;
+        rent.cost *= part;
+        rent.job_cost = own;
+        summary.rent = Some(rent);
+    }
     let rejected = |job: &JobResult| job.outcome.is_some_and(|o| o.as_str() == "rejected");
     let accepted = || jobs.iter().filter(|job| !rejected(job));
     let first = accepted().map(|job| job.submit.secs()).reduce(f64::min);
@@ -165,6 +178,7 @@ mod tests {
     use blox_core::core::Counters;
     use blox_core::{JobId, Outcome, Seconds, Time};
     use blox_sim::Ended;
+    use blox_sim::results::Rent;
 
     fn job(number: u32, gpus: u32, submit: f64, finish: f64) -> JobResult {
         let mut job = JobResult::default();
@@ -182,13 +196,19 @@ mod tests {
 
     #[test]
     fn groups_have_figures_of_their_own_jobs() {
-        let jobs = vec![
+        let mut jobs = vec![
             job(0, 2, 0.0, 100.0),
             job(1, 1, 0.0, 300.0),
             job(2, 2, 50.0, 350.0),
         ];
+        for (job, cost) in jobs.iter_mut().zip([1.0, 2.0, 5.0]) {
+            job.cost = cost;
+        }
         // 1100 GPU-seconds on 4 GPUs in 350 s.
-        let summary = Summary::of("las", &jobs, Counters::default(), 4, 350.0, 2);
+        let mut summary = Summary::of("las", &jobs, Counters::default(), 4, 350.0, 2);
+        let mut rent = Rent::default();
+        (rent.node_hours, rent.cost, rent.job_cost) = (2.0, 16.0, 8.0);
+        summary.rent = Some(rent);
         let end = Time::new(350.0);
         let report = Report::new(jobs, summary, Counters::default(), Ended::Finished, end);
         let groups = Groups::of(&report, "gpus", |job| job.gpus.to_string());
@@ -203,6 +223,12 @@ mod tests {
         assert!((two.summary.utilisation - 800.0 / 1400.0).abs() < 1e-12);
         let parts: f64 = groups.list.iter().map(|g| g.summary.utilisation).sum();
         assert!((parts - report.summary.utilisation).abs() < 1e-12);
+        // Its jobs cost 6 of 8.
+        let rent = two.summary.rent.unwrap();
+        assert_eq!(
+            (rent.node_hours, rent.cost, rent.job_cost),
+            (1.5, 12.0, 6.0)
+        );
         let fields = groups.fields();
         assert_eq!(fields[0]["gpus"], "1");
         assert_eq!(fields[0]["avg_jct_s"], 300.0);

@@ -1,7 +1,7 @@
 //! Formats of workload files: their names, their detection and their readers.
 
 use super::file::Clock;
-use super::formats::{acme, blox_jobs, csv, gavel, helios, itp, jsonl, openb, pai, philly};
+use super::formats::{acme, blox_jobs, csv, gavel, genai, helios, itp, jsonl, openb, pai, philly};
 use super::formats::{philly_log, sia, slurm, spot, supercloud, swf, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
@@ -78,6 +78,8 @@ formats! {
     Openb "openb" [["gpu_milli", "creation_time"]] openb::open_rows, Clock::Shifted, Some("name");
     /// Alibaba's trace of spot GPUs of 2026, `spot`: see [`spot`].
     Spot "spot" [["gpu_request", "worker_num", "job_type"]] spot::open_rows, Clock::Kept, Some("job_name");
+    /// Requests of Alibaba's image generation of 2026, `genai`: see [`genai`].
+    Genai "genai" [["gmt_create", "exec_time_seconds"]] genai::open_rows, Clock::Wall(0.0), None;
     /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
     // Slurm restarts its job numbers at 1 eventually.
     Slurm "slurm" [["JobID", "Submit"], ["JobIDRaw", "Submit"]] slurm::open_rows, Clock::Wall(0.0), None;

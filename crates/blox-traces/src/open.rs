@@ -212,6 +212,11 @@ mod tests {
             ),
             (
                 "a",
+                "gmt_create,predict_status,exec_time_seconds",
+                "a (genai, 0 jobs)",
+            ),
+            (
+                "a",
                 "JobID|Submit|Elapsed|State|AllocTRES",
                 "a (slurm, 0 jobs)",
             ),
@@ -233,7 +238,7 @@ mod tests {
              num_gpus (philly), a JSON array (philly-log), a header with submission_time and \
              num_iteration (itp), a header with gpu_num and submit_time and type (acme), a header with gpu_num and submit_time (helios), a header with \
              job_name and plan_gpu (pai), a header with gpu_milli and creation_time (openb), a \
-             header with gpu_request and worker_num and job_type (spot), a header with JobID and Submit (slurm), a header with id_job and time_submit (supercloud), \
+             header with gpu_request and worker_num and job_type (spot), a header with gmt_create and exec_time_seconds (genai), a header with JobID and Submit (slurm), a header with id_job and time_submit (supercloud), \
              comments that begin with ; (swf), a header with arrival_s and total_iteration \
              (blox-jobs), a header with num_gpu and submit_time and duration (tiresias), a header with application \
              and num_replicas (sia)"
@@ -270,7 +275,7 @@ mod tests {
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
             "`parquet` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, acme, helios, \
-             pai, openb, spot, slurm, supercloud, swf, blox-jobs, tiresias, synergy, gavel, sia"
+             pai, openb, spot, genai, slurm, supercloud, swf, blox-jobs, tiresias, synergy, gavel, sia"
         );
         let slip = "phily".parse::<Format>().unwrap_err().to_string();
         assert!(slip.ends_with("; did you mean `philly`?"), "{slip}");

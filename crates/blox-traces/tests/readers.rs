@@ -56,6 +56,7 @@ fn text_of(format: Format) -> &'static str {
         Format::Pai => include_str!("inputs/pai.txt"),
         Format::Openb => include_str!("inputs/openb.txt"),
         Format::Spot => include_str!("inputs/spot.txt"),
+        Format::Genai => include_str!("inputs/genai.txt"),
         Format::Slurm => include_str!("inputs/slurm.txt"),
         Format::BloxJobs => include_str!("inputs/blox-jobs.txt"),
         Format::Tiresias => include_str!("inputs/tiresias.txt"),

@@ -58,6 +58,7 @@ mod muri;
 mod optimus;
 mod pollux;
 mod qssf;
+mod rubick;
 mod serving;
 mod shockwave;
 mod sia;

@@ -43,6 +43,7 @@ pub fn registry() -> Registry {
     pollux::add(&mut r);
     eva::add(&mut r);
     gfs::add(&mut r);
+    rubick::add(&mut r);
     components::add(&mut r);
     r
 }

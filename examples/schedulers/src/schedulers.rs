@@ -36,6 +36,7 @@ pub use crate::optimus::optimus;
 pub use crate::parameters;
 pub use crate::pollux::{pollux, pollux_with};
 pub use crate::qssf::{qssf, qssf_with};
+pub use crate::rubick::rubick;
 pub use crate::serving::serving;
 pub use crate::shockwave::shockwave;
 pub use crate::sia::sia;

@@ -558,4 +558,39 @@ mod tests {
         all.seconds(1);
         assert_eq!((coming(&all), all.requests()), (0, (0, 1, 1)));
     }
+
+    #[test]
+    fn operator_changes_prices_and_reclaims_nodes() {
+        use crate::protocol::scheduler::{Request, RequestError};
+        let mut all = All::of(&["a"]);
+        let offer = OfferId(0);
+        all.act(NodeAction::Grow { offer, count: 1 });
+        assert_eq!(all.names(), ["action 0: provide big-0-0"]);
+        all.accept(0);
+        all.nodes.push(("big-0-0".into(), 4));
+        all.seconds(2);
+        let price = |all: &All| all.node(1).spec().price;
+        assert_eq!((price(&all), all.node(1).offer()), (0.0, Some(offer)));
+        let ask = |all: &mut All, request| {
+            let step = all.scheduler.step(Millis(all.now), Heard::Request(request));
+            let reply = step.reply.clone().unwrap();
+            all.took(step);
+            reply.map(drop)
+        };
+        let priced = |offer| Request::Price { offer, price: 4.5 };
+        assert_eq!(ask(&mut all, priced(offer)), Ok(()));
+        // The node stays, although its reports state no price.
+        all.seconds(2);
+        assert_eq!(all.scheduler.view().nodes().count(), 2);
+        assert_eq!(price(&all), 4.5);
+        let none = OfferId(7);
+        assert_eq!(
+            ask(&mut all, priced(none)),
+            Err(RequestError::NoOffer(none))
+        );
+        let reclaim = Request::Reclaim { offer, count: 2 };
+        assert_eq!(ask(&mut all, reclaim), Ok(()));
+        assert_eq!(all.node(1).cordoned().map(Name::as_str), Some("reclaimed"));
+        assert_eq!(all.node(0).cordoned(), None);
+    }
 }

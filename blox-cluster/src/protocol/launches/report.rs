@@ -439,7 +439,8 @@ fn is_listed(r: &Report, part: &PartId) -> bool {
 }
 
 /// Returns true if a node offers another inventory than it joined with. Small differences in memory
-/// are ignored, because kernels and hypervisors reserve varying amounts.
+/// are ignored, because kernels and hypervisors reserve varying amounts. The price of a node is that
+/// of its offer, which the node does not know.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     let Some(known) = view.node(node).map(Node::spec) else {
         return false;
@@ -447,6 +448,7 @@ fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= a * SLIGHT;
     let alike = NodeSpec {
         memory_gib: known.memory_gib,
+        price: known.price,
         ..(*r.offer).clone()
     };
     !near(known.memory_gib, r.offer.memory_gib) || alike != *known

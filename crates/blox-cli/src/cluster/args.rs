@@ -312,6 +312,23 @@ pub(crate) struct ResumeArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct OffersArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Name of the offer to change
+    pub offer: Option<String>,
+    /// Set the price of an hour of a node
+    #[arg(long, value_name = "PRICE", requires = "offer")]
+    pub price: Option<f64>,
+    /// Announce that the provider takes back a number of nodes: those that joined last
+    #[arg(long, value_name = "NODES", requires = "offer")]
+    pub reclaim: Option<u32>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub at: At,
@@ -368,6 +385,8 @@ pub(crate) enum ClusterCommand {
     Resume(ResumeArgs),
     /// Permanently remove a node that is lost, or drained and empty
     Remove(ResumeArgs),
+    /// List offers of nodes, set a price, or announce that nodes are taken back
+    Offers(OffersArgs),
     /// Explain the state of a job
     Why(JobArgs),
     /// Show a job and the accounts of its launches

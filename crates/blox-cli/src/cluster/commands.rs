@@ -77,6 +77,12 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             let lines = a.json.then(|| nodes.iter().map(node_json).collect());
             list(lines, node_table(&nodes), terminal)?;
         }
+        ClusterCommand::Offers(a) => {
+            let mut client = client(&a.at).await?;
+            let offers = client.offers(a.offer, a.price, a.reclaim).await?;
+            let lines = a.json.then(|| offers.iter().map(offer_json).collect());
+            list(lines, offer_table(&offers), terminal)?;
+        }
         ClusterCommand::Drain(a) => {
             let evict_after = a.evict_after.map(|after| Seconds::new(after.0));
             let mut client = client(&a.at).await?;
@@ -381,6 +387,23 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
     )
 }
 
+fn offer_table(offers: &[pb::OfferLine]) -> Grid {
+    let notice = |o: &&pb::OfferLine| o.notice_s.map_or(String::new(), |s| s.to_string());
+    Grid::of(
+        offers,
+        2,
+        &[
+            ("offer", &|o| plain(&o.name)),
+            ("type", &|o| plain(&o.gpu_type)),
+            ("GPUs", &|o| o.gpus.to_string()),
+            ("price", &|o| o.price.to_string()),
+            ("nodes", &|o| o.nodes.to_string()),
+            ("most", &|o| o.most.to_string()),
+            ("notice s", &notice),
+        ],
+    )
+}
+
 /// Formats seconds since 1970 as a date.
 fn moment(secs: f64) -> String {
     format!("{}:{:02} UTC", date(secs), (secs as i64).rem_euclid(60))
@@ -519,6 +542,13 @@ fn job_json(j: &pb::JobLine) -> Value {
         "nodes": j.nodes, "preemptions": j.preemptions,
         "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
+    })
+}
+
+fn offer_json(o: &pb::OfferLine) -> Value {
+    json!({
+        "offer": o.name, "gpu_type": (!o.gpu_type.is_empty()).then_some(&o.gpu_type),
+        "gpus": o.gpus, "price": o.price, "nodes": o.nodes, "most": o.most, "notice_s": o.notice_s,
     })
 }
 

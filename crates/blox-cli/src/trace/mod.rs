@@ -54,7 +54,7 @@ struct FileArgs {
     file: PathBuf,
     /// Its format [default: detected from the file; synergy and gavel must be given]
     ///
-    /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, spot, slurm, supercloud, swf,
+    /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, spot, genai, slurm, supercloud, swf,
     /// blox-jobs, tiresias, synergy, gavel and sia.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,

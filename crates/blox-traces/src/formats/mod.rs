@@ -8,6 +8,7 @@
 //! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`], [`spot`] | Alibaba's GPU traces of 2020, 2023 and 2026 |
+//! | [`genai`] | requests of Alibaba's image generation of 2026 |
 //! | [`acme`] | Shanghai AI Laboratory's Acme traces |
 //! | [`slurm`] | Slurm's accounting |
 //! | [`supercloud`] | the MIT Supercloud trace |
@@ -18,6 +19,7 @@ pub mod acme;
 pub mod blox_jobs;
 pub mod csv;
 pub mod gavel;
+pub mod genai;
 pub mod helios;
 pub mod itp;
 pub mod jsonl;

@@ -112,6 +112,14 @@ pub const TRAFFIC: JobData = JobData {
     check: |_| Ok(()),
 };
 
+/// Parameters of the model or measured plans, by which jobs have execution plans.
+pub const PLANS: JobData = JobData {
+    name: "`attributes.params_b` or `plans`",
+    has: |job| has_attribute(job, "params_b") || has_attribute(job, "plans"),
+    without: "each job keeps its plan and number of GPUs",
+    check: |job| check_attributes(job, &["params_b", "sequence", "plan", "plans"]),
+};
+
 /// Speed with fewer CPUs or less memory.
 pub const SENSITIVITY: JobData = JobData {
     name: "a `sensitivity`",
