@@ -53,7 +53,7 @@ fn forecast_of_each_policy_changes_nothing() {
 }
 
 #[test]
-fn forecast_of_jobs_on_a_link_knows_both() {
+fn forecast_of_jobs_on_a_link_counts_both() {
     let mut fifo = fifo();
     let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
     let cluster: ClusterSpec = "1x1,1x2,1x1,network=50".parse().unwrap();

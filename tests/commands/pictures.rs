@@ -119,6 +119,46 @@ fn one_command_gives_a_table_and_its_pictures() {
 }
 
 #[test]
+fn costs_services_and_evictions_show_where_they_occur() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let all = "submit_s,gpus,duration_s,need,class,gpu_share\n\
+               0,1,7200,0:1;3600:3/7200,,\n0,1,6000,,spot:6000,\n0,2,6000,,,\n0,1,600,,,0.5\n";
+    fs::write(d.join("all.csv"), all).unwrap();
+    let none = "submit_s,gpus,duration_s\n0,1,600\n0,2,900\n";
+    fs::write(d.join("none.csv"), none).unwrap();
+    // Words of the table, columns of jobs, figures, and pictures with words of the page.
+    let words = ["cost", "needed", "lacking", "evicted", "broken"];
+    let columns = ["needed_gpu_s", "lacking_gpu_s", "broken", "gpu_share"];
+    let figures = ["\"rent\"", "\"services\"", "\"evictions\""];
+    let pictures = ["cost", "services", "evictions"];
+    let titles = [
+        "Cost of the nodes",
+        "GPU time that services needed",
+        "Evictions",
+    ];
+    for (name, cluster, occurs) in [("all", "1x4=2.5", true), ("none", "1x4", false)] {
+        let line = format!("compare fifo serving --trace {name}.csv --cluster {cluster}");
+        let table = done(d, &format!("{line} --output-dir {name} --plots --report"));
+        let read = |file: &str| fs::read_to_string(d.join(name).join(file)).unwrap();
+        let has =
+            |text: &str, words: &[&str]| words.iter().all(|word| text.contains(word) == occurs);
+        assert!(has(&table, &words), "{table}");
+        let jobs = read("serving/jobs.csv");
+        let heading = jobs.lines().next().unwrap();
+        assert!(has(heading, &columns), "{heading}");
+        assert!(has(&read("serving/summary.json"), &figures), "{name}");
+        for picture in pictures {
+            let path = d.join(format!("{name}/plots/{picture}.svg"));
+            assert_eq!(path.exists(), occurs, "{picture}");
+        }
+        assert!(has(&read("report.html"), &titles), "{name}");
+    }
+    let bars = fs::read_to_string(d.join("all/plots/services.svg")).unwrap();
+    assert!(bars.contains(">lacked<") && bars.contains(">serving<"));
+}
+
+#[test]
 fn twenty_schedulers_are_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();

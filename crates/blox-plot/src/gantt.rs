@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 /// GPUs over time: a row for each GPU, a bar for each job.
 ///
-/// [Colours](colours_apart) separate jobs that touch; they do not identify jobs.
+/// [Colours](colours_apart) separate jobs that touch; they do not identify jobs. Jobs that have a GPU at
+/// the same time share the height of its row.
 ///
 /// A chart has cells, each for several bars, if it has more than 4,000 bars or 256 GPUs. It also has
 /// them if most of many bars are too narrow to see. The subtitle then states the size of a cell. The picture stays below 400 kB. The time axis ends at the
@@ -183,7 +184,7 @@ impl Gantt {
         let gap = if row > 4.0 { 0.6 } else { 0.0 };
         // Bars less than a unit of the picture apart seem to touch.
         let near = (frame.x.high - frame.x.low) / frame.width;
-        let rect = |bar: &Bar, (first, last): &(u32, u32)| {
+        let rect = |bar: &Bar, top: f64, height: f64| {
             let (a, b) = (
                 frame.place(bar.start_s, 0.0).0,
                 frame.place(bar.end_s, 0.0).0,
@@ -194,21 +195,31 @@ impl Gantt {
             format!(
                 "M{} {}h{width}v{}h-{width}z",
                 Num(a),
-                Num(frame.top + f64::from(*first) * row + gap / 2.0),
-                Num(f64::from(last - first + 1) * row - gap),
+                Num(frame.top + top + gap / 2.0),
+                Num((height - gap).max(0.4)),
             )
         };
-        let paths = |bar: &Bar| {
-            bar.gpus
-                .iter()
-                .map(|range| rect(bar, range))
-                .collect::<String>()
+        let paths = |bar: &Bar, lane: &Lane| {
+            let mut path = String::new();
+            for (first, last) in &bar.gpus {
+                let top = |gpu: u32| f64::from(gpu) * row;
+                if lane.of == 1 {
+                    path.push_str(&rect(bar, top(*first), top(last - first + 1)));
+                    continue;
+                }
+                let height = row / lane.of as f64;
+                let shift = lane.at as f64 * height;
+                (*first..=*last)
+                    .for_each(|gpu| path.push_str(&rect(bar, top(gpu) + shift, height)));
+            }
+            path
         };
+        let lanes = lanes(&self.bars);
         let colours = colours_apart(&self.bars, near);
         if self.bars.len() > HINTS {
             let mut of_colour = vec![String::new(); style::COLOURS.len()];
-            for (bar, colour) in self.bars.iter().zip(colours) {
-                of_colour[colour].push_str(&paths(bar));
+            for ((bar, lane), colour) in self.bars.iter().zip(&lanes).zip(colours) {
+                of_colour[colour].push_str(&paths(bar, lane));
             }
             for (colour, d) in style::COLOURS.iter().zip(of_colour) {
                 page.put(format_args!("<path fill=\"{colour}\" d=\"{d}\"/>\n"));
@@ -216,12 +227,12 @@ impl Gantt {
             return;
         }
         let time = |s: f64| grouped(s / unit.secs(), 3);
-        for (bar, colour) in self.bars.iter().zip(colours) {
+        for ((bar, lane), colour) in self.bars.iter().zip(&lanes).zip(colours) {
             let gpus: u32 = bar.gpus.iter().map(|(first, last)| last - first + 1).sum();
             page.put(format_args!(
                 "<path fill=\"{}\" d=\"{}\"><title>job {}: {gpus} GPU{}, {} to {} {}</title></path>\n",
                 style::COLOURS[colour],
-                paths(bar),
+                paths(bar, lane),
                 Escaped(&bar.job_id),
                 if gpus == 1 { "" } else { "s" },
                 time(bar.start_s),
@@ -255,6 +266,52 @@ impl Gantt {
             first += gpus;
         }
     }
+}
+
+/// The part of the height of its rows that a bar has: one of several equal parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lane {
+    at: usize,
+    of: usize,
+}
+
+/// Returns a lane for each bar. Bars of two jobs on a GPU at the same time have different ones.
+fn lanes(bars: &[Bar]) -> Vec<Lane> {
+    let mut order: Vec<usize> = (0..bars.len()).collect();
+    order.sort_by(|a, b| bars[*a].start_s.total_cmp(&bars[*b].start_s));
+    let mut lanes = vec![Lane { at: 0, of: 1 }; bars.len()];
+    // Bars that share GPUs directly or by others have the number of one of them.
+    let mut group: Vec<usize> = (0..bars.len()).collect();
+    let mut open: Vec<usize> = Vec::new();
+    for at in order {
+        let bar = &bars[at];
+        open.retain(|other| bars[*other].end_s > bar.start_s);
+        let meets = |a: &(u32, u32), b: &(u32, u32)| a.0 <= b.1 && b.0 <= a.1;
+        let shares = |other: &&usize| {
+            let other = &bars[**other];
+            let meet = |range| other.gpus.iter().any(|theirs| meets(range, theirs));
+            other.job != bar.job && bar.gpus.iter().any(meet)
+        };
+        let beside: Vec<usize> = open.iter().filter(shares).copied().collect();
+        let taken = |lane: &usize| beside.iter().any(|other| lanes[*other].at == *lane);
+        lanes[at].at = (0..).find(|lane| !taken(lane)).unwrap_or(0);
+        for other in beside {
+            let (old, new) = (group[other], group[at]);
+            group
+                .iter_mut()
+                .filter(|g| **g == old)
+                .for_each(|g| *g = new);
+        }
+        open.push(at);
+    }
+    let mut most = vec![1; bars.len()];
+    for (lane, group) in lanes.iter().zip(&group) {
+        most[*group] = most[*group].max(lane.at + 1);
+    }
+    for (lane, group) in lanes.iter_mut().zip(&group) {
+        lane.of = most[*group];
+    }
+    lanes
 }
 
 /// Bars merged into cells.
@@ -417,6 +474,23 @@ mod tests {
         assert!(svg.contains(&format!("h{half}v14.4h-{half}z")), "{svg}");
         assert!(svg.contains("<title>job &lt;1&gt;: 1 GPU, 50.000 to 100.000 s</title>"));
         assert!(svg.contains("node 1"));
+    }
+
+    #[test]
+    fn jobs_on_a_gpu_at_once_share_its_row() {
+        // Jobs 0 and 1 share GPU 1, and job 2 follows job 1. Job 3 is alone.
+        let bars = [
+            bar(0, 0, 1, 0.0, 100.0),
+            bar(1, 1, 1, 0.0, 50.0),
+            bar(2, 1, 1, 50.0, 100.0),
+            bar(3, 2, 2, 0.0, 100.0),
+        ];
+        let of = |at, of| Lane { at, of };
+        assert_eq!(lanes(&bars), [of(0, 2), of(1, 2), of(1, 2), of(0, 1)]);
+        let svg = Gantt::new("las", [4]).with_all(bars).svg();
+        // A row of 15 pixels, and half of it.
+        assert_eq!(svg.matches("v14.4h").count(), 1, "{svg}");
+        assert_eq!(svg.matches("v6.9h").count(), 4, "{svg}");
     }
 
     #[test]

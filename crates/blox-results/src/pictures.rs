@@ -30,7 +30,7 @@ impl Picture {
 /// The name of the picture of average job completion times. Results of one scheduler lack it.
 pub const AVERAGES: &str = "avg-jct";
 /// The names of the pictures of a comparison, except Gantt charts.
-pub const SUMMARIES: [&str; 9] = [
+pub const SUMMARIES: [&str; 12] = [
     "jct-cdf",
     "queueing-cdf",
     FAIRNESS,
@@ -39,6 +39,9 @@ pub const SUMMARIES: [&str; 9] = [
     AVERAGES,
     DEADLINE_COUNTS,
     LATENESS,
+    COST,
+    SERVICES,
+    EVICTIONS,
     WAITS,
 ];
 /// The name of the picture of averages by group.
@@ -53,6 +56,12 @@ pub const FAIRNESS: &str = "fairness-cdf";
 pub const DEADLINE_COUNTS: &str = "deadlines";
 /// The name of the picture of the time between deadline and end.
 pub const LATENESS: &str = "lateness-cdf";
+/// The name of the picture of the cost of nodes.
+const COST: &str = "cost";
+/// The name of the picture of the GPU time that services needed.
+const SERVICES: &str = "services";
+/// The name of the picture of stops of jobs of both classes.
+const EVICTIONS: &str = "evictions";
 /// The name of the picture of the reasons of waiting.
 pub const WAITS: &str = "waits";
 /// The start of the name of a Gantt chart, before the folder of its scheduler.
@@ -200,6 +209,9 @@ pub(super) fn summaries(all: &[Contestant<'_>], unit: TimeUnit) -> Vec<Picture> 
         averages,
         deadlines(&about, all),
         lateness(&about, all, unit),
+        cost(&about, all),
+        services(&about, all),
+        evictions(&about, all),
         waits(all, unit),
         group_averages(all, unit),
     ];
@@ -214,20 +226,72 @@ fn jct_axis(unit: TimeUnit) -> Axis {
         .log()
 }
 
+/// Draws figures of each scheduler as bars with named parts. Returns `None` if no scheduler has them.
+fn bars<const N: usize>(
+    [name, title]: [&str; 2],
+    axis: Axis,
+    about: &str,
+    all: &[Contestant<'_>],
+    parts: [&str; N],
+    figures: impl Fn(&RunResults) -> Option<[f64; N]>,
+) -> Option<Picture> {
+    let mut chart = BarChart::new(title, axis).subtitle(about);
+    let mut some = false;
+    for c in all {
+        let values = figures(c.run);
+        some |= values.is_some();
+        let values = values.unwrap_or([0.0; N]);
+        chart = chart.with(c.name.as_str(), parts.into_iter().zip(values));
+    }
+    some.then(|| Picture::new(name, title, chart.stacked().svg()))
+}
+
 /// Draws the numbers of jobs that met, missed and were declined with their deadline.
 fn deadlines(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
-    let fates = ["met", "missed", "declined"];
-    let counts = |c: &Contestant<'_>| fates.map(|fate| c.run.figure(&format!("deadlines_{fate}")));
-    if all.iter().all(|c| counts(c).iter().all(Option::is_none)) {
-        return None;
-    }
-    let title = "Deadlines met and missed";
-    let mut chart = BarChart::new(title, Axis::new("jobs with a deadline")).subtitle(about);
-    for c in all {
-        let counts = counts(c).map(|count| count.unwrap_or(0.0));
-        chart = chart.with(c.name.as_str(), fates.into_iter().zip(counts));
-    }
-    Some(Picture::new(DEADLINE_COUNTS, title, chart.stacked().svg()))
+    let names = [DEADLINE_COUNTS, "Deadlines met and missed"];
+    let (axis, fates) = (
+        Axis::new("jobs with a deadline"),
+        ["met", "missed", "declined"],
+    );
+    bars(names, axis, about, all, fates, |run| {
+        let counts = fates.map(|fate| run.figure(&format!("deadlines_{fate}")));
+        let some = counts.iter().any(Option::is_some);
+        some.then(|| counts.map(|count| count.unwrap_or(0.0)))
+    })
+}
+
+/// Draws the cost of the nodes.
+fn cost(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
+    let (names, axis) = ([COST, "Cost of the nodes"], Axis::new("cost"));
+    bars(names, axis, about, all, ["cost"], |run| {
+        Some([run.figure("rent_cost")?])
+    })
+}
+
+/// Draws the GPU-hours that services needed and had, and those that they lacked.
+fn services(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
+    let names = [SERVICES, "GPU time that services needed"];
+    let (axis, parts) = (Axis::new("GPU-hours"), ["had", "lacked"]);
+    bars(names, axis, about, all, parts, |run| {
+        let lacked = run.figure("services_lacking_gpu_h")?;
+        Some([run.figure("services_needed_gpu_h")? - lacked, lacked])
+    })
+}
+
+/// Draws the stops by decisions of guaranteed jobs, and of spot jobs after and within their guaranteed
+/// time.
+fn evictions(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
+    let parts = [
+        "guaranteed jobs",
+        "spot jobs, guarantee kept",
+        "spot jobs, guarantee broken",
+    ];
+    let (names, axis) = ([EVICTIONS, "Evictions"], Axis::new("stops by decisions"));
+    bars(names, axis, about, all, parts, |run| {
+        let broken = run.figure("evictions_broken")?;
+        let spot = run.figure("evictions_spot")?;
+        Some([run.figure("evictions_guaranteed")?, spot - broken, broken])
+    })
 }
 
 /// Draws the time from the deadline to the end of each job that completed.
