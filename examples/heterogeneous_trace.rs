@@ -33,7 +33,7 @@ pub fn write(out: impl Write) -> Result<(), Box<dyn Error>> {
             amplitude: 0.6,
             peak_h: 15.0,
         }),
-        gpus: vec![(1, 60.0), (2, 20.0), (4, 15.0), (8, 5.0)],
+        gpus: vec![(1.0, 60.0), (2.0, 20.0), (4.0, 15.0), (8.0, 5.0)],
         models: MODELS.map(|(name, weight, _)| (name.into(), weight)).into(),
         users: [("ada", 50.0), ("bob", 30.0), ("eve", 20.0)]
             .map(|(name, weight)| (name.into(), weight))

@@ -32,7 +32,7 @@ fn simulated(law: &DurationLaw, seed: u64) -> Pair {
         gpus: 8,
     };
     let spec = GeneratorSpec {
-        gpus: vec![(1, 7.0), (2, 2.0), (4, 1.0)],
+        gpus: vec![(1.0, 7.0), (2.0, 2.0), (4.0, 1.0)],
         seed,
         count: Some(150),
         ..GeneratorSpec::new(load, law.clone())

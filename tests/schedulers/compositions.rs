@@ -24,7 +24,7 @@ fn bursty(load: f64, count: u64) -> Generator {
             factor: 5.0,
             durations: Some(hours(0.2, 1.0)),
         },
-        gpus: vec![(1, 3.0), (4, 1.0)],
+        gpus: vec![(1.0, 3.0), (4.0, 1.0)],
         seed: 3,
         count: Some(count),
         ..GeneratorSpec::new(Load::PerHour(load), hours(10.0, 24.0))

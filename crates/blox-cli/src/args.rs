@@ -513,7 +513,7 @@ pub(super) struct Options {
     /// [default: {}]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     pub durations: Option<String>,
-    /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: {}]
+    /// GPUs of generated jobs with weights, such as 0.5:70,2:10,8:20 [default: {}]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     pub gpu_mix: Option<String>,
     /// Models of generated jobs with weights, such as resnet50:70,bert:30 [default: none]

@@ -51,7 +51,7 @@ const COMMON: [ParamDoc; 6] = [
     param(
         "gpu_mix",
         "--gpu-mix",
-        "GPU counts with weights, such as 1:70,2:10,8:20; one GPU each if not given",
+        "GPUs of jobs with weights, such as 0.5:70,2:10,8:20; one GPU each if not given",
     ),
     param(
         "models",
@@ -432,8 +432,8 @@ fn users(p: &Params) -> Result<(Weighted, Weighted), RegistryError> {
     Ok((users, factors))
 }
 
-fn gpus(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|n| *n > 0)
+fn gpus(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|n| crate::generate::gang(*n).is_some())
 }
 
 fn name(text: &str) -> Option<Name> {
@@ -567,9 +567,11 @@ mod tests {
             Ok::<_, String>(jobs.next_job().unwrap().unwrap())
         };
         assert_eq!(first("gpu_mix=8:30").unwrap().gpus.get(), 8);
+        let half = first("gpu_mix=0.5:30").unwrap();
+        assert_eq!((half.gpus.get(), half.extras().share.fraction()), (1, 0.5));
         let job = first("models=vision/resnet:50:1").unwrap();
         assert_eq!(job.extras().model.as_deref(), Some("vision/resnet:50"));
-        for mix in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
+        for mix in ["", "1", "0:1", "1.5:1", "nan:1", "1:0", "1:-1", "1:1,"] {
             assert!(first(&format!("gpu_mix='{mix}'")).is_err(), "{mix}");
         }
         let job = first("users=team:7:3x2").unwrap();

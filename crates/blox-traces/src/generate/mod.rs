@@ -20,7 +20,7 @@ pub use pow10::pow10;
 pub use services::{Beside, Services, hourly_need, need_of_file, sine_need};
 
 use arrivals::{Clock, Shape};
-use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Share, Time, Work};
 use blox_sim::workload::{Workload, WorkloadError};
 use std::fmt;
 
@@ -53,8 +53,9 @@ pub struct GeneratorSpec {
     pub arrivals: Arrivals,
     /// Distribution of job durations.
     pub durations: DurationLaw,
-    /// Requested GPUs, each at least 1, with their weights relative to each other.
-    pub gpus: Vec<(u32, f64)>,
+    /// Requested GPUs with their weights relative to each other. A number is whole, or a part of one
+    /// GPU between 0 and 1.
+    pub gpus: Vec<(f64, f64)>,
     /// Models with weights; empty for jobs without a model.
     pub models: Vec<(Name, f64)>,
     /// Users with weights; empty for jobs without a user.
@@ -74,7 +75,7 @@ impl GeneratorSpec {
             load,
             arrivals: Arrivals::Poisson,
             durations,
-            gpus: vec![(1, 1.0)],
+            gpus: vec![(1.0, 1.0)],
             models: Vec::new(),
             users: Vec::new(),
             user_factors: Vec::new(),
@@ -118,7 +119,8 @@ impl Generator {
     /// Names the first invalid setting.
     pub fn new(spec: GeneratorSpec) -> Result<Self, WorkloadError> {
         for (gpus, _) in &spec.gpus {
-            check(*gpus > 0, "gpus", gpus, "at least 1")?;
+            let expected = "a whole number from 1, or a part below 1";
+            check(gang(*gpus).is_some(), "gpus", gpus, expected)?;
         }
         sum(WEIGHTS, spec.gpus.iter().map(|part| part.1))?;
         for names in [&spec.models, &spec.users] {
@@ -267,12 +269,15 @@ impl Stream {
     }
 
     fn take(&mut self, spec: &GeneratorSpec) -> JobSpec {
-        let gpus = draw(&spec.gpus, &mut self.gpus).map_or(1, |gpus| *gpus);
+        let gpus = draw(&spec.gpus, &mut self.gpus).map_or(1.0, |gpus| *gpus);
+        let (gpus, share) = gang(gpus).unwrap_or((GpuCount(1), Share::WHOLE));
         let duration = self.law.draw(&mut self.durations);
-        let mut job = JobSpec::new(Time::new(self.at), GpuCount(gpus), duration);
-        if let Some(model) = draw(&spec.models, &mut self.models) {
+        let mut job = JobSpec::new(Time::new(self.at), gpus, duration);
+        let model = draw(&spec.models, &mut self.models);
+        if model.is_some() || !share.is_whole() {
             job = job.with_extras(Extras {
-                model: Some(model.clone()),
+                model: model.cloned(),
+                share,
                 ..Extras::default()
             });
         }
@@ -283,6 +288,15 @@ impl Stream {
         self.at = self.clock.next();
         job
     }
+}
+
+/// Returns the GPUs of a gang and the part of each: a whole number from 1, or a part of one GPU.
+pub(crate) fn gang(gpus: f64) -> Option<(GpuCount, Share)> {
+    if gpus < 1.0 {
+        return Some((GpuCount(1), Share::of(gpus)?));
+    }
+    let whole = gpus.fract() == 0.0 && gpus <= f64::from(u32::MAX);
+    whole.then_some((GpuCount(gpus as u32), Share::WHOLE))
 }
 
 /// Draws one of some values with weights. A single value takes no random number.
@@ -312,7 +326,7 @@ fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
             check(fraction > 0.0, "load", fraction, "a fraction above 0")?;
             check(gpus > 0, "gpus of the load", gpus, "at least 1")?;
             let weights: f64 = spec.gpus.iter().map(|(_, weight)| weight).sum();
-            let weighted = spec.gpus.iter().map(|(n, weight)| weight * f64::from(*n));
+            let weighted = spec.gpus.iter().map(|(n, weight)| weight * n);
             let weighted: f64 = weighted.sum();
             // Bursts add jobs, whose durations may follow another law.
             let of_bursts = match &spec.arrivals {

@@ -50,7 +50,7 @@ fn sample_means_equal_the_laws() {
 #[test]
 fn a_fraction_of_capacity_is_the_mean_demand() {
     let jobs = jobs(GeneratorSpec {
-        gpus: vec![(1, 3.0), (8, 1.0)],
+        gpus: vec![(1.0, 3.0), (8.0, 1.0)],
         ..GeneratorSpec::new(
             Load::OfCapacity {
                 fraction: 0.7,
@@ -79,7 +79,7 @@ fn a_fraction_of_capacity_includes_bursts_and_users() {
     for durations in [None, Some(other)] {
         let jobs = jobs(GeneratorSpec {
             arrivals: bursty(5.0, durations),
-            gpus: vec![(1, 3.0), (8, 1.0)],
+            gpus: vec![(1.0, 3.0), (8.0, 1.0)],
             users: vec![("ada".into(), 3.0), ("bob".into(), 1.0)],
             user_factors: vec![("bob".into(), 4.0)],
             ..GeneratorSpec::new(load, log_normal())
@@ -98,7 +98,7 @@ fn a_fraction_of_capacity_includes_bursts_and_users() {
 
 #[test]
 fn another_load_leaves_durations_and_gpus() {
-    let gpus = [1, 2, 4].map(|gpus| (gpus, 1.0));
+    let gpus = [1.0, 2.0, 4.0].map(|gpus| (gpus, 1.0));
     let make = |load, seed| {
         jobs(GeneratorSpec {
             gpus: gpus.to_vec(),
