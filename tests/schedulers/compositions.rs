@@ -3,11 +3,13 @@
 use crate::cases::{composed, finishes, job, run, scheduler, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    ClusterSpec, GpuCount, JobQueue, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Request,
-    Seconds, Shape, Time, Validity,
+    ClusterSpec, Curve, GpuCount, JobQueue, JobSpec, LossCurve, LossReports, Outcome, Pipeline,
+    Request, Seconds, Shape, Time, Validity,
 };
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::sim::completion::Exact;
+use blox::sim::execution::{FixedRate, Traffic};
+use blox::sim::overheads::FixedOverheads;
 use blox::sim::{Measure, Simulation};
 use blox::traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load, with_losses};
 
@@ -67,6 +69,27 @@ fn placement_by_bandwidth_keeps_fast_pairs_together() {
     assert_eq!(run("bandwidth-placement", &[2, 2]), fast);
     // A single GPU leaves the two best links to others.
     assert_eq!(run("bandwidth-placement", &[1, 3]), fast);
+}
+
+#[test]
+fn cassini_shifts_jobs_so_that_phases_interleave() {
+    // Both jobs use the link of one node in the first half of each iteration.
+    let cluster: ClusterSpec = "3x2,network=50".parse().unwrap();
+    let steps = [(0.0, 50.0), (0.05, 0.0)].map(|(at, gbps)| (Seconds::new(at), gbps));
+    let traffic = Curve::new(Seconds::new(0.1), steps);
+    let job = |at| with(job(at, 3, 600.0), |e| e.traffic = traffic.clone());
+    let run = |name: &str| {
+        let world = Simulation::new(cluster.clone())
+            .execution(Traffic::over(FixedRate))
+            .overheads(FixedOverheads::TYPICAL)
+            .completion(Exact);
+        finishes(&run(&world, scheduler(name), &[job(0.0), job(60.0)]))
+    };
+    // Alone from 30 s to 90 s, the first does 60 s of its work at full speed.
+    let unshifted = run("cassini{shifts=false}");
+    assert_eq!(unshifted, [Some(900.0), Some(960.0)]);
+    // The shift of the second costs neither of them any time.
+    assert_eq!(run("cassini"), [Some(630.0), Some(690.0)]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ const PROMISES: &[(&str, &[Promise])] = &[
 fn every_registered_scheduler_conforms() {
     let registry = blox::registry();
     let (mut unreached, mut failures) = (Vec::new(), Vec::new());
-    let (mut parts, mut services, mut knobs) = (0, 0, 0);
+    let (mut parts, mut services, mut spot, mut knobs) = (0, 0, 0, 0);
     for (name, _) in registry.schedulers.iter() {
         // The search duration does not affect the rules.
         let brief = match name {
@@ -84,6 +84,7 @@ fn every_registered_scheduler_conforms() {
         assert!(report.placements > 0, "{name}");
         parts += report.coverage.parts;
         services += report.coverage.services;
+        spot += report.coverage.spot;
         knobs += report.coverage.knobs;
         // Past the capture of the test harness.
         let _ = writeln!(std::io::stderr(), "{name}: {report}");
@@ -101,6 +102,10 @@ fn every_registered_scheduler_conforms() {
     assert!(unreached.is_empty(), "never reached: {unreached:?}");
     assert!(parts > 100, "{parts} placements with parts of GPUs");
     assert!(services > 100, "{services} placements of services");
+    assert!(
+        spot > 100,
+        "{spot} placements of spot jobs with guaranteed time"
+    );
     assert!(knobs > 100, "{knobs} placements of jobs with a config");
 }
 

@@ -2,6 +2,7 @@
 
 use super::consolidated::Consolidated;
 use super::selector::{NodeSelector, suits, taken_in_order};
+use super::shifting::{Affinity, rotations};
 use blox_core::{Assignment, Draft, JobRef, Node, Reason, Room, Shape};
 use blox_perf::{link_demand, share_link};
 
@@ -20,12 +21,51 @@ const CANDIDATES: usize = 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compatible {
     first: Consolidated,
+    shifted: bool,
+}
+
+impl Compatible {
+    /// Returns the rule for jobs that are [shifted](super::Shifting): the score of a link is the one
+    /// with the best shifts of its jobs. A candidate whose graph of jobs and links has a loop counts
+    /// only if no other fits.
+    pub fn for_shifted_jobs() -> Self {
+        Compatible {
+            shifted: true,
+            ..Compatible::default()
+        }
+    }
+
+    /// Returns the mean score of the links of a job; `None` without links or traffic.
+    fn score(&self, draft: &Draft<'_>, job: &JobRef<'_>, on: &Assignment) -> Option<f64> {
+        let own = link_demand(job, on)?;
+        let cluster = draft.view().cluster();
+        let links = cluster.links_of(&on.gpus);
+        if self.shifted && !links.is_empty() && Affinity::around(draft, job, on).has_loop() {
+            return Some(-1.0);
+        }
+        let of_link = |link| {
+            let others = draft
+                .on_link(link)
+                .filter(|(other, _)| other.id() != job.id());
+            let theirs = others.filter_map(|(other, on)| link_demand(&other, on));
+            let demands: Vec<_> = theirs.chain([own]).collect();
+            let gbps = cluster.link(link)?.gbps;
+            Some(
+                1.0 - match self.shifted {
+                    true => rotations(gbps, &demands.iter().map(|d| d.0).collect::<Vec<_>>()).1,
+                    false => share_link(gbps, &demands).excess,
+                },
+            )
+        };
+        let scores = links.iter().filter_map(|link| of_link(*link));
+        (!links.is_empty()).then(|| scores.sum::<f64>() / links.len() as f64)
+    }
 }
 
 impl NodeSelector for Compatible {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let mut found = self.first.find(draft, job, shape)?;
-        let Some(mut best) = score(draft, job, &found).filter(|score| *score < 1.0) else {
+        let Some(mut best) = self.score(draft, job, &found).filter(|score| *score < 1.0) else {
             return Some(found);
         };
         let view = draft.view();
@@ -40,7 +80,7 @@ impl NodeSelector for Compatible {
             taken_in_order(draft, nodes, job, shape, shape.gpus.get()).map(|gpus| shape.on(gpus))
         };
         for candidate in starts.filter_map(from) {
-            match score(draft, job, &candidate) {
+            match self.score(draft, job, &candidate) {
                 Some(score) if score <= best => {}
                 score => (best, found) = (score.unwrap_or(1.0), candidate),
             }
@@ -53,23 +93,6 @@ impl NodeSelector for Compatible {
     }
 }
 
-/// Returns the mean score of the links of a job; `None` without links or traffic.
-fn score(draft: &Draft<'_>, job: &JobRef<'_>, on: &Assignment) -> Option<f64> {
-    let own = link_demand(job, on)?;
-    let cluster = draft.view().cluster();
-    let links = cluster.links_of(&on.gpus);
-    let of_link = |link| {
-        let others = draft
-            .on_link(link)
-            .filter(|(other, _)| other.id() != job.id());
-        let theirs = others.filter_map(|(other, on)| link_demand(&other, on));
-        let demands: Vec<_> = theirs.chain([own]).collect();
-        Some(1.0 - share_link(cluster.link(link)?.gbps, &demands).excess)
-    };
-    let scores = links.iter().filter_map(|link| of_link(*link));
-    (!links.is_empty()).then(|| scores.sum::<f64>() / links.len() as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +103,7 @@ mod tests {
 
     /// Returns the GPUs of jobs of two GPUs with a phase in one half of an iteration of 0.1 s, on
     /// nodes of one GPU in racks. All links have 50 Gbit/s.
-    fn placed(demands: &[[f64; 2]]) -> Vec<Vec<u32>> {
+    fn placed(rule: Compatible, demands: &[[f64; 2]]) -> Vec<Vec<u32>> {
         let mut cluster: ClusterSpec = "8x1,network=50:50".parse().unwrap();
         for (i, node) in cluster.nodes.iter_mut().enumerate() {
             let rack = [0, 1, 0, 2, 2, 3, 3, 1][i];
@@ -88,7 +111,7 @@ mod tests {
         }
         let scheduler = Composition::new("compatible")
             .scheduling(Fifo::default())
-            .placement(InOrder::new(Compatible::default()))
+            .placement(InOrder::new(rule))
             .build()
             .unwrap();
         let mut case = Scenario::new(&cluster, scheduler);
@@ -112,12 +135,20 @@ mod tests {
 
     #[test]
     fn jobs_whose_phases_meet_are_kept_apart() {
+        let rule = Compatible::default();
         let (early, late) = ([50.0, 0.0], [0.0, 50.0]);
         // Node 2 is in the rack of node 0.
-        assert_eq!(placed(&[early, late]), [[0, 1], [2, 3]]);
-        assert_eq!(placed(&[early, early]), [[0, 1], [3, 4]]);
+        assert_eq!(placed(rule, &[early, late]), [[0, 1], [2, 3]]);
+        assert_eq!(placed(rule, &[early, early]), [[0, 1], [3, 4]]);
         // Without a candidate that is better, the first is taken.
-        let three = placed(&[early, early, early]);
+        let three = placed(rule, &[early, early, early]);
         assert_eq!(three, [[0, 1], [3, 4], [5, 6]]);
+    }
+    #[test]
+    fn jobs_that_can_be_shifted_apart_stay_close() {
+        let rule = Compatible::for_shifted_jobs();
+        let (early, always) = ([50.0, 0.0], [50.0, 50.0]);
+        assert_eq!(placed(rule, &[early, early]), [[0, 1], [2, 3]]);
+        assert_eq!(placed(rule, &[early, always]), [[0, 1], [3, 4]]);
     }
 }

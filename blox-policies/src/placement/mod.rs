@@ -32,6 +32,7 @@ mod resizing;
 mod resuming;
 mod selector;
 mod share;
+mod shifting;
 mod synergy;
 mod types;
 
@@ -65,5 +66,6 @@ pub use resizing::Resizing;
 pub use resuming::Resuming;
 pub(crate) use selector::has_resources;
 pub use selector::{NodeSelector, Parts, most_with_resources, suits};
+pub use shifting::Shifting;
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{could_find, find as find_alike};

@@ -380,4 +380,35 @@ mod tests {
         assert_eq!(pair(&steep, false), [2, 0]);
         assert_eq!(pair(&flat, true), [2, 0]);
     }
+
+    #[test]
+    fn guaranteed_job_takes_free_gpus_first() {
+        let steep = curve(&[(1, 0.5), (2, 1.0), (3, 1.05), (4, 1.1)]);
+        let flat = curve(&[(1, 0.01), (2, 0.02), (3, 0.03), (4, 0.04)]);
+        let best_effort = candidate(0, &flat, 0, None);
+        let both = vec![best_effort, candidate(1, &steep, 0, Some(1))];
+        assert_eq!(divided(both, 4), [0, 4]);
+    }
+
+    #[test]
+    fn smallest_slope_gives_up_its_gpu() {
+        let (steep, flat) = (curve(&[(1, 1.0), (2, 1.5)]), curve(&[(1, 1.0), (2, 1.1)]));
+        let new = curve(&[(1, 0.6)]);
+        let held = |job, curve| candidate(job, curve, 2, None);
+        let all = |a, b| vec![held(0, a), held(1, b), candidate(2, &new, 0, None)];
+        assert_eq!(divided(all(&steep, &flat), 4), [2, 1, 1]);
+        assert_eq!(divided(all(&flat, &steep), 4), [1, 2, 1]);
+    }
+
+    #[test]
+    fn job_without_success_changes_nothing() {
+        let (small, large) = (curve(&[(2, 1.0)]), curve(&[(6, 1.0)]));
+        let linear = curve(&[(1, 0.2), (2, 0.4), (3, 0.6), (4, 0.8), (5, 1.0)]);
+        let all = vec![
+            candidate(0, &small, 2, None),
+            candidate(1, &large, 0, Some(0)),
+            candidate(2, &linear, 0, None),
+        ];
+        assert_eq!(divided(all, 5), [2, 0, 3]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::law::Law;
 use blox_core::{
-    Adapts, Class, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Sensitivity, Time,
+    Adapts, Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Sensitivity, Time,
     TypeSpeeds,
 };
 use blox_sim::execution::training::Applications;
@@ -50,6 +50,8 @@ pub struct JobKind {
     pub cpu_bound: f64,
     /// Fraction of a step spent on exchanging gradients over the fastest links.
     pub communication: f64,
+    /// Network demand within an iteration, in Gbit/s.
+    pub traffic: Option<Curve>,
     /// Deadline, as a multiple of the duration after submission.
     pub deadline: Option<Law>,
     /// The job is of the class best effort.
@@ -85,6 +87,7 @@ impl Default for JobKind {
             memory_gib: 0.0,
             cpu_bound: 0.0,
             communication: 0.0,
+            traffic: None,
             deadline: None,
             best_effort: false,
             spot: None,
@@ -183,6 +186,7 @@ impl Properties {
             cpus: kind.cpus * f64::from(gpus),
             memory_gib: kind.memory_gib * f64::from(gpus),
             communication: kind.communication,
+            traffic: kind.traffic.clone(),
             ..Extras::default()
         };
         if kind.best_effort {

@@ -327,6 +327,7 @@ files![
     "eva",
     "gfs",
     "rubick",
+    "cassini",
 ];
 
 static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {

@@ -1,9 +1,9 @@
 //! Records what the cases of a suite reached: roles, hints of requests, sharing, growth and moves.
 
-use blox_core::Request;
 use blox_core::decision::{Action, AdmissionDecision, AdmissionDecisions, NodeActions, Plan};
 use blox_core::shape::Place;
 use blox_core::view::View;
+use blox_core::{Class, Request};
 use std::fmt;
 
 /// Counts how often a scheduler took part of a role, gave a hint, or shared, changed or moved jobs.
@@ -55,13 +55,15 @@ pub struct Coverage {
     pub parts: u64,
     /// Placements of services.
     pub services: u64,
+    /// Placements of spot jobs with guaranteed time.
+    pub spot: u64,
     /// Placements of jobs that reported their config.
     pub knobs: u64,
 }
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 22] {
+    pub fn counters(&self) -> [(&'static str, u64); 23] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -84,6 +86,7 @@ impl Coverage {
             ("granted CPUs or memory", self.granted),
             ("parts of GPUs", self.parts),
             ("services", self.services),
+            ("spot jobs with guaranteed time", self.spot),
             ("reported configs", self.knobs),
         ]
     }
@@ -117,6 +120,7 @@ impl Coverage {
         self.granted += other.granted;
         self.parts += other.parts;
         self.services += other.services;
+        self.spot += other.spot;
         self.knobs += other.knobs;
     }
 
@@ -170,6 +174,8 @@ impl Coverage {
             self.shared += u64::from(assignment.share.overlaps());
             self.parts += u64::from(!assignment.share.is_whole());
             self.services += u64::from(job.need().is_some());
+            let class = job.class();
+            self.spot += u64::from(class.is_spot() && class != Class::BEST_EFFORT);
             self.knobs += u64::from(!job.config().is_none());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);

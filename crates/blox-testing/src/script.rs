@@ -76,7 +76,7 @@ pub enum Fault {
     /// In an eighth of the cases, many jobs have parts of their GPUs.
     Parts,
     /// In an eighth of the cases, some jobs are services: they need another number of copies of their
-    /// GPUs over time, and end at a time.
+    /// GPUs over time, and end at a time. Many others are spot jobs with guaranteed time.
     Services,
     /// Some jobs report their own config, such as `tp`.
     Knobs,
@@ -556,11 +556,15 @@ impl Script {
         }
     }
 
-    /// Turns some jobs that do not train into services.
+    /// Turns some jobs that do not train into services, and half of the others into spot jobs.
     fn services(&mut self) {
         for (i, job) in self.jobs.iter_mut().enumerate() {
             let r = &mut SplitMix::keyed(&[self.seed, 33, i as u64]);
             if job.extras().training.is_some() || !r.chance(0.4) {
+                if r.chance(0.5) {
+                    let guaranteed = Seconds::new(r.between(0.0, 5.0) * self.round);
+                    edit(job, |_, extras| extras.class = Class::Spot { guaranteed });
+                }
                 continue;
             }
             let period = r.between(2.0, 12.0) * self.round;
