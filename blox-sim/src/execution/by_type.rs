@@ -1,5 +1,6 @@
 //! Speed by GPU type and by the other jobs on the same GPUs.
 
+use super::running_beside;
 use super::shared::left;
 use blox_core::{Assignment, JobId, JobRef, Name, NameId, TypeSpeeds, View, sort};
 
@@ -12,10 +13,6 @@ pub(super) fn rate(
     speeds: &TypeSpeeds,
 ) -> f64 {
     let cluster = view.cluster();
-    let overlaps = |other: &JobRef<'_>| {
-        let theirs = other.assignment();
-        theirs.is_some_and(|theirs| !assignment.share.is_beside(theirs.share))
-    };
     let on = |gpu_type: &Name, others: &[JobRef<'_>]| -> f64 {
         let alone = || speeds.alone(gpu_type).unwrap_or(0.0);
         let beside = |other: &JobRef<'_>| {
@@ -50,9 +47,7 @@ pub(super) fn rate(
     for gpu in &assignment.gpus {
         let node = cluster.node_with(*gpu);
         let kind = node.map(|n| n.gpu_type());
-        let others = cluster.allocated_to(*gpu).filter(|id| *id != job.id());
-        let others = others.filter_map(|id| view.job(id));
-        let mut others: Vec<JobRef<'_>> = others.filter(overlaps).collect();
+        let mut others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
         sort::by_key(&mut others, JobRef::id);
         let here = Some((kind, others.iter().map(JobRef::id).collect::<Vec<JobId>>()));
         if kind.is_some() && here == last {
