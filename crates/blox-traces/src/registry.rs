@@ -433,7 +433,9 @@ fn users(p: &Params) -> Result<(Weighted, Weighted), RegistryError> {
 }
 
 fn gpus(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|n| crate::generate::gang(*n).is_some())
+    text.parse()
+        .ok()
+        .filter(|n| crate::generate::gang(*n).is_some())
 }
 
 fn name(text: &str) -> Option<Name> {

@@ -80,7 +80,13 @@ const JOBS: u64 = 600;
 fn placed(per_hour: f64, sensitive: f64, seed: u64) -> Result<Vec<JobSpec>, WorkloadError> {
     let mean = Seconds::from_hours(4.0);
     let mut jobs = collect(&mut Generator::new(GeneratorSpec {
-        gpus: vec![(1.0, 0.5), (2.0, 0.1), (4.0, 0.2), (8.0, 0.15), (16.0, 0.05)],
+        gpus: vec![
+            (1.0, 0.5),
+            (2.0, 0.1),
+            (4.0, 0.2),
+            (8.0, 0.15),
+            (16.0, 0.05),
+        ],
         seed,
         count: Some(JOBS),
         ..GeneratorSpec::new(Load::PerHour(per_hour), DurationLaw::Exponential { mean })
