@@ -69,6 +69,7 @@ fn entrant(id: u32, rates: &[f64]) -> Entrant {
         id: JobId(id),
         gpus: 1,
         weight: 1.0,
+        user: None,
         age: 0.0,
         left: 1000.0,
         due: None,

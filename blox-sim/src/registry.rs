@@ -24,8 +24,8 @@
 use crate::collectors::{NodeHours, QueueLength};
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{
-    AnyExecution, Contention, FixedRate, LOCALITY, Traffic, Variability, as_specified, planned,
-    untrained,
+    AnyExecution, Contention, FixedRate, LOCALITY, Traffic, Variability, as_specified,
+    opportunistic, planned, untrained,
 };
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
@@ -185,6 +185,12 @@ pub fn register(mut registry: Registry) -> Registry {
             let slowdown = p.number("slowdown", "a number, at least 0", |v| v >= 0.0)?;
             Ok(Box::new(Contention::over(untrained(), slowdown)))
         },
+    );
+    models.add(
+        "opportunistic",
+        "as-specified, but jobs with an overlapping part of a GPU use what the other jobs on it leave (AntMan, OSDI 2020)",
+        &[],
+        |_, _| Ok(Box::new(opportunistic())),
     );
     models.add(
         "plans",

@@ -381,6 +381,11 @@ fn missing_data_of_jobs_is_a_notice() {
         ("ef", "`levels`: each job runs"),
         ("edf", "a deadline: no deadline orders"),
         ("cassini", "`traffic`: no job slows others"),
+        (
+            "antman",
+            "`attributes.gpu_utilisation` or `levels`: no jobs",
+        ),
+        ("gandiva-fair", "`speeds` by GPU type: each job is as fast"),
         ("chronus", "a deadline: no deadline orders"),
         (
             "optimus",

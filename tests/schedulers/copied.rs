@@ -5,6 +5,8 @@
 
 #[path = "../../examples/schedulers/src/allox.rs"]
 mod allox;
+#[path = "../../examples/schedulers/src/antman.rs"]
+mod antman;
 #[path = "../../examples/schedulers/src/bandwidth_placement.rs"]
 mod bandwidth_placement;
 #[path = "../../examples/schedulers/src/cassini.rs"]
@@ -27,12 +29,16 @@ mod fifo;
 mod finish_time_fairness;
 #[path = "../../examples/schedulers/src/gandiva.rs"]
 mod gandiva;
+#[path = "../../examples/schedulers/src/gandiva_fair.rs"]
+mod gandiva_fair;
 #[path = "../../examples/schedulers/src/gavel.rs"]
 mod gavel;
 #[path = "../../examples/schedulers/src/gfs.rs"]
 mod gfs;
 #[path = "../../examples/schedulers/src/helios_ces.rs"]
 mod helios_ces;
+#[path = "../../examples/schedulers/src/hived.rs"]
+mod hived;
 #[path = "../../examples/schedulers/src/las.rs"]
 mod las;
 #[path = "../../examples/schedulers/src/load_admission.rs"]
@@ -78,6 +84,7 @@ use blox::core::registry::Registry;
 fn files_of_schedulers_compile_in_another_crate() {
     let mut own = Registry::new();
     allox::add(&mut own);
+    antman::add(&mut own);
     bandwidth_placement::add(&mut own);
     cassini::add(&mut own);
     chronus::add(&mut own);
@@ -89,9 +96,11 @@ fn files_of_schedulers_compile_in_another_crate() {
     fifo::add(&mut own);
     finish_time_fairness::add(&mut own);
     gandiva::add(&mut own);
+    gandiva_fair::add(&mut own);
     gavel::add(&mut own);
     gfs::add(&mut own);
     helios_ces::add(&mut own);
+    hived::add(&mut own);
     las::add(&mut own);
     load_admission::add(&mut own);
     loss_termination::add(&mut own);

@@ -5,6 +5,7 @@ mod rehearsal;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod antman;
 mod baselines;
 mod cases;
 mod compositions;
@@ -16,6 +17,7 @@ mod eva;
 mod feasibility;
 mod gavel;
 mod gfs;
+mod hived;
 mod lessons;
 mod loans;
 mod lucid;

@@ -44,14 +44,14 @@ impl Quota {
         self
     }
 
-    fn owner(&self, job: &JobRef<'_>) -> Option<NameId> {
+    pub(crate) fn owner(&self, job: &JobRef<'_>) -> Option<NameId> {
         match self.by {
             QuotaBy::User => job.user(),
             QuotaBy::VirtualCluster => job.virtual_cluster(),
         }
     }
 
-    fn limit(&self, view: View<'_>, owner: Option<NameId>) -> GpuCount {
+    pub(crate) fn limit(&self, view: View<'_>, owner: Option<NameId>) -> GpuCount {
         let named = owner
             .and_then(|id| view.names().get(id))
             .and_then(|name| self.named.get(name.as_str()));

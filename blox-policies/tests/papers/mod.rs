@@ -1,11 +1,14 @@
 //! Rules that papers state, each with a small case. A file for each paper.
 
 mod allox;
+mod antman;
 mod chronus;
 mod elasticflow;
 mod gandiva;
+mod gandiva_fair;
 mod gavel;
 mod helios;
+mod hived;
 mod lucid;
 mod optimus;
 mod pollux;

@@ -261,7 +261,17 @@ pub fn untrained() -> impl ExecutionModel {
 
 /// Returns a model whose rates are reduced by scarce CPUs or memory, slow links and shared GPUs.
 fn slowed(model: impl ExecutionModel) -> impl ExecutionModel {
-    Shared::over(LinkBound::over(CpuMemory::over(model)))
+    Shared::over(alone(model))
+}
+
+fn alone(model: impl ExecutionModel) -> impl ExecutionModel {
+    LinkBound::over(CpuMemory::over(model))
+}
+
+/// Returns the model of [`untrained`] jobs in which jobs with an overlapping part of a GPU
+/// [yield](Shared::yielding).
+pub(crate) fn opportunistic() -> impl ExecutionModel {
+    Shared::over(alone(Profiled)).yielding()
 }
 
 /// Returns the model of [`untrained`] jobs for jobs with execution plans: they run at the speeds of

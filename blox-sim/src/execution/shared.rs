@@ -17,13 +17,42 @@ use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
+    yields: bool,
 }
 
 impl<M: ExecutionModel> Shared<M> {
     /// Wraps another model.
     pub fn over(inner: M) -> Self {
-        Shared { inner }
+        Shared {
+            inner,
+            yields: false,
+        }
     }
+
+    /// Lets jobs with an [overlapping](blox_core::Share::overlapping) part yield: they do not slow the
+    /// other jobs of a GPU, and divide the utilisation that these leave. Each keeps at least a hundredth of
+    /// its speed. So does AntMan (OSDI 2020, section 3.2) on each GPU.
+    #[must_use]
+    pub fn yielding(self) -> Self {
+        Shared {
+            yields: true,
+            ..self
+        }
+    }
+}
+
+/// Returns the rate on a GPU of a job that yields, given its rate alone.
+fn yielded(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
+    let of = |jobs: &mut dyn Iterator<Item = &JobRef<'_>>| -> f64 {
+        jobs.map(|other| gpu_utilisation(other.spec())).sum()
+    };
+    let owned = of(&mut others.iter().filter(|other| !overlaps(other)));
+    let wanted = of(&mut others.iter().filter(|other| overlaps(other)).chain([job]));
+    rate * ((1.0 - owned).max(0.01) / wanted).min(1.0)
+}
+
+fn overlaps(job: &JobRef<'_>) -> bool {
+    job.bound().is_some_and(|bound| bound.share.overlaps())
 }
 
 /// Returns a job's rate on a GPU with these other jobs, given its rate alone.
@@ -66,13 +95,18 @@ impl<M: ExecutionModel> ExecutionModel for Shared<M> {
         assignment: &Assignment,
     ) -> f64 {
         let rate = self.inner.rate(memory, view, job, assignment) * part(job, assignment);
-        if job.spec().extras().speeds.is_some() {
+        if job.spec().extras().speeds.is_some() && !self.yields {
             return rate;
         }
+        let yields = self.yields && assignment.share.overlaps();
         let on = |gpu: &GpuId| {
-            let others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
+            let mut others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
+            if self.yields && !yields {
+                others.retain(|other| !overlaps(other));
+            }
             match others.is_empty() {
                 true => rate,
+                false if yields => yielded(rate, job, &others),
                 false => left(rate, job, &others),
             }
         };

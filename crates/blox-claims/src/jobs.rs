@@ -24,6 +24,10 @@ pub struct JobKind {
     pub duration: Law,
     /// True if `duration` is the time on one GPU. More GPUs shorten it by the speed-up.
     pub serial: bool,
+    /// Name of the user.
+    pub user: Option<Name>,
+    /// Name of the virtual cluster.
+    pub virtual_cluster: Option<Name>,
     /// Name of the model.
     pub model: Option<Name>,
     /// Batch size of a job that trains a built-in application.
@@ -76,6 +80,8 @@ impl Default for JobKind {
             gpus: vec![(1.0, 1)],
             duration: Law::default(),
             serial: false,
+            user: None,
+            virtual_cluster: None,
             model: None,
             batch_size: None,
             adapts: None,
@@ -242,6 +248,10 @@ impl Properties {
             extras.deadlines.push(Deadline { at, value: 1.0 });
         }
         job = job.with_extras(extras);
+        if let Some(user) = &kind.user {
+            job = job.owned_by(user.clone());
+        }
+        job.virtual_cluster.clone_from(&kind.virtual_cluster);
         if let Some(adapts) = kind.adapts {
             self.applications.describe(&mut job, adapts);
         }

@@ -328,6 +328,9 @@ files![
     "gfs",
     "rubick",
     "cassini",
+    "antman",
+    "gandiva-fair",
+    "hived",
 ];
 
 static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {

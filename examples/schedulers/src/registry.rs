@@ -28,6 +28,7 @@ pub fn registry() -> Registry {
     gandiva::add(&mut r);
     themis::add(&mut r);
     cassini::add(&mut r);
+    gandiva_fair::add(&mut r);
     gavel::add(&mut r);
     allox::add(&mut r);
     finish_time_fairness::add(&mut r);
@@ -35,6 +36,8 @@ pub fn registry() -> Registry {
     synergy::add(&mut r);
     tiresias::add(&mut r);
     qssf::add(&mut r);
+    antman::add(&mut r);
+    hived::add(&mut r);
     serving::add(&mut r);
     lucid::add(&mut r);
     muri::add(&mut r);

@@ -13,6 +13,7 @@
 //! since it imports only from `blox`. Call its `add` with your registry, under a name of your own.
 
 pub use crate::allox::allox;
+pub use crate::antman::antman;
 pub use crate::bandwidth_placement::bandwidth_placement;
 pub use crate::cassini::cassini;
 pub use crate::chronus::chronus;
@@ -24,9 +25,11 @@ pub use crate::eva::eva;
 pub use crate::fifo::fifo;
 pub use crate::finish_time_fairness::finish_time_fairness;
 pub use crate::gandiva::gandiva;
+pub use crate::gandiva_fair::gandiva_fair;
 pub use crate::gavel::{gavel, gavel_with};
 pub use crate::gfs::gfs;
 pub use crate::helios_ces::{helios_ces, helios_ces_with};
+pub use crate::hived::hived;
 pub use crate::las::las;
 pub use crate::load_admission::load_admission;
 pub use crate::loss_termination::loss_termination;

@@ -1,6 +1,6 @@
 //! Input and output of share policies.
 
-use blox_core::{AnyMemory, AnyPolicy, JobId, Name, Policy, sort};
+use blox_core::{AnyMemory, AnyPolicy, JobId, Name, NameId, Policy, sort};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -28,6 +28,9 @@ pub struct Entrant {
     pub gpus: u32,
     /// Weight of its share, above 0.
     pub weight: f64,
+    /// Its user, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<NameId>,
     /// Seconds since it was submitted.
     pub age: f64,
     /// Remaining iterations; NaN unless the policy [uses](Usage::work_left) them.
@@ -274,7 +277,7 @@ impl Default for Usage {
 /// }
 ///
 /// # let job = |id| Entrant {
-/// #     id: JobId(id), gpus: 2, weight: 1.0, age: 0.0, left: 1e3, due: None,
+/// #     id: JobId(id), gpus: 2, weight: 1.0, user: None, age: 0.0, left: 1e3, due: None,
 /// #     rates: PerType::from_slice(&[1.0]),
 /// # };
 /// # let types = vec![TypePool { name: "v100".into(), gpus: 2, price: 1.0 }];

@@ -316,6 +316,7 @@ impl Gavel {
                 id: job.id(),
                 gpus: job.gpus().get(),
                 weight: if weight > 0.0 { weight } else { 1.0 },
+                user: job.user(),
                 age: job.age().secs(),
                 left: match usage.work_left {
                     true => job.truth().work_left(),

@@ -9,6 +9,7 @@ mod max_min;
 mod proportional;
 mod strategy_proof;
 mod sum_throughput;
+mod tickets;
 mod total_duration;
 mod water_filling;
 
@@ -21,6 +22,7 @@ pub use max_min::MaxMinFairness;
 pub use proportional::Proportional;
 pub use strategy_proof::StrategyProof;
 pub use sum_throughput::MaxSumThroughput;
+pub use tickets::Tickets;
 pub use total_duration::MinTotalDuration;
 pub use water_filling::WaterFilling;
 

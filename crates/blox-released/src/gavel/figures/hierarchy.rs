@@ -61,6 +61,7 @@ fn instance(jobs: usize, seed: u64) -> Instance {
         id: JobId(i as u32),
         gpus: 1,
         weight: 1.0,
+        user: None,
         age: 0.0,
         left: 1.0,
         due: None,

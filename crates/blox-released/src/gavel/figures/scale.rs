@@ -66,6 +66,7 @@ fn instance(jobs: usize, pairs: bool) -> Instance {
         id: JobId(i as u32),
         gpus: 1,
         weight: 1.0,
+        user: None,
         age: draw.random_range(0.0..9000.0),
         left: draw.random_range(100.0..90_000.0),
         due: None,

@@ -70,6 +70,7 @@ mod tests {
             id: JobId(id),
             gpus: 1,
             weight: 1.0,
+            user: None,
             age: 0.0,
             left: 1.0,
             due: None,

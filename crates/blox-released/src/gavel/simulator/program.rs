@@ -410,6 +410,7 @@ impl<'a> Program<'a> {
             id: job.id,
             gpus: job.gpus,
             weight: job.weight,
+            user: None,
             age: self.clock - job.submit,
             left: job.left(),
             due: None,
