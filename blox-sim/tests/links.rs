@@ -1,8 +1,11 @@
 //! Jobs that share links of nodes.
 
+use crate::{listing, run};
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
-use blox_core::{ClusterSpec, Composition, Curve, Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_core::{
+    ClusterSpec, Composition, Curve, Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time,
+};
 use blox_sim::Simulation;
 use blox_sim::execution::{FixedRate, LinkBound, Traffic};
 use blox_sim::workload::Jobs;
@@ -85,4 +88,25 @@ fn the_slowest_link_of_three_levels_counts() {
     assert_eq!(on(1400.0), [100.0, 3900.0, 4150.0, 2100.0, 3850.0]);
     // Within a node, there is no link.
     assert_eq!(ends(&[(2, 50.0, 900.0), (1, 60.0, 900.0)]), [50.0, 60.0]);
+}
+
+#[test]
+fn a_stopped_job_leaves_its_link_to_others() {
+    let job = || {
+        let job = JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(1000.0));
+        job.with_extras(Extras {
+            traffic: Curve::new(Seconds::new(0.1), [(Seconds::ZERO, 75.0)]),
+            ..Extras::default()
+        })
+    };
+    let simulation = Simulation::new("3x2,network=100".parse::<ClusterSpec>().unwrap())
+        .execution(Traffic::over(FixedRate))
+        .completion(blox_sim::completion::Exact);
+    // Both jobs have a GPU of the second node. The second job pauses from 600 s to 1,500 s.
+    let pauses = listing(|job, now| job == JobId(0) || !(600.0..1500.0).contains(&now));
+    let report = run(&simulation, pauses, &[job(), job()]);
+    let ends = report.jobs.iter().filter_map(|job| job.finish);
+    let ends: Vec<f64> = ends.map(|end| end.secs().round()).collect();
+    // 150 of 100 Gbit/s until 600 s, when 400 s of work are done.
+    assert_eq!(ends, [1200.0, 2100.0]);
 }

@@ -1,5 +1,6 @@
 //! Tests of the simulator as a whole.
 
+mod classes;
 mod configs;
 mod contention;
 mod coverage;
@@ -13,10 +14,10 @@ mod speeds;
 mod until;
 mod virtual_clusters;
 
-use blox_core::policy::by_key;
+use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::{
-    ClusterSpec, Composition, JobRef, JobSpec, OnEvent, Pipeline, PlacementPolicy,
-    SchedulingPolicy, Seconds, order::SortKey,
+    ClusterSpec, Composition, JobId, JobQueue, JobRef, JobSpec, OnEvent, Pipeline, PlacementPolicy,
+    Request, SchedulingPolicy, Seconds, Validity, View, order::SortKey,
 };
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -40,6 +41,18 @@ fn node(gpus: u32) -> Simulation {
 fn run(simulation: &Simulation, scheduler: Pipeline, jobs: &[JobSpec]) -> Report {
     let mut jobs = Jobs::new(jobs.to_vec());
     simulation.run(scheduler, &mut jobs).unwrap()
+}
+
+/// Requests the active jobs that `listed` names for the time of a decision, and stops all others.
+fn listing(listed: fn(JobId, f64) -> bool) -> Pipeline {
+    let list = scheduling_fn(move |view: View<'_>, out: &mut JobQueue| {
+        let now = view.now().secs();
+        let jobs = view.active().filter(|job| listed(job.id(), now));
+        jobs.for_each(|job| out.push(Request::gang(&job)));
+        out.stop_unlisted();
+        Validity::NextRound
+    });
+    composed("listing", list, FirstFit)
 }
 
 /// Jobs in ascending order of `key`, at the first free GPUs.

@@ -482,6 +482,10 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         .unwrap();
     let mut packed = held.clone();
     packed.share = packed.share.overlapping();
+    let mut most = on(&[1]);
+    most.share = Share::parts(10_501, 21_000).unwrap();
+    let mut other_half = on(&[1]);
+    other_half.share = half.share;
     let mut nan = on(&[1]);
     nan.cpus = f64::NAN;
     let odd = |assignment| Action::Place {
@@ -541,6 +545,16 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
             "the plan gives job 2 a part of GPU 1 (1/2 with 0.667 of the memory), but other jobs, such as job 1 (1/2 with 0.667 of the memory, overlapping), leave too little",
         ),
         (
+            vec![
+                odd(most),
+                Action::Place {
+                    job: JobId(2),
+                    assignment: other_half,
+                },
+            ],
+            "the plan gives job 2 a part of GPU 1 (1/2), but other jobs, such as job 1 (0.500), leave too little",
+        ),
+        (
             vec![odd(nan)],
             "the plan gives job 1 NaN CPUs, expected a finite number that is not negative",
         ),
@@ -558,6 +572,33 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         // The policy must decide again.
         assert_eq!(b.core.due(), Some(t(11.0)));
     }
+}
+
+#[test]
+fn gpu_time_counts_parts_and_overlaps() {
+    let place = |job, gpus: &[u32], share| Action::Place {
+        job: JobId(job),
+        assignment: Assignment { share, ..on(gpus) },
+    };
+    let part = |n, of| Share::parts(n, of).unwrap();
+    let plans = [
+        vec![
+            place(0, &[0, 1], part(1, 4)),
+            place(1, &[0], part(3, 4)),
+            place(2, &[1], Share::WHOLE.overlapping()),
+        ],
+        // A smaller part of the same GPUs.
+        vec![place(0, &[0, 1], part(1, 8))],
+        vec![stop(0), stop(1), stop(2)],
+    ];
+    let mut b = bench("1x2", plans, 3);
+    let times = |b: &Scenario| [0, 1, 2].map(|job| b.job(job).attained_gpu_time().secs());
+    b.round(0.0);
+    b.round(400.0);
+    assert_eq!(times(&b), [200.0, 300.0, 400.0]);
+    b.round(800.0);
+    assert_eq!(times(&b), [300.0, 600.0, 800.0]);
+    assert_eq!(b.job(0).attained_time(), Seconds::new(800.0));
 }
 
 #[test]

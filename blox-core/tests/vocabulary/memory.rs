@@ -340,7 +340,7 @@ impl Whim {
         ((self.0 >> 20) % u64::from(n.max(1))) as u32
     }
 
-    /// Checks the free GPUs and CPUs against the assignments of all jobs.
+    /// Checks the free GPUs and CPUs, and the use of each GPU, against the assignments of all jobs.
     fn check(draft: &Draft<'_>) {
         let view = draft.view();
         let mut taken = std::collections::BTreeMap::<GpuId, Used>::new();
@@ -364,6 +364,8 @@ impl Whim {
             for g in node.gpus() {
                 let expected = node.is_usable() && !taken.contains_key(&g);
                 assert_eq!(free.contains(&g), expected, "GPU {g}");
+                let used = taken.get(&g).copied().unwrap_or_default();
+                assert_eq!(draft.used(g), used, "GPU {g}");
             }
             let left = node.spec().cpus - cpus[node.id().index()];
             assert!((draft.free_cpus_on(node.id()) - left).abs() < 1e-9);

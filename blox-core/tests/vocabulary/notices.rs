@@ -3,8 +3,8 @@
 use super::harness::{case, composed, job, rounds};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    AdmissionDecision, Class, Curve, Extras, GpuCount, JobQueue, JobSpec, OnEvent, Reason, Request,
-    Seconds, Time, Validity,
+    AdmissionDecision, Class, Curve, Extras, GpuCount, JobId, JobQueue, JobSpec, OnEvent, Reason,
+    Request, Seconds, Time, Validity,
 };
 use blox_testing::{FirstFit, Scenario};
 
@@ -48,6 +48,55 @@ fn job_leaves_at_the_first_decision_after_its_notice() {
     assert_eq!(leaves_at(&bench, 0), None);
     assert_eq!(bench.round(1200.0), "place 0 on 0");
     assert_eq!(leaves_at(&bench, 0), None);
+}
+
+#[test]
+fn decision_at_the_end_of_a_notice_stops_the_job() {
+    // The policy gives one notice, and never repeats it.
+    let scheduling = scheduling_fn(|view, out: &mut JobQueue| {
+        view.active().for_each(|job| out.push(Request::gang(&job)));
+        if view.now() == Time::new(300.0) {
+            out.notify(JobId(0), Time::new(600.0));
+        }
+        Validity::UntilEvent
+    });
+    let mut bench = case(
+        "1x1",
+        OnEvent::default(),
+        composed("test", scheduling, FirstFit),
+    );
+    bench.submit_all(0.0, [job(1, 9000.0), job(1, 9000.0)]);
+    assert_eq!(bench.round(0.0), "place 0 on 0");
+    bench.round(300.0);
+    assert_eq!(bench.core.due(), Some(Time::new(600.0)));
+    assert_eq!(bench.round(600.0), "stop 0; place 1 on 0");
+}
+
+#[test]
+fn second_notice_does_not_move_the_first() {
+    let scheduling = scheduling_fn(|view, out: &mut JobQueue| {
+        for job in view.active() {
+            out.push(Request::gang(&job));
+            out.notify(job.id(), view.now() + Seconds::new(700.0));
+        }
+        Validity::NextRound
+    });
+    let mut bench = case("1x1", rounds(300.0), composed("test", scheduling, FirstFit));
+    bench.submit_all(0.0, [job(1, 9000.0)]);
+    bench.round(0.0);
+    bench.decide(300.0);
+    assert_eq!(
+        bench.take_commands(),
+        "Notify { job: JobId(0), attempt: 1, by: 1000s }"
+    );
+    for at in [600.0, 900.0] {
+        assert_eq!(bench.decide(at), "");
+        // The backend warns a job once.
+        assert_eq!(bench.take_commands(), "");
+        assert_eq!(leaves_at(&bench, 0), Some(1000.0));
+    }
+    assert_eq!(bench.decide(1200.0), "stop 0");
+    assert_eq!(bench.take_commands(), "stop 0.1");
 }
 
 #[test]
