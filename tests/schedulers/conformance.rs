@@ -41,6 +41,7 @@ const PROMISES: &[(&str, &[Promise])] = &[
     ("ef", &[GROWS, SHRINKS, MOVES]),
     ("elasticflow", &[GROWS, SHRINKS, MOVES, REJECTS]),
     ("finish-time-fairness", &[MOVES]),
+    ("antman", &[SHARES]),
     ("gandiva", &[SHARES, MOVES, GROWS, SHRINKS]),
     ("gavel", &[MOVES]),
     ("helios-ces", &[MANAGES]),

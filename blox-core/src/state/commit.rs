@@ -209,7 +209,13 @@ impl State {
         }
         let mut blockers = 0;
         for &gpu in rec.allocated.iter().flat_map(|a| &a.gpus) {
-            blockers += self.blockers_on(s, gpu).len() as u32;
+            blockers += match self.cluster.bound_whole(gpu) {
+                // Nearly always, a launch takes a GPU whole that one job leaves, or none.
+                Some(holder) if !self.cluster.has_several(gpu) => {
+                    u32::from(holder.is_some_and(|holder| holder != rec.id))
+                }
+                _ => self.blockers_on(s, gpu).len() as u32,
+            };
         }
         let rec = &mut self.records[s];
         rec.blockers = blockers;

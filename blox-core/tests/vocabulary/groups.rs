@@ -5,7 +5,7 @@ use super::launches::bench;
 use blox_core::*;
 
 #[test]
-fn group_of_four_shares_a_gpu_and_knows_its_members() {
+fn group_of_four_shares_a_gpu() {
     let plans = [
         vec![
             place(0, &[0]),
@@ -73,7 +73,7 @@ fn whole_gpu_is_refused_beside_a_whole_one() {
 }
 
 #[test]
-fn job_that_overlaps_nothing_leaves_the_compute_to_others() {
+fn lone_overlapping_job_leaves_compute_to_others() {
     let plans = [
         vec![place(0, &[0]), beside(1, &[0])],
         vec![stop(0)],

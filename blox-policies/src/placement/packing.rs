@@ -135,6 +135,10 @@ impl<S: NodeSelector> Packing<S> {
     /// Returns the profile of a job, if it has one.
     fn guest(&self, job: &JobRef<'_>) -> Option<Profile> {
         let extras = job.spec().extras.as_ref()?;
+        // A part of a GPU belongs to its job alone.
+        if !extras.share.is_whole() {
+            return None;
+        }
         Some(Profile {
             job: job.id(),
             gpus: job.gpus(),

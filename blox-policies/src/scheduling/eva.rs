@@ -2,8 +2,8 @@
 
 use blox_core::{
     AfterDrain, Cluster, ClusterManager, Event, JobQueue, JobRef, Node, NodeAction, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, Shape, Shapes, Time, Validity, View,
+    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, Offer, OfferId, Place, Policy,
+    Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -147,9 +147,19 @@ impl Eva {
             .map(|(id, offer)| (id, &offer.spec))
             .collect();
         blox_core::sort::by(&mut offers, |a, b| b.1.price.total_cmp(&a.1.price));
-        let cheapest = |tasks: &[Task<'a>]| {
-            let mut holding = offers.iter().rev().filter(|o| fits(o.1, tasks.iter()));
-            holding.next().copied()
+        // The nodes of each offer that are in no bin yet.
+        let of = |id: &OfferId, node: &Node| {
+            let here = node.offer() == Some(*id) && node.status() != NodeStatus::Left;
+            here && !bins.iter().any(|bin| bin.node == Some(node.id()))
+        };
+        let nodes = |id: &OfferId| cluster.nodes().iter().filter(|node| of(id, node)).count();
+        let left_of = |id: &OfferId| cluster.left_of(*id) as usize + nodes(id);
+        let mut free: SortedMap<OfferId, usize> =
+            offers.iter().map(|(id, _)| (*id, left_of(id))).collect();
+        let cheapest = |tasks: &[Task<'a>], free: &SortedMap<OfferId, usize>| {
+            let open = |id: &OfferId| free.get(id).is_some_and(|free| *free > 0);
+            let holds = |o: &&(OfferId, &'a NodeSpec)| open(&o.0) && fits(o.1, tasks.iter());
+            offers.iter().rev().find(holds).copied()
         };
         for (id, spec) in &offers {
             loop {
@@ -161,16 +171,19 @@ impl Eva {
                 };
                 let before = left.clone();
                 self.fill(&mut bin, &mut left);
-                if bin.tasks.is_empty() || self.worth(&bin.tasks) + 1e-9 < spec.price {
+                let worth_it = self.worth(&bin.tasks) + 1e-9 >= spec.price;
+                let offer =
+                    cheapest(&bin.tasks, &free).filter(|_| worth_it && !bin.tasks.is_empty());
+                let Some((offer, spec)) = offer else {
                     left = before;
                     break;
-                }
-                if let Some((offer, spec)) = cheapest(&bin.tasks) {
-                    (bin.offer, bin.spec) = (Some(offer), spec);
-                }
+                };
+                (bin.offer, bin.spec) = (Some(offer), spec);
+                *free.entry(offer).or_default() -= 1;
                 bins.push(bin);
             }
-            let its = |task: &Task<'a>| cheapest(&[*task]).is_some_and(|(offer, _)| offer == *id);
+            let its =
+                |task: &Task<'a>| cheapest(&[*task], &free).is_some_and(|(offer, _)| offer == *id);
             let (own, rest) = left.into_iter().partition(its);
             left = rest;
             let alone = |task| Bin {
@@ -179,7 +192,10 @@ impl Eva {
                 node: None,
                 tasks: vec![task],
             };
-            bins.extend(Vec::into_iter(own).map(alone));
+            let own: Vec<Task<'a>> = own;
+            let counted = free.entry(*id).or_default();
+            *counted = counted.saturating_sub(own.len());
+            bins.extend(own.into_iter().map(alone));
         }
     }
 
@@ -195,7 +211,14 @@ impl Eva {
             let offers = cluster
                 .offers()
                 .filter(|(_, o)| fits(&o.spec, [&task].into_iter()));
-            offers.map(|(_, o)| o.spec.price).reduce(f64::min)
+            // Offers without nodes left count only if there is no other.
+            let (open, full): (Vec<_>, Vec<_>) =
+                offers.partition(|(id, _)| cluster.left_of(*id) > 0);
+            let least = |offers: Vec<(OfferId, &Offer)>| {
+                let prices = offers.into_iter().map(|(_, offer)| offer.spec.price);
+                prices.reduce(f64::min)
+            };
+            least(open).or_else(|| least(full))
         };
         let mut tasks: Vec<Task<'a>> = Vec::new();
         for job in view.active() {

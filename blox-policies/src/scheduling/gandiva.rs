@@ -110,7 +110,10 @@ impl Gandiva {
             |j: &JobRef<'_>| j.spec().extras().cpus > 0.0 || j.spec().extras().memory_gib > 0.0;
         let gmem = |j: &JobRef<'_>| j.spec().extras().attributes.get("gmem")?.as_f64();
         let needed = gmem(a).unwrap_or(0.0) + gmem(b).unwrap_or(0.0);
+        let whole = |j: &JobRef<'_>| j.spec().extras().share.is_whole();
         a.gpus() == b.gpus()
+            && whole(a)
+            && whole(b)
             && self.turns.had(a) > 0
             && self.turns.had(b) > 0
             && needed <= self.memory_mib

@@ -137,6 +137,10 @@ impl SchedulingPolicy for Muri {
             }
         }
         let of = |job: &JobRef<'_>| {
+            // A job with a part of a GPU has it alone.
+            if !job.spec().extras().share.is_whole() {
+                return [0.0; 4];
+            }
             let busy = gpu_utilisation(job.spec());
             let own = || [0.0, 1.0 - busy, busy, 0.0].map(|part| part / job.own_rate());
             stages(job.spec()).unwrap_or_else(own)

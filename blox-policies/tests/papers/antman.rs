@@ -123,7 +123,7 @@ fn job_is_upgraded_if_all_its_gpus_qualify() {
 }
 
 #[test]
-fn job_larger_than_a_node_takes_as_few_nodes_as_possible() {
+fn job_larger_than_a_node_takes_few_nodes() {
     let mut case = antman(3, 2, None);
     case.submit(0.0, owns(1, 0.9));
     case.round(0.0);

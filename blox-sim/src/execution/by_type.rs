@@ -1,8 +1,8 @@
 //! Speed by GPU type and by the other jobs on the same GPUs.
 
-use super::running_beside;
 use super::shared::left;
-use blox_core::{Assignment, JobId, JobRef, Name, NameId, TypeSpeeds, View, sort};
+use super::{bound_beside, running_beside};
+use blox_core::{Assignment, JobId, JobRef, Name, NameId, Phase, TypeSpeeds, View, sort};
 
 /// Returns the rate of a job with [speeds by GPU type](blox_core::Extras::speeds), see
 /// [`Profiled`](super::Profiled).
@@ -42,12 +42,17 @@ pub(super) fn rate(
             }
         }
     };
+    let stays = |other: &JobRef<'_>| matches!(other.phase(), Phase::Starting | Phase::Running);
     let mut last = None;
     let mut slowest = f64::INFINITY;
     for gpu in &assignment.gpus {
         let node = cluster.node_with(*gpu);
         let kind = node.map(|n| n.gpu_type());
-        let mut others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
+        let mut others: Vec<JobRef<'_>> = match job.phase() == Phase::Starting {
+            // A launch without a speed is refused, even if the other job is launched, too.
+            true => bound_beside(view, job.id(), *gpu).filter(stays).collect(),
+            false => running_beside(view, job.id(), *gpu).collect(),
+        };
         sort::by_key(&mut others, JobRef::id);
         let here = Some((kind, others.iter().map(JobRef::id).collect::<Vec<JobId>>()));
         if kind.is_some() && here == last {

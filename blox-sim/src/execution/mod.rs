@@ -321,13 +321,17 @@ pub fn running_beside<'v>(
     job: JobId,
     gpu: GpuId,
 ) -> impl Iterator<Item = JobRef<'v>> {
+    bound_beside(view, job, gpu).filter(|other| other.phase() == Phase::Running)
+}
+
+/// Returns the other jobs bound to a GPU, without those that use other parts of it.
+fn bound_beside<'v>(view: View<'v>, job: JobId, gpu: GpuId) -> impl Iterator<Item = JobRef<'v>> {
     let holders = view.cluster().bound_to(gpu);
     let others = holders.filter(move |other| *other != job);
     let jobs = others.filter_map(move |other| view.job(other));
     let share = move |job: &JobRef<'_>| job.bound().map_or(Share::WHOLE, |bound| bound.share);
     let own = view.job(job).as_ref().map_or(Share::WHOLE, share);
-    let apart = move |other: &JobRef<'_>| own.is_beside(share(other));
-    jobs.filter(move |other| other.phase() == Phase::Running && !apart(other))
+    jobs.filter(move |other| !own.is_beside(share(other)))
 }
 
 /// Returns the other jobs bound to some of these GPUs, in order of job.

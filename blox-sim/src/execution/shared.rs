@@ -100,6 +100,9 @@ impl<M: ExecutionModel> ExecutionModel for Shared<M> {
         }
         let yields = self.yields && assignment.share.overlaps();
         let on = |gpu: &GpuId| {
+            if !view.cluster().is_shared(*gpu) {
+                return rate;
+            }
             let mut others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
             if self.yields && !yields {
                 others.retain(|other| !overlaps(other));

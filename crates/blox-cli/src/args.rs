@@ -557,7 +557,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[xJOBS][:TYPE][=PRICE], separated by commas, with + before an offer of nodes, or a
+    /// NODESxGPUS[:TYPE][=PRICE], separated by commas, with + before an offer of nodes, or a
     /// TOML file [default: {}]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     pub cluster: Option<String>,

@@ -1,6 +1,6 @@
 //! Cluster descriptions from the command line: a shorthand, or a file.
 //!
-//! The shorthand is `NODESxGPUS[xJOBS][:TYPE][=PRICE]`, joined by commas: `32x4`,
+//! The shorthand is `NODESxGPUS[:TYPE][=PRICE]`, joined by commas: `32x4`,
 //! `6x4:t4,3x8:rtx`, `32x4,network=100`. JOBS is the number of jobs that may share a GPU. A part that begins with
 //! `+` is an offer: `+16x4=12.24`. A file is TOML with a `[[node]]` table for each group of
 //! equal nodes, in the order of registration:

@@ -439,8 +439,8 @@ fn is_listed(r: &Report, part: &PartId) -> bool {
 }
 
 /// Returns true if a node offers another inventory than it joined with. Small differences in memory
-/// are ignored, because kernels and hypervisors reserve varying amounts. The price of a node is that
-/// of its offer, which the node does not know.
+/// are ignored, because kernels and hypervisors reserve varying amounts. A report
+/// has no price: the offer of the node has it.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     let Some(known) = view.node(node).map(Node::spec) else {
         return false;

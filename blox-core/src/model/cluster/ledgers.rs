@@ -58,6 +58,17 @@ impl Ledgers {
         its.map_or(Claims::NONE, |its| self.table.claims(its.bound))
     }
 
+    /// Returns the job that a GPU is bound to whole, if any; `None` if it is bound to several jobs, or
+    /// in part.
+    #[inline]
+    pub fn bound_whole(&self, gpu: GpuId) -> Option<Option<JobId>> {
+        match self.gpus.get(gpu.index())?.bound {
+            Slot::EMPTY => Some(None),
+            slot if slot.entry().is_some() => None,
+            Slot(job) => Some(Some(JobId(job))),
+        }
+    }
+
     /// Returns whether a GPU is bound to several jobs.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {

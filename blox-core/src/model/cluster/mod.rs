@@ -775,6 +775,12 @@ impl Cluster {
         self.ledgers.bound(gpu)
     }
 
+    /// Returns the job that a GPU is bound to whole, if any; `None` if it is bound in another way.
+    #[inline]
+    pub(crate) fn bound_whole(&self, gpu: GpuId) -> Option<Option<JobId>> {
+        self.ledgers.bound_whole(gpu)
+    }
+
     /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`
     /// if the list is empty or its first GPU is unknown.
     #[inline(always)]

@@ -615,8 +615,12 @@ impl<'a> JobRef<'a> {
     }
     /// Returns the number of GPUs that a service needs now; `None` for a job that is no service. See
     /// [`Submission::need_at`].
+    #[inline]
     pub fn need(&self) -> Option<GpuCount> {
-        self.rec.spec.need_at(self.now)
+        match self.rec.extras {
+            Wants::Bare => None,
+            _ => self.rec.spec.need_at(self.now),
+        }
     }
     /// Returns the effective deadline: admission's, else the first one of the specification.
     pub fn deadline(&self) -> Option<Time> {
