@@ -1109,7 +1109,8 @@ fn place(
     let validity = placement.any_place(memory, requests, draft)?;
     // Placement policies may ignore guests.
     if !requests.keeps() {
-        for request in requests.list() {
+        let grouped = |request: &&Request| !request.guests().is_empty();
+        for request in requests.list().iter().filter(grouped) {
             draft.put_guests(request)?;
         }
     }

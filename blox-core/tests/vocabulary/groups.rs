@@ -120,8 +120,8 @@ fn job_beside_another_takes_gpus_with_fewest_jobs() {
     // Each job takes the GPUs with the fewest jobs.
     assert_eq!(
         b.decide(10.0),
-        "place 0 on 0 1 2; place 1 on 0 beside others; place 2 on 1 2 beside others; \
-         place 3 on 0 beside others; place 4 on 0 1 2 beside others; place 5 on 1 beside others"
+        "place 0 on 0 1 2; place 1 on 0 overlapping; place 2 on 1 2 overlapping; \
+         place 3 on 0 overlapping; place 4 on 0 1 2 overlapping; place 5 on 1 overlapping"
     );
     b.settle(10.0);
     assert_eq!(beside_of(&b, 0), [1, 2, 3, 4, 5]);

@@ -396,7 +396,7 @@ fn two_jobs_on_one_gpu() {
     let policy = composed("guests", guests, keep_pairs);
     let mut b = case("1x1", rounds(300.0), policy);
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
-    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside others");
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 overlapping");
     assert_eq!(b.ledgers(0), "allocated to 0+1, bound to 0+1");
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.ended(100.0, 0);
@@ -404,7 +404,7 @@ fn two_jobs_on_one_gpu() {
     assert_eq!(b.phases(), "1 running, 2 waiting");
     assert_eq!(b.take_commands(), "");
     assert_eq!(b.job(1).assignment().unwrap().gpus[..], [GpuId(0)]);
-    assert_eq!(b.round(300.0), "place 2 on 0 beside others");
+    assert_eq!(b.round(300.0), "place 2 on 0 overlapping");
     assert_eq!(b.job(1).attempt(), 1);
 }
 

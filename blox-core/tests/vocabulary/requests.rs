@@ -206,8 +206,8 @@ fn guest_is_put_beside_its_job_by_any_placement() {
         Validity::NextRound
     });
     for (gpus, expected) in [
-        (2, "place 0 on 0 1; place 1 on 0 1 beside others"),
-        (1, "place 0 on 0 1; place 1 on 0 beside others"),
+        (2, "place 0 on 0 1; place 1 on 0 1 overlapping"),
+        (1, "place 0 on 0 1; place 1 on 0 overlapping"),
         // The job requests more GPUs.
         (3, "place 0 on 0 1"),
     ] {

@@ -142,7 +142,7 @@ fn gavel_shares_over_rounds_with_a_pair() {
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(
         b.round(0.0),
-        "place 0 on 0; place 1 on 0 beside others; place 2 on 1"
+        "place 0 on 0; place 1 on 0 overlapping; place 2 on 1"
     );
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
     assert_eq!(beside_of(&b, 0), [1]);
@@ -155,7 +155,7 @@ fn gavel_shares_over_rounds_with_a_pair() {
     assert_eq!(b.round(720.0), "stop 0; place 1 on 1");
     assert_eq!(
         b.round(1080.0),
-        "stop 1; stop 2; place 0 on 0; place 1 on 0 beside others; place 2 on 1"
+        "stop 1; stop 2; place 0 on 0; place 1 on 0 overlapping; place 2 on 1"
     );
     // One job of a pair ends, and the other continues alone. Shares are computed again, and in the
     // next round it belongs to no pair.

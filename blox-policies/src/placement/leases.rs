@@ -90,15 +90,19 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
         let theirs = view.job(other).and_then(|other| other.assignment());
         other != request.job && theirs.is_none_or(|theirs| !has.share.is_beside(theirs.share))
     };
-    let others = has.gpus.iter().flat_map(|gpu| cluster.allocated_to(*gpu));
-    let others: Vec<JobId> = others.filter(|other| shares(*other)).collect();
+    let others = || {
+        let jobs = has.gpus.iter().flat_map(|gpu| cluster.allocated_to(*gpu));
+        jobs.filter(|other| shares(*other))
+    };
     let guests = request.guests();
-    let requested = others.iter().all(|other| guests.contains(other));
+    let requested = others().all(|other| guests.contains(&other));
     let together = requested
-        && guests.iter().all(|guest| match others.contains(guest) {
-            true => beside(*guest),
-            false => !has_room(*guest),
-        });
+        && guests
+            .iter()
+            .all(|guest| match others().any(|other| other == *guest) {
+                true => beside(*guest),
+                false => !has_room(*guest),
+            });
     together
         && request.shapes.iter().any(|shape| {
             let of_type = |gpu| {

@@ -41,16 +41,16 @@ fn opportunistic_job_takes_the_least_load() {
     case.submit_all(0.0, [0.85, 0.6, 0.2].map(|part| owns(1, part)));
     case.round(0.0);
     case.submit(1.0, opportunistic(1, 0.3));
-    assert_eq!(case.round(1.0), "place 3 on 2");
+    assert_eq!(case.round(1.0), "place 3 on 2 overlapping");
     // The loads are now 0.85, 0.6 and 0.5.
     case.submit(2.0, opportunistic(2, 0.3));
-    assert_eq!(case.round(2.0), "place 4 on 1 2");
+    assert_eq!(case.round(2.0), "place 4 on 1 2 overlapping");
     // Every load is at least 0.8.
     case.submit(3.0, opportunistic(1, 0.1));
     assert_eq!(case.round(3.0), "");
     assert_eq!(case.why(5), "finds too few GPUs with a load below 0.8");
     case.ended(4.0, 0);
-    assert_eq!(case.round(4.0), "place 5 on 0");
+    assert_eq!(case.round(4.0), "place 5 on 0 overlapping");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn waiting_guaranteed_job_reserves_gpus() {
     case.submit(1.0, owns(1, 0.9));
     case.submit(1.0, opportunistic(1, 0.9));
     // Three GPUs are there for the job of four: the opportunistic job may use one of them.
-    assert_eq!(case.round(1.0), "place 3 on 1");
+    assert_eq!(case.round(1.0), "place 3 on 1 overlapping");
     assert_eq!(case.phases(), "0 running, 1 waiting, 2 waiting, 3 running");
     case.ended(2.0, 0);
     assert_eq!(case.round(2.0), "place 1 on 0 2 3 1");
@@ -81,7 +81,7 @@ fn guaranteed_jobs_never_share_a_gpu() {
 fn guaranteed_job_reclaims_gpus_without_a_stop() {
     let mut case = antman(1, 2, None);
     case.submit(0.0, opportunistic(2, 1.0));
-    assert_eq!(case.round(0.0), "place 0 on 0 1");
+    assert_eq!(case.round(0.0), "place 0 on 0 1 overlapping");
     case.submit(1.0, owns(2, 1.0));
     assert_eq!(case.round(1.0), "place 1 on 0 1");
     assert_eq!(case.phases(), "0 running, 1 running");

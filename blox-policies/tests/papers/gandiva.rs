@@ -136,7 +136,7 @@ fn jobs_that_fit_are_neither_suspended_nor_packed() {
 fn job_is_profiled_alone_before_it_is_packed() {
     let mut case = profiled([busy(0.1, 100.0), busy(0.1, 100.0)]);
     assert_eq!(case.round(119.0), "");
-    assert_eq!(case.round(120.0), "place 0 on 0 beside others");
+    assert_eq!(case.round(120.0), "place 0 on 0 overlapping");
 }
 
 #[test]

@@ -343,7 +343,7 @@ impl Scenario {
     }
 }
 
-/// Formats actions, for instance `stop 0; place 1 on 2 3 beside others with 8 cpus`.
+/// Formats actions, for instance `stop 0; place 1 on 2 3 overlapping with 8 cpus`.
 fn text(actions: &[Action]) -> String {
     let step = |a: &Action| match a {
         Action::Stop { job, .. } => format!("stop {job}"),
@@ -353,7 +353,7 @@ fn text(actions: &[Action]) -> String {
                 s += &format!(" {g}");
             }
             if a.share.overlaps() {
-                s += " beside others";
+                s += " overlapping";
             }
             if a.cpus != 0.0 {
                 s += &format!(" with {} cpus", a.cpus);

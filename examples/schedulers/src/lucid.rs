@@ -72,7 +72,7 @@ const PARAMETERS: [ParamDoc; 9] = [
 ///
 /// `blox reproduce lucid-quirks` shows the cost of each difference.
 ///
-/// **Claims.** 8 of 9 claims of the paper hold here, 1 is weaker: `blox policies lucid`.
+/// **Claims.** 7 of 9 claims of the paper hold here, 1 is weaker, 1 does not hold: `blox policies lucid`.
 pub fn lucid() -> Pipeline {
     lucid_with(SETTINGS, Oracle)
 }
