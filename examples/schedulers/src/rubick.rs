@@ -25,7 +25,7 @@ const PARAMETERS: [ParamDoc; 2] = [
 ///
 /// **Jobs** state their plans by attributes: `params_b`, the number of parameters in billions, for an
 /// analytic model, or `plans`, a list of measured plans such as `{"gpus": 4, "tp": 4, "speed": 4.9}`.
-/// `plan` is the plan that the user chose, such as `tp=2 pp=4`. See [`Plans`](blox::perf::Plans).
+/// `plan` is the plan that the user chose, such as `tp=2 pp=4`. `blox::perf::Plans` has the formulas.
 /// Other jobs get the GPUs that they request. A job gets its plan as `BLOX_TP`, `BLOX_PP`, `BLOX_ZERO`
 /// and `BLOX_OFFLOAD`. It must keep its global batch: the scheduler does not change it.
 ///
