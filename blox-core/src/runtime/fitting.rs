@@ -34,8 +34,8 @@ impl Misfit {
 }
 
 /// Checks that each assignment of some steps meets a shape of the job's request: the number and type
-/// of GPUs, the part of each, and the config. A guest must get its requested
-/// number of GPUs. A job that keeps its number of GPUs may move, and a job that no request names may get any GPUs.
+/// of GPUs, the part of each, and the config. A guest must get its requested number of GPUs. A job that
+/// keeps its number of GPUs may move, and a job that no request names may get any GPUs.
 #[inline]
 pub(super) fn check(
     steps: &[Action],

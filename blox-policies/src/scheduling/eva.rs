@@ -439,15 +439,20 @@ mod tests {
     /// The offers of Amazon that the released program's documentation uses, and waiting jobs of these
     /// GPUs and CPUs.
     fn waiting(jobs: &[(u32, f64)]) -> State {
-        let offer = |name: &str, gpus, cpus, price| {
+        offered(9, jobs)
+    }
+
+    /// Like [`waiting`], with a number of small nodes.
+    fn offered(most: u32, jobs: &[(u32, f64)]) -> State {
+        let offer = |name: &str, gpus, cpus, price, most| {
             let spec = NodeSpec {
                 cpus,
                 ..NodeSpec::with_gpus(gpus).at_price(price)
             };
-            Offer::new(name, spec, 9)
+            Offer::new(name, spec, most)
         };
-        let small = offer("p3.2xlarge", 1, 4.0, 3.06);
-        let large = offer("p3.8xlarge", 4, 16.0, 12.24);
+        let small = offer("p3.2xlarge", 1, 4.0, 3.06, most);
+        let large = offer("p3.8xlarge", 4, 16.0, 12.24, 9);
         let mut state = State::new(&ClusterSpec::of_offers(vec![small, large])).unwrap();
         for (i, &(gpus, cpus)) in jobs.iter().enumerate() {
             let job = JobId(i as u32);
@@ -493,6 +498,12 @@ mod tests {
         let state = waiting(&[(1, 4.0), (2, 8.0)]);
         assert_eq!(packed(&state, 0.95), [(1, vec![1, 0])]);
         assert_eq!(packed(&state, 0.5), [(1, vec![1]), (0, vec![0])]);
+    }
+
+    #[test]
+    fn dearer_offer_is_rented_if_the_cheapest_is_full() {
+        let state = offered(0, &[(1, 4.0); 2]);
+        assert_eq!(packed(&state, 0.95), [(1, vec![0, 1])]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::job;
 use crate::{composed, with};
-use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds};
+use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds, Share};
 use blox_policies::placement::{Migrating, NodeSets, Resizing, Resuming};
 use blox_policies::scheduling::Gandiva;
 use blox_testing::Scenario;
@@ -130,6 +130,18 @@ fn jobs_that_fit_are_neither_suspended_nor_packed() {
         assert_eq!(case.round(60.0 * f64::from(round)), "");
     }
     assert_eq!((case.gpus(0), case.gpus(1)), (Some(vec![0]), Some(vec![1])));
+}
+
+#[test]
+fn jobs_with_parts_of_a_gpu_are_not_packed() {
+    let part = || {
+        with(busy(0.1, 100.0), |extras| {
+            extras.share = Share::parts(3, 5).unwrap();
+        })
+    };
+    let mut case = profiled([part(), part()]);
+    case.round(120.0);
+    assert_eq!([case.gpus(0), case.gpus(1)].iter().flatten().count(), 1);
 }
 
 #[test]

@@ -84,6 +84,21 @@ fn partners_have_the_same_size_and_are_two() {
 }
 
 #[test]
+fn jobs_with_parts_of_a_gpu_are_not_packed() {
+    for (part, packed) in [(1.0, true), (0.6, false)] {
+        let mut case = lucid(1, 0, 2.0);
+        for at in [0.0, 60.0] {
+            let job = with(profiled(8, 1000.0, 0.0), |extras| {
+                extras.share = blox_core::Share::of(part).unwrap();
+            });
+            case.submit(at, job);
+            case.round(at);
+        }
+        assert_eq!(case.gpus(1).is_some(), packed, "{part}");
+    }
+}
+
+#[test]
 fn partners_fit_the_memory_of_a_gpu() {
     let mut case = lucid(1, 0, 2.0);
     case.submit(0.0, with_memory(22_000.0, 8, 1000.0, 0.0));

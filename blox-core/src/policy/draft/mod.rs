@@ -223,11 +223,8 @@ impl<'a> Draft<'a> {
         let taken = self.take_free(job, &assignment);
         let cluster = self.view.cluster();
         if !taken {
-            // Other jobs may have overlapping parts of GPUs that this job has whole.
-            if !self.m.ledger.records_claims() {
-                self.record_claims();
-            }
             self.check(job, &assignment, None)?;
+            // Other jobs may have overlapping parts of GPUs that this job has whole.
             self.note_others(&assignment);
             self.m.ledger.enter(cluster, job, &assignment);
         }
