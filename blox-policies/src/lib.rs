@@ -32,3 +32,4 @@ pub mod placement;
 pub mod scheduling;
 mod splitmix;
 mod type_sets;
+mod unit;

@@ -1,6 +1,7 @@
 //! Room for jobs that accept only some GPU types.
 
-use blox_core::{GpuTypeId, JobRef, Shape, View, sort};
+use crate::unit::Unit;
+use blox_core::{GpuCount, GpuTypeId, JobRef, Shape, View, sort};
 
 /// GPUs of one type, and the least share of CPUs and memory for each of them on a node. A share is
 /// infinite if no node states the amount.
@@ -76,13 +77,17 @@ impl GpusByType {
 /// If no line is below zero, jobs find GPUs in order of their sets, each on any GPUs that it
 /// accepts. The reason: the jobs before it have taken no more GPUs of its set than its line counts.
 /// The rule is exact if each two sets are nested or disjoint. Otherwise it may leave GPUs idle.
+///
+/// Lines count in a [`Unit`], because jobs may request parts of GPUs. A job counts in GPUs, on each
+/// of which it has its part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeSets {
     gpus: GpusByType,
+    unit: Unit,
     sets: Vec<Vec<bool>>,
-    /// GPUs of each set.
+    /// Units of each set.
     sizes: Vec<u32>,
-    /// For each set, the lines from which its jobs take, and the most GPUs of each.
+    /// For each set, the lines from which its jobs take, and the most units of each.
     lines: Vec<Vec<(usize, u32)>>,
 }
 
@@ -94,7 +99,9 @@ impl TypeSets {
         jobs: impl Iterator<Item = (JobRef<'a>, &'a Shape)>,
     ) -> Self {
         let mut sets: Vec<Vec<bool>> = vec![vec![true; gpus.0.len()]];
+        let mut unit = Unit::default();
         for (job, shape) in jobs {
+            unit.include(&job);
             if job.needs_only_gpus() && shape.gpu_type.is_none() {
                 continue;
             }
@@ -104,10 +111,11 @@ impl TypeSets {
             }
         }
         sort::by_key(&mut sets, |set| (gpus.sum(|i| set[i]), set.clone()));
-        let sizes = sets.iter().map(|set| gpus.sum(|i| set[i])).collect();
+        let units = |of: &dyn Fn(usize) -> bool| unit.all(GpuCount(gpus.sum(of)));
+        let sizes = sets.iter().map(|set| units(&|i| set[i])).collect();
         let lines = sets.iter().map(|set| {
             let others = sets.iter().enumerate().filter_map(|(line, other)| {
-                let shared = gpus.sum(|i| set[i] && other[i]);
+                let shared = units(&|i| set[i] && other[i]);
                 let wider = set != other && other.iter().zip(set).all(|(o, s)| *s || !o);
                 (set == other || shared > 0 && !wider).then_some((line, shared))
             });
@@ -116,6 +124,7 @@ impl TypeSets {
         TypeSets {
             lines: lines.collect(),
             gpus,
+            unit,
             sizes,
             sets,
         }
@@ -126,20 +135,27 @@ impl TypeSets {
     pub fn whole(gpus: u32) -> Self {
         TypeSets {
             gpus: GpusByType::default(),
+            unit: Unit::default(),
             sets: vec![Vec::new()],
             sizes: vec![gpus],
             lines: vec![vec![(0, gpus)]],
         }
     }
 
-    /// Returns the number of GPUs of each set.
+    /// Returns the unit of the lines.
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// Returns the units of each set.
     pub fn sizes(&self) -> &[u32] {
         &self.sizes
     }
 
     /// Returns the number of GPUs that a job accepts.
     pub fn size(&self, seat: Seat) -> u32 {
-        self.sizes.get(seat.set).copied().unwrap_or(0)
+        let units = self.sizes.get(seat.set).copied().unwrap_or(0);
+        units / self.unit.per_gpu()
     }
 
     /// Returns the place of a job in a shape. A job of an unknown set has the narrowest one.
@@ -147,7 +163,7 @@ impl TypeSets {
         if job.needs_only_gpus() && shape.gpu_type.is_none() {
             return Seat {
                 set: self.sets.len().saturating_sub(1),
-                weight: 1.0,
+                weight: f64::from(self.unit.each(job)),
             };
         }
         let set = self.gpus.accepted(view, job, shape);
@@ -158,31 +174,33 @@ impl TypeSets {
             .zip(&set)
             .filter(|(_, accepted)| **accepted);
         let each = f64::from(shape.gpus.get().max(1));
-        let weight = types.fold(1.0_f64, |weight, (t, _)| {
+        let (part, per_gpu) = (self.unit.each(job), self.unit.per_gpu());
+        let part = f64::from(part) / f64::from(per_gpu);
+        let weight = types.fold(part, |weight, (t, _)| {
             let weight = weight.max(shape.cpus / each / t.share[0]);
             weight.max(shape.memory_gib / each / t.share[1])
         });
         Seat {
             set: self.sets.iter().position(|s| *s == set).unwrap_or(0),
-            weight,
+            weight: weight * f64::from(per_gpu),
         }
     }
 
-    /// Returns the lines from which a job on some GPUs takes, with the GPUs that it takes.
+    /// Returns the lines from which a job on some GPUs takes, with the units that it takes.
     pub fn taken(&self, seat: Seat, gpus: u32) -> impl Iterator<Item = (usize, u32)> + '_ {
         let needed = (f64::from(gpus) * seat.weight - 1e-9).ceil() as u32;
         let lines = self.lines.get(seat.set).into_iter().flatten();
         lines.map(move |(line, most)| (*line, needed.min(*most)))
     }
 
-    /// Takes the GPUs of a job from the free GPUs of all lines.
+    /// Takes the GPUs of a job from the free units of all lines.
     pub fn take(&self, seat: Seat, gpus: u32, free: &mut [i64]) {
         for (line, gpus) in self.taken(seat, gpus) {
             free[line] -= i64::from(gpus);
         }
     }
 
-    /// Returns how many GPUs a job can have if each line has some GPUs free.
+    /// Returns how many GPUs a job can have if each line has some units free.
     pub fn room(&self, seat: Seat, free: impl Fn(usize) -> i64) -> i64 {
         let size = self.size(seat);
         let lines = self.lines.get(seat.set).into_iter().flatten();
@@ -190,10 +208,10 @@ impl TypeSets {
             free if free >= i64::from(*most) => i64::from(size),
             free => (free.max(0) as f64 / seat.weight + 1e-9).floor() as i64,
         });
-        each.min().unwrap_or(0)
+        each.min().unwrap_or(0).min(i64::from(size))
     }
 
-    /// Returns whether a job takes GPUs only from one line, and as many as it has.
+    /// Returns whether a job takes units only from one line, and as many as it has GPUs.
     pub fn is_plain(&self, seat: Seat) -> bool {
         seat.weight == 1.0
             && self
@@ -208,8 +226,8 @@ impl TypeSets {
 pub(crate) struct Seat {
     /// Number of its set; sets with fewer GPUs come first.
     pub set: usize,
-    /// GPUs that it takes for each of its GPUs: more than 1 if it needs more CPUs or memory than
-    /// the share of a GPU.
+    /// Units that it takes for each of its GPUs: more than its part if it needs more CPUs or memory
+    /// than that part of a GPU has.
     pub weight: f64,
 }
 

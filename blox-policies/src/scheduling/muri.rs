@@ -1,8 +1,10 @@
 //! Groups of jobs that use different resources in turn.
 
+use crate::unit::Unit;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View, sort,
+    JobQueue, JobRef, Name, Request, SchedulingPolicy, Share, SortedMap, Stateless, Validity, View,
+    sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;
@@ -33,8 +35,8 @@ impl Default for Muri {
     }
 }
 
-/// Groups of jobs with equal numbers and types of GPUs. A job is its position in the order.
-type Groups = SortedMap<(u32, Vec<Name>), Vec<Vec<usize>>>;
+/// Groups of jobs with equal amounts, parts and types of GPUs. A job is its position in the order.
+type Groups = SortedMap<(u32, Share, Vec<Name>), Vec<Vec<usize>>>;
 
 impl Muri {
     /// The largest group: a job for each kind of resource (section 4.2).
@@ -59,7 +61,7 @@ impl Muri {
             return job.attained_gpu_time().secs();
         }
         let left = Oracle.remaining(job);
-        left.map_or(f64::MAX, |left| left.secs() * f64::from(job.gpus().get()))
+        left.map_or(f64::MAX, |left| left.secs() * job.amount().number())
     }
 }
 
@@ -122,14 +124,17 @@ impl SchedulingPolicy for Muri {
         let most = self.most;
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         sort::by(&mut jobs, |a, b| self.key(a).total_cmp(&self.key(b)));
-        let (mut groups, mut free) = (Groups::new(), view.usable_gpus().get());
+        let unit = Unit::of(view.active());
+        let (mut groups, mut free) = (Groups::new(), unit.all(view.usable_gpus()));
         let (mut room, mut needed) = (free, 0);
         for (i, job) in jobs.iter().enumerate() {
-            let gpus = job.gpus().get();
-            let kind = (gpus, job.spec().extras().gpu_types.clone());
+            let gpus = unit.gang(job);
+            let extras = job.spec().extras();
+            let kind = (gpus, extras.share, extras.gpu_types.clone());
             let groups = groups.entry(kind).or_default();
-            // The first of every `most` jobs needs GPUs that the others can share.
-            let opens = groups.len() % most == 0;
+            // The first of every `most` jobs needs GPUs that the others can share. A job with a
+            // part of a GPU shares it with none.
+            let opens = groups.len() % most == 0 || !extras.share.is_whole();
             if !opens || gpus <= room {
                 room -= if opens { gpus } else { 0 };
                 needed += gpus;
@@ -155,7 +160,7 @@ impl SchedulingPolicy for Muri {
         groups.iter_mut().for_each(|group| group.sort_unstable());
         sort::by(&mut groups, Ord::cmp);
         for group in groups {
-            let gpus = jobs[group[0]].gpus().get();
+            let gpus = unit.gang(&jobs[group[0]]);
             if gpus <= free {
                 free -= gpus;
                 let first = Request::gang(&jobs[group[0]]);

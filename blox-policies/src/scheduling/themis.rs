@@ -59,15 +59,18 @@ impl Leased {
         last.map_or(0, |(gpus, _)| *gpus)
     }
 
-    /// Returns the time at which `needed` GPUs are free: `free` now, and more as leases end. It is
-    /// `last` at the latest.
-    fn free_by(&self, last: Time, free: u32, needed: u32) -> Time {
-        let leases = self.jobs.values().flat_map(|holder| &holder.leases);
-        let mut ends: Vec<(Time, u32)> = leases.map(|(gpus, end)| (*end, *gpus)).collect();
+    /// Returns the time at which `needed` units are free: `free` now, and more as leases end. It is
+    /// `last` at the latest. `each` has the units of each GPU of each job.
+    fn free_by(&self, last: Time, free: u32, needed: u32, each: &[u32]) -> Time {
+        let leases = self.jobs.values().zip(each).flat_map(|(holder, each)| {
+            let leases = holder.leases.iter();
+            leases.map(move |(gpus, end)| (*end, gpus * each))
+        });
+        let mut ends: Vec<(Time, u32)> = leases.collect();
         ends.sort_by_key(|end| end.0);
         let mut sum = free;
-        let enough = ends.iter().find(|(_, gpus)| {
-            sum += gpus;
+        let enough = ends.iter().find(|(_, units)| {
+            sum += units;
             sum >= needed
         });
         enough.map_or(last, |(end, _)| (*end).min(last))
@@ -283,7 +286,7 @@ impl Themis {
         }
     }
 
-    /// Returns the number of further GPUs of each job that gets any, out of `total`. Sorts the
+    /// Returns the number of further units of each job that gets any, out of `total`. Sorts the
     /// claims, the worst-off first.
     fn share_out(
         &self,
@@ -390,14 +393,24 @@ impl SchedulingPolicy for Themis {
             .zip(&seats)
             .all(|(gpus, seat)| *gpus <= sets.size(*seat));
         memory.plenty = total_fits && left(&most).iter().all(|left| *left >= 0);
+        // The auction counts in units, because jobs may request parts of GPUs.
+        let unit = sets.unit();
+        let each: Vec<u32> = jobs.iter().map(|job| unit.each(job)).collect();
         let held: Vec<u32> = memory.jobs.values().map(Holder::gpus).collect();
-        let free = total.saturating_sub(held.iter().sum());
+        let used = held.iter().zip(&each).map(|(gpus, each)| gpus * each);
+        let free = unit.all(GpuCount(total)).saturating_sub(used.sum());
         let open = left(&held);
+        // The lists are in order of job.
+        let position = |id: JobId| jobs.partition_point(|job| job.id() < id);
         let bid = |id: JobId| {
-            // Both lists are in order of job.
-            let at = jobs.partition_point(|job| job.id() < id);
+            let at = position(id);
             let has = (&memory.jobs[&id], &memory.levels.by_job()[&id]);
-            self.bid(&jobs[at], has, now, total)
+            let mut bid = self.bid(&jobs[at], has, now, total);
+            // A job bids only for GPUs that it accepts.
+            let room = sets.room(seats[at], |line| open[line]);
+            bid.offers.retain(|(gpus, _)| i64::from(*gpus) <= room);
+            bid.offers.iter_mut().for_each(|offer| offer.0 *= each[at]);
+            bid
         };
         let mut claims: Vec<Claim> = Vec::new();
         let awards: Vec<(JobId, u32)> = match memory.plenty {
@@ -416,21 +429,20 @@ impl SchedulingPolicy for Themis {
                         self.claim(job, (holder, levels), now, total)
                     }),
                 );
-                // A job bids only for GPUs that it accepts.
-                self.share_out(&mut claims, free, |id| {
-                    let mut bid = bid(id);
-                    let at = jobs.partition_point(|job| job.id() < id);
-                    let room = sets.room(seats[at], |line| open[line]);
-                    bid.offers.retain(|(gpus, _)| i64::from(*gpus) <= room);
-                    bid
-                })
+                let awards = self.share_out(&mut claims, free, bid);
+                let gpus = awards
+                    .into_iter()
+                    .map(|(id, units)| (id, units / each[position(id)]));
+                gpus.collect()
             }
         };
         // Until the worst-off job finds enough GPUs, no lease goes beyond the time at which it may.
         let end = match claims.first() {
             Some(worst) if worst.has == 0 && awards.iter().all(|(id, _)| *id != worst.job) => {
-                let needed = bid(worst.job).offers.first().map_or(0, |(gpus, _)| *gpus);
-                memory.free_by(now + self.lease, free, needed)
+                let levels = &memory.levels.by_job()[&worst.job];
+                let first = levels.first().map_or(0, |(gpus, _)| *gpus);
+                let needed = first * each[position(worst.job)];
+                memory.free_by(now + self.lease, free, needed, &each)
             }
             _ => now + self.lease,
         };
