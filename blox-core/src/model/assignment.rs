@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::ids::{GpuId, JobId};
-use crate::model::share::Share;
+use crate::model::share::{Gpus, Share};
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -176,6 +176,11 @@ impl Assignment {
     #[inline]
     pub fn count(&self) -> GpuCount {
         GpuCount(self.gpus.len() as u32)
+    }
+
+    /// Returns the amount of GPUs: their number times the part of each.
+    pub fn amount(&self) -> Gpus {
+        Gpus::of(self.count(), self.share)
     }
 
     /// Returns whether both assign the same resources to the job.

@@ -4,7 +4,7 @@ use crate::assignment::{Assignment, GpuList};
 use crate::config::Config;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
-use crate::model::share::Share;
+use crate::model::share::{Gpus, Share};
 use crate::units::GpuCount;
 use smallvec::SmallVec;
 
@@ -92,6 +92,11 @@ impl Shape {
     #[must_use]
     pub fn with(self, config: Config) -> Self {
         Shape { config, ..self }
+    }
+
+    /// Returns the amount of GPUs: their number times the part of each.
+    pub fn amount(&self) -> Gpus {
+        Gpus::of(self.gpus, self.share)
     }
 
     /// Returns whether the shape requests CPUs or memory.

@@ -5,6 +5,7 @@ use super::in_order::shortage_of_gpus;
 use super::moving::{change, changeable};
 use super::resizing::parts;
 use super::selector::{most_with_resources, suits};
+use super::types::beside_others;
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId, PlacementPolicy,
@@ -22,7 +23,8 @@ use blox_core::{
 ///
 /// The placement reads the whole list of requests. A job is skipped if the jobs before it leave too
 /// few GPUs, and is stopped if it runs. If the scheduling policy does not preempt, running jobs
-/// come before all others, and none of them is stopped.
+/// come before all others, and none of them is stopped. A job with parts of GPUs first gets the rest
+/// of GPUs that others have in part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
@@ -98,12 +100,16 @@ fn enough_for<'r>(
     for node in draft.nodes_with_free() {
         gpus.add(node.gpu_type(), draft.free_on(node.id()));
     }
-    for request in &list {
-        let held = draft.current(request.job).into_iter().flat_map(|a| &a.gpus);
-        let nodes = held.filter_map(|gpu| on(view, *gpu));
-        for node in nodes.filter_map(|id| view.node(id)) {
-            gpus.add(node.gpu_type(), 1);
-        }
+    let held = || list.iter().filter_map(|r| draft.current(r.job));
+    let mut held_gpus: Vec<GpuId> = held().flat_map(|a| &a.gpus).copied().collect();
+    if held().any(|a| !a.share.is_whole()) {
+        // Several jobs have parts of the same GPU.
+        held_gpus.sort_unstable();
+        held_gpus.dedup();
+    }
+    let nodes = held_gpus.into_iter().filter_map(|gpu| on(view, gpu));
+    for node in nodes.filter_map(|id| view.node(id)) {
+        gpus.add(node.gpu_type(), 1);
     }
     let wants = list
         .iter()
@@ -271,6 +277,11 @@ fn find(
 ) -> Option<GpuList> {
     let view = draft.view();
     let job = view.job(job)?;
+    if !shape.share.is_whole()
+        && let Some(found) = beside_others(draft, &job, shape)
+    {
+        return Some(found.gpus);
+    }
     let count = shape.gpus.get();
     let own: GpuList = own
         .iter()

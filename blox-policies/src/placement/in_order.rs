@@ -310,8 +310,7 @@ pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
 /// The fewest GPUs of a shape of the request.
 fn least_gpus(request: &Request) -> Gpus {
     let shapes = request.shapes.iter();
-    let amounts = shapes.map(|s| Gpus::of(s.gpus, s.share));
-    amounts.min().unwrap_or_default()
+    shapes.map(Shape::amount).min().unwrap_or_default()
 }
 
 /// Returns the reason why `needed` GPUs could not be placed.
@@ -320,7 +319,7 @@ pub(crate) fn shortage_of_gpus(needed: Gpus, draft: &Draft<'_>) -> Reason {
 }
 
 /// Returns the reason why `needed` GPUs could not be placed while `free` GPUs are free.
-fn shortage_among(needed: Gpus, free: Gpus) -> Reason {
+pub(super) fn shortage_among(needed: Gpus, free: Gpus) -> Reason {
     if free < needed {
         Reason::TooFewGpus { needed, free }
     } else {

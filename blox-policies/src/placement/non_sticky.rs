@@ -4,9 +4,10 @@ use super::anew::settle;
 use super::in_order::shortage;
 use super::selector::NodeSelector;
 use super::types::{could_find, find};
+use crate::unit::Unit;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape, Stateless,
-    Validity, sort,
+    Draft, DraftError, GpuCount, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape,
+    Stateless, Validity, sort,
 };
 use blox_perf::app_class;
 
@@ -50,13 +51,14 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
                 draft.release(request.job, Reason::NotChosen)?;
             }
         }
-        let mut left = draft.free_gpus();
+        let unit = Unit::of(all.iter().filter_map(|r| view.job(r.job)));
+        let mut left = unit.all(GpuCount(draft.free_gpus()));
         let mut chosen = Vec::new();
         for request in &all {
             let (Some(job), Some(shape)) = (view.job(request.job), request.shapes.first()) else {
                 continue;
             };
-            let Some(rest) = left.checked_sub(shape.gpus.get()) else {
+            let Some(rest) = left.checked_sub(shape.gpus.get() * unit.each(&job)) else {
                 draft.explain(job.id(), shortage(request, draft));
                 draft.explain_rest(Reason::BehindHead(job.id()));
                 break;

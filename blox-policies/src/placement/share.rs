@@ -1,6 +1,6 @@
 //! Fair shares and demands of CPUs and memory.
 
-use blox_core::{Assignment, GpuCount, JobRef, Node, NodeStatus, View};
+use blox_core::{Assignment, GpuCount, Gpus, JobRef, Node, NodeStatus, View};
 
 /// CPU cores and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,9 +73,9 @@ impl Shares {
         }
     }
 
-    /// Returns the fair share of `gpus` GPUs.
-    pub fn fair(&self, gpus: GpuCount) -> Amounts {
-        self.each.times(f64::from(gpus.get()))
+    /// Returns the fair share of an amount of GPUs.
+    pub fn fair(&self, gpus: Gpus) -> Amounts {
+        self.each.times(gpus.number())
     }
 
     /// Returns the best-case demand of a job.
@@ -83,7 +83,7 @@ impl Shares {
     /// This is the amount that the job requests, or its fair share if it requests none, but at most
     /// what a node has. A job larger than any node demands at most its fair share.
     pub fn demand(&self, job: &JobRef<'_>) -> Amounts {
-        let fair = self.fair(job.gpus());
+        let fair = self.fair(job.amount());
         let extras = job.spec().extras();
         let asked = |amount: f64, fair: f64| if amount > 0.0 { amount } else { fair };
         let asked = Amounts {

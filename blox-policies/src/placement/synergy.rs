@@ -1,11 +1,12 @@
 //! Synergy: CPUs and memory allocated by demand, together with GPUs.
 
 use super::anew::{release_all, settle};
-use super::in_order::shortage_of_gpus;
+use super::in_order::{shortage_among, shortage_of_gpus};
 use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
-use super::types::could_find;
+use super::types::{could_find, find};
+use crate::unit::Unit;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
     Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
@@ -87,7 +88,8 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             on: SortedMap::new(),
         };
         let greedy = self.allocation == Allocation::Greedy;
-        let mut left = draft.free_gpus();
+        let unit = Unit::of(jobs.iter().filter_map(|id| view.job(*id)));
+        let mut left = unit.all(GpuCount(draft.free_gpus()));
         let mut runnable: Vec<(JobRef<'_>, Shape, Amounts)> = Vec::new();
         for id in jobs {
             let request = list.find(|request| request.job == id);
@@ -95,18 +97,18 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             let (Some(job), Some(shape)) = (view.job(id), shape) else {
                 continue;
             };
-            let needed = shape.gpus.get();
+            let needed = shape.gpus.get() * unit.each(&job);
             if needed <= left {
                 left -= if greedy { 0 } else { needed };
                 let demand = pass.shares.demand(&job);
                 let demand = match shape.gpus == job.gpus() {
                     true => demand,
-                    false => demand.times(f64::from(needed) / f64::from(job.gpus().get())),
+                    false => demand.times(f64::from(needed) / f64::from(unit.gang(&job))),
                 };
                 runnable.push((job, shape, demand));
             } else {
-                let (needed, free) = (shape.gpus.into(), GpuCount(left).into());
-                draft.explain(id, Reason::TooFewGpus { needed, free });
+                let free = GpuCount(left / unit.per_gpu());
+                draft.explain(id, shortage_among(shape.amount(), free.into()));
             }
         }
         if !greedy {
@@ -126,7 +128,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             draft.narrow_to(&job);
             let placed = match self.allocation {
                 Allocation::Proportional => {
-                    let share = pass.shares.fair(shape.gpus);
+                    let share = pass.shares.fair(shape.amount());
                     pass.give(draft, &job, &shape, share)?
                 }
                 Allocation::Greedy => pass.give(draft, &job, &shape, demand)?,
@@ -134,7 +136,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             };
             draft.widen();
             if !placed {
-                draft.explain(job.id(), shortage_of_gpus(shape.gpus.into(), draft));
+                draft.explain(job.id(), shortage_of_gpus(shape.amount(), draft));
             }
         }
         Ok(match self.allocation {
@@ -182,7 +184,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: amounts.memory_gib,
             ..shape.clone()
         };
-        match self.rule.find(draft, job, &shape) {
+        match find(self.rule, draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
             None => Ok(false),
         }
@@ -211,7 +213,7 @@ impl<R: NodeSelector> Pass<'_, R> {
         if self.give(draft, job, shape, demand)? {
             return Ok(true);
         }
-        let share = demand.at_most(self.shares.fair(shape.gpus));
+        let share = demand.at_most(self.shares.fair(shape.amount()));
         if share != demand && self.give(draft, job, shape, share)? {
             return Ok(true);
         }
@@ -220,7 +222,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: 0.0,
             ..shape.clone()
         };
-        let Some(mut assignment) = self.rule.find(draft, job, &gpus) else {
+        let Some(mut assignment) = find(self.rule, draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;
@@ -266,7 +268,7 @@ impl<R: NodeSelector> Pass<'_, R> {
                 continue;
             };
             let has = Amounts::of(&bound);
-            let share = has.at_most(self.shares.fair(bound.count()));
+            let share = has.at_most(self.shares.fair(bound.amount()));
             let helps = (short.cpus > 0.0 && share.cpus < has.cpus)
                 || (short.memory_gib > 0.0 && share.memory_gib < has.memory_gib);
             if helps {

@@ -50,7 +50,11 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
 /// Returns an assignment of GPUs that other jobs have in part, all on one node. Prefers the node
 /// whose GPUs then have the least room, and its GPUs with the least room.
 #[cold]
-fn beside_others(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+pub(super) fn beside_others(
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> Option<Assignment> {
     let count = shape.gpus.get() as usize;
     let on = |node: &Node| {
         let room = draft.room_on(node.id(), shape.share);

@@ -3,6 +3,7 @@
 use super::homes::{Homes, Untaken};
 use super::settling::Settling;
 use super::time_slicing::{TimeSlicing, Turns};
+use crate::unit::Unit;
 use blox_core::{
     Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy, Request,
     SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
@@ -135,14 +136,16 @@ fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
     job.assignment().and_then(its).unwrap_or(job.own_rate())
 }
 
-/// Returns the job that shares these GPUs.
+/// Returns the job with which a job is packed. Jobs with parts of a GPU are not packed.
 fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
-    let gpu = *job.assignment()?.gpus.first()?;
-    let mut others = view
-        .cluster()
-        .allocated_to(gpu)
-        .filter(|id| *id != job.id());
-    others.find_map(|id| view.job(id))
+    let has = job.assignment()?;
+    let others = view.cluster().allocated_to(*has.gpus.first()?);
+    let mut others = others.filter(|id| *id != job.id());
+    let packed = |other: &JobRef<'_>| {
+        let its = other.assignment().is_some_and(|its| its.share.overlaps());
+        its || has.share.overlaps()
+    };
+    others.find_map(|id| view.job(id).filter(packed))
 }
 
 impl Policy for Gandiva {
@@ -193,12 +196,12 @@ impl Gandiva {
     fn choose<'v>(&self, memory: &mut GandivaMemory, view: View<'v>) -> Chosen<'v> {
         let order = self.turns.in_turn(&mut memory.turns, view);
         let mut chosen = Chosen::default();
-        let free = view.usable_gpus().get();
-        let wanted: u64 = order
-            .iter()
-            .map(|(_, job)| u64::from(job.gpus().get()))
-            .sum();
-        if wanted <= u64::from(free) {
+        let unit = Unit::of(order.iter().map(|(_, job)| *job));
+        let gangs = order.iter().map(|(_, job)| u64::from(unit.gang(job)));
+        let fit = gangs.sum::<u64>() <= u64::from(unit.all(view.usable_gpus()));
+        let parts = || unit != Unit::default();
+        let mut gpus = Untaken::new(view, unit);
+        if fit && !(parts() && order.iter().any(|(_, job)| !gpus.take_any(job))) {
             for (_, job) in order {
                 match chosen.shares(view, &job) {
                     true => chosen.delayed = true,
@@ -212,11 +215,11 @@ impl Gandiva {
         memory.homes.update(view, &active);
         for (_, job) in &order {
             if memory.homes.of(job).is_none() {
-                memory.homes.choose(view, job);
+                memory.homes.choose(view, job, unit);
             }
         }
         let homes = &memory.homes;
-        let mut gpus = Untaken::new(view, free);
+        let mut gpus = Untaken::new(view, unit);
         let settling = &memory.settling;
         let patience = PATIENCE * self.turns.slices(settling.length()).max(1);
         let most = order.first().map_or(0, |(turns, _)| turns + patience);
@@ -225,7 +228,7 @@ impl Gandiva {
             order.into_iter().partition(|(_, job)| settling.holds(job));
         let mut later = Vec::new();
         for (_, job) in held {
-            if homes.of(&job).is_some_and(|home| gpus.take(home)) {
+            if homes.of(&job).is_some_and(|home| gpus.take(&job, home)) {
                 chosen.take(job);
             } else if chosen.shares(view, &job) {
                 // The job stays beside its partner.
@@ -237,23 +240,20 @@ impl Gandiva {
         // Then, jobs run where they ran last, unless they are far ahead of another.
         for (turns, job) in order {
             let home = homes.of(&job).filter(|_| turns <= most);
-            match home.is_some_and(|home| gpus.take(home)) {
+            match home.is_some_and(|home| gpus.take(&job, home)) {
                 true => chosen.take(job),
                 false => later.push(job),
             }
         }
         // Last, the jobs that come first in turn take what is left, wherever it is.
         for job in later {
-            if job.gpus().get() > gpus.free {
-                chosen.rest.push(job);
-            } else if chosen.shares(view, &job) {
-                gpus.free -= job.gpus().get();
-                chosen.delayed = true;
-            } else {
-                if !homes.of(&job).is_some_and(|home| gpus.take(home)) {
-                    gpus.free -= job.gpus().get();
-                }
-                chosen.take(job);
+            let shares = chosen.shares(view, &job);
+            let home = homes.of(&job).filter(|_| !shares);
+            let has = home.is_some_and(|home| gpus.take(&job, home)) || gpus.take_any(&job);
+            match (has, shares) {
+                (false, _) => chosen.rest.push(job),
+                (true, true) => chosen.delayed = true,
+                (true, false) => chosen.take(job),
             }
         }
         chosen
@@ -319,7 +319,9 @@ impl SchedulingPolicy for Gandiva {
         let guests = self.packs && !all && self.pack(memory, view, &mut chosen);
         let chosen = chosen.jobs;
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
-        let spare = view.usable_gpus().get().saturating_sub(counts.iter().sum());
+        let unit = Unit::of(chosen.iter().map(|(job, _)| *job));
+        let taken = chosen.iter().map(|(job, _)| unit.gang(job)).sum();
+        let spare = unit.all(view.usable_gpus()).saturating_sub(taken) / unit.per_gpu();
         let growing =
             self.grows && all && grow(view, &memory.settling, &chosen, &mut counts, spare);
         for ((job, host), gpus) in chosen.iter().zip(counts) {
@@ -361,7 +363,8 @@ fn grow(
     for i in order {
         let job = &chosen[i].0;
         let extras = job.spec().extras();
-        if extras.levels.is_empty() || extras.cpus > 0.0 || extras.memory_gib > 0.0 {
+        let counted = extras.cpus > 0.0 || extras.memory_gib > 0.0 || !extras.share.is_whole();
+        if extras.levels.is_empty() || counted {
             continue;
         }
         let Some(has) = job.assignment() else {

@@ -1,7 +1,8 @@
 //! The GPUs on which jobs take turns.
 
 use crate::placement::suits;
-use blox_core::{GpuId, GpuList, JobId, JobRef, Node, Shape, SortedMap, View, sort};
+use crate::unit::Unit;
+use blox_core::{GpuCount, GpuId, GpuList, JobId, JobRef, Node, Shape, SortedMap, View, sort};
 use serde::{Deserialize, Serialize};
 
 /// The GPUs on which each job ran last, or should run first.
@@ -41,16 +42,18 @@ impl Homes {
     /// The first preference is a node with room that is the home of jobs of this size only. The
     /// next ones are an empty node, any other node with room, a node of jobs of this size without
     /// room, and any node. Ties go to the node with the least load. A job larger than each node
-    /// gets nodes of least load.
-    pub fn choose(&mut self, view: View<'_>, job: &JobRef<'_>) {
-        let wanted = job.gpus().get();
+    /// gets nodes of least load. Loads count in a unit.
+    pub fn choose(&mut self, view: View<'_>, job: &JobRef<'_>, unit: Unit) {
+        let (wanted, units) = (job.gpus().get(), unit.gang(job));
         let shape = Shape::gang(job);
         let mut loads = vec![0_u32; gpu_numbers(view)];
         let mut sizes: Vec<[bool; 2]> = vec![[false; 2]; view.cluster().nodes().len()];
         for (id, home) in self.0.iter() {
-            let other = view.job(*id).is_none_or(|its| its.gpus() != job.gpus());
+            let its = view.job(*id);
+            let other = its.is_none_or(|its| its.amount() != job.amount());
+            let each = its.map_or(unit.per_gpu(), |its| unit.each(&its));
             for gpu in home {
-                loads[gpu.index()] += 1;
+                loads[gpu.index()] += each;
                 if let Some(node) = view.cluster().node_of(*gpu) {
                     sizes[node.index()][usize::from(other)] = true;
                 }
@@ -59,8 +62,8 @@ impl Homes {
         let load = |node: &Node| node.gpus().map(|gpu| loads[gpu.index()]).sum::<u32>();
         let suited = |node: &&Node| node.is_usable() && suits(node, job, &shape, view);
         let rank = |node: &Node| {
-            let (load, all) = (load(node), node.usable_count());
-            let class = match (load + wanted <= all, sizes[node.id().index()]) {
+            let (load, all) = (load(node), unit.all(GpuCount(node.usable_count())));
+            let class = match (load + units <= all, sizes[node.id().index()]) {
                 (true, [true, false]) => 0,
                 (true, [false, false]) => 1,
                 (true, _) => 2,
@@ -95,34 +98,71 @@ impl Homes {
     }
 }
 
-/// GPUs that no job of a round has taken.
+/// What no job of a round has taken of the GPUs, in units.
 pub(super) struct Untaken {
-    taken: Vec<bool>,
-    /// Number of usable GPUs that are left.
-    pub free: u32,
+    unit: Unit,
+    taken: Vec<u32>,
+    /// Number of usable units that are left.
+    free: u32,
 }
 
 impl Untaken {
-    /// Creates the set of all GPUs, of which `free` are usable.
-    pub fn new(view: View<'_>, free: u32) -> Self {
+    /// Creates the set of all GPUs.
+    pub fn new(view: View<'_>, unit: Unit) -> Self {
+        let mut taken = vec![0; gpu_numbers(view)];
+        // GPUs are looked at one by one only where a part of them may be left.
+        if unit != Unit::default() {
+            taken.fill(unit.per_gpu());
+            for node in view.nodes().filter(|node| node.is_usable()) {
+                for gpu in node.gpus().filter(|gpu| node.works(*gpu)) {
+                    taken[gpu.index()] = 0;
+                }
+            }
+        }
         Untaken {
-            taken: vec![false; gpu_numbers(view)],
-            free,
+            unit,
+            taken,
+            free: unit.all(view.usable_gpus()),
         }
     }
 
-    /// Takes these GPUs. Returns false and takes none if one of them is taken.
-    pub fn take(&mut self, home: &[GpuId]) -> bool {
-        let all = home.len() as u32 <= self.free && home.iter().all(|gpu| !self.is_taken(*gpu));
+    /// Takes a job's part of these GPUs. Returns false and takes none if one of them has less left.
+    pub fn take(&mut self, job: &JobRef<'_>, home: &[GpuId]) -> bool {
+        let each = self.unit.each(job);
+        let units = each * home.len() as u32;
+        let all = units <= self.free && home.iter().all(|gpu| self.left(*gpu) >= each);
         if all {
-            self.free -= home.len() as u32;
-            home.iter().for_each(|gpu| self.taken[gpu.index()] = true);
+            self.free -= units;
+            home.iter().for_each(|gpu| self.taken[gpu.index()] += each);
         }
         all
     }
 
-    fn is_taken(&self, gpu: GpuId) -> bool {
-        self.taken[gpu.index()]
+    /// Takes a job's part of any GPUs, the fullest ones first. Returns false and takes none if too
+    /// little is left.
+    pub fn take_any(&mut self, job: &JobRef<'_>) -> bool {
+        let (count, units) = (job.gpus().get() as usize, self.unit.gang(job));
+        if units > self.free {
+            return false;
+        }
+        if self.unit != Unit::default() {
+            let each = self.unit.each(job);
+            let all = (0..self.taken.len() as u32).map(GpuId);
+            let mut gpus: Vec<GpuId> = all.filter(|gpu| self.left(*gpu) >= each).collect();
+            if gpus.len() < count {
+                return false;
+            }
+            sort::by_key(&mut gpus, |gpu| self.left(*gpu));
+            for gpu in &gpus[..count] {
+                self.taken[gpu.index()] += each;
+            }
+        }
+        self.free -= units;
+        true
+    }
+
+    fn left(&self, gpu: GpuId) -> u32 {
+        self.unit.per_gpu() - self.taken[gpu.index()]
     }
 }
 

@@ -1,6 +1,7 @@
 //! Optimus: workers where they shorten training most.
 
 use super::listed::{Placeable, Up, levels, on_each};
+use crate::unit::Unit;
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
@@ -105,6 +106,7 @@ impl Optimus {
     fn candidate(
         &self,
         memory: &mut Seen,
+        unit: Unit,
         job: &JobRef<'_>,
         could: impl Fn(&Up, u32) -> bool,
     ) -> Candidate {
@@ -125,6 +127,7 @@ impl Optimus {
         };
         Candidate {
             job: job.id(),
+            each: unit.each(job),
             left: self.left(memory, job),
             model,
             levels,
@@ -176,6 +179,8 @@ fn end_of(losses: impl Iterator<Item = f64>, tolerance: f64) -> Option<f64> {
 
 struct Candidate {
     job: JobId,
+    /// Units of each of its GPUs.
+    each: u32,
     left: f64,
     model: WorkerModel,
     levels: SmallVec<[u32; 4]>,
@@ -188,16 +193,21 @@ impl Candidate {
         self.level.map_or(0, |l| self.levels[l])
     }
 
-    /// Returns the additional GPUs of the next level, and the time saved per GPU.
+    /// Returns the units of its first level.
+    fn first(&self) -> Option<u32> {
+        Some(self.levels.first()? * self.each)
+    }
+
+    /// Returns the additional units of the next level, and the time saved per unit.
     fn gain(&self) -> Option<(u32, f64)> {
         let next = *self.levels.get(self.level? + 1)?;
-        let more = next - self.gpus();
+        let more = (next - self.gpus()) * self.each;
         let saved = self.left * (self.model.seconds(self.gpus()) - self.model.seconds(next));
         (more > 0 && saved > 0.0).then(|| (more, saved / f64::from(more)))
     }
 }
 
-/// Divides `free` GPUs; the candidates are in job order.
+/// Divides `free` units; the candidates are in job order.
 fn divide(candidates: &mut [Candidate], mut free: u32) {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     let time = |c: &Candidate| c.left * c.model.seconds(c.levels.first().copied().unwrap_or(1));
@@ -207,7 +217,7 @@ fn divide(candidates: &mut [Candidate], mut free: u32) {
     // The largest gain of seconds first; ties go to the older job.
     let mut gains: BinaryHeap<(Seconds, Reverse<usize>)> = BinaryHeap::new();
     for i in order {
-        let Some(&first) = candidates[i].levels.first() else {
+        let Some(first) = candidates[i].first() else {
             continue;
         };
         if first <= free {
@@ -260,17 +270,18 @@ impl SchedulingPolicy for Optimus {
             memory.note(&job);
         }
         memory.levels.renew(view);
+        let unit = Unit::of(view.active());
         let candidate = |job: JobRef<'_>| {
             let could = |up: &Up, gpus| {
                 up.could_place(out, view, &job, &Shape::sized(&job, GpuCount(gpus)))
             };
-            self.candidate(memory, &job, could)
+            self.candidate(memory, unit, &job, could)
         };
         let mut candidates: Vec<Candidate> = view.active().map(candidate).collect();
         if candidates.is_empty() {
             return Validity::UntilEvent;
         }
-        divide(&mut candidates, view.usable_gpus().get());
+        divide(&mut candidates, unit.all(view.usable_gpus()));
         candidates.retain(|c| c.level.is_some());
         sort::by_key(&mut candidates, Candidate::gpus);
         for c in &candidates {
@@ -302,6 +313,7 @@ mod tests {
     fn candidate(job: u32, left: f64, c: [f64; 3], levels: &[u32]) -> Candidate {
         Candidate {
             job: JobId(job),
+            each: 1,
             left,
             model: WorkerModel { c },
             levels: levels.into(),

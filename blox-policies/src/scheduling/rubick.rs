@@ -1,6 +1,7 @@
 //! Rubick: GPUs and execution plans where they raise the throughput most.
 
 use super::listed::{Placeable, Up};
+use crate::unit::Unit;
 use blox_core::{
     Class, Config, Event, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Reason, Request,
     SchedulingPolicy, Shape, Shapes, Validity, View, sort,
@@ -103,6 +104,8 @@ fn guaranteed(job: &JobRef<'_>, curve: &Curve) -> Option<usize> {
 struct Candidate<'c> {
     job: JobId,
     curve: &'c [Step],
+    /// Units of each of its GPUs.
+    each: u32,
     /// Index of its step; `None` for no GPUs.
     level: Option<usize>,
     /// The level of its guarantee.
@@ -112,22 +115,26 @@ struct Candidate<'c> {
 }
 
 impl Candidate<'_> {
+    /// Returns the units and the throughput of a level.
     fn at(&self, level: Option<usize>) -> (u32, f64) {
         let step = level.and_then(|level| self.curve.get(level));
-        step.map_or((0, 0.0), |step| (step.gpus, step.speed))
+        step.map_or((0, 0.0), |step| (step.gpus * self.each, step.speed))
     }
 
-    fn gpus(&self) -> u32 {
+    fn units(&self) -> u32 {
         self.at(self.level).0
     }
 
-    /// Returns the largest slope with up to `free` more GPUs, and its level.
+    /// Returns the largest slope with up to `free` more units, and its level.
     fn gain(&self, free: u32) -> Option<(f64, usize)> {
-        let (gpus, speed) = self.at(self.level);
+        let (units, speed) = self.at(self.level);
         let next = self.level.map_or(0, |level| level + 1);
-        let more = self.curve.iter().enumerate().skip(next);
-        let more = more.take_while(|(_, step)| step.gpus - gpus <= free);
-        let slopes = more.map(|(i, step)| ((step.speed - speed) / f64::from(step.gpus - gpus), i));
+        let more = (next..self.curve.len()).map(|level| (level, self.at(Some(level))));
+        let more = more.take_while(|(_, (more, _))| more - units <= free);
+        let slopes = more.map(|(i, (more, faster))| {
+            let slope = (faster - speed) / f64::from(more - units);
+            (slope, i)
+        });
         // The first of equals.
         slopes.reduce(|a, b| if b.0 > a.0 { b } else { a })
     }
@@ -137,12 +144,14 @@ impl Candidate<'_> {
         let level = self
             .level
             .filter(|level| self.floor.is_none_or(|floor| *level > floor))?;
-        let ((gpus, speed), (fewer, slower)) = (self.at(self.level), self.at(level.checked_sub(1)));
-        Some((speed - slower) / f64::from(gpus - fewer))
+        let ((units, speed), (fewer, slower)) =
+            (self.at(self.level), self.at(level.checked_sub(1)));
+        Some((speed - slower) / f64::from(units - fewer))
     }
 
-    /// Moves to the last step within some GPUs.
-    fn fit(&mut self, gpus: u32) {
+    /// Moves to the last step within some units.
+    fn fit(&mut self, units: u32) {
+        let gpus = units / self.each;
         let within = self.curve.partition_point(|step| step.gpus <= gpus);
         self.level = within.checked_sub(1);
     }
@@ -154,9 +163,9 @@ impl Candidate<'_> {
     }
 }
 
-/// Divides `total` GPUs anew. Candidates are in order of job. Returns the order of their requests.
+/// Divides `total` units anew. Candidates are in order of job. Returns the order of their requests.
 fn divide(candidates: &mut [Candidate<'_>], total: u32) -> Vec<usize> {
-    let held: u32 = candidates.iter().map(Candidate::gpus).sum();
+    let held: u32 = candidates.iter().map(Candidate::units).sum();
     let mut free = total.saturating_sub(held);
     let slope = |c: &Candidate<'_>| c.gain(u32::MAX).map_or(0.0, |(slope, _)| slope);
     let slopes: Vec<f64> = candidates.iter().map(slope).collect();
@@ -178,9 +187,9 @@ fn divide(candidates: &mut [Candidate<'_>], total: u32) -> Vec<usize> {
         let gains = placed.filter_map(|(i, c)| c.gain(free).map(|gain| (gain, i)));
         let best = gains.reduce(|a, b| if b.0.0 > a.0.0 { b } else { a });
         let Some(((_, level), i)) = best else { break };
-        free += candidates[i].gpus();
+        free += candidates[i].units();
         candidates[i].level = Some(level);
-        free -= candidates[i].gpus();
+        free -= candidates[i].units();
     }
     order
 }
@@ -191,9 +200,9 @@ fn serve(candidates: &mut [Candidate<'_>], i: usize, free: &mut u32) {
     let mut before = vec![(i, candidates[i].level)];
     let had = *free;
     loop {
-        let own = candidates[i].gpus();
+        let own = candidates[i].units();
         candidates[i].fit(own + *free);
-        *free = own + *free - candidates[i].gpus();
+        *free = own + *free - candidates[i].units();
         if candidates[i].is_served() {
             return;
         }
@@ -215,9 +224,9 @@ fn serve(candidates: &mut [Candidate<'_>], i: usize, free: &mut u32) {
         };
         let victim = &mut candidates[k];
         before.push((k, victim.level));
-        *free += victim.gpus();
+        *free += victim.units();
         victim.level = victim.level.and_then(|level| level.checked_sub(1));
-        *free -= victim.gpus();
+        *free -= victim.units();
     }
 }
 
@@ -248,17 +257,19 @@ impl SchedulingPolicy for Rubick {
                 if possible.is_empty() { all } else { possible }
             });
         }
+        let unit = Unit::of(view.active());
         let candidate = |job: JobRef<'_>| {
             let curve = memory.jobs.by_job().get(&job.id())?;
             let mut candidate = Candidate {
                 job: job.id(),
                 curve,
+                each: unit.each(&job),
                 level: None,
                 floor: guaranteed(&job, curve),
                 is_fresh: job.attempt() < LAUNCHES,
             };
             if let Some(has) = job.assignment() {
-                candidate.fit(has.count().get());
+                candidate.fit(has.count().get() * candidate.each);
             }
             Some(candidate)
         };
@@ -266,7 +277,7 @@ impl SchedulingPolicy for Rubick {
         if candidates.is_empty() {
             return Validity::UntilEvent;
         }
-        let order = divide(&mut candidates, view.usable_gpus().get());
+        let order = divide(&mut candidates, unit.all(view.usable_gpus()));
         for candidate in order.into_iter().map(|i| &candidates[i]) {
             let (Some(level), Some(job)) = (candidate.level, view.job(candidate.job)) else {
                 continue;
@@ -313,6 +324,7 @@ mod tests {
         let mut candidate = Candidate {
             job: JobId(job),
             curve,
+            each: 1,
             level: None,
             floor,
             is_fresh: true,
@@ -323,7 +335,7 @@ mod tests {
 
     fn divided(mut candidates: Vec<Candidate<'_>>, total: u32) -> Vec<u32> {
         divide(&mut candidates, total);
-        candidates.iter().map(Candidate::gpus).collect()
+        candidates.iter().map(Candidate::units).collect()
     }
 
     #[test]
@@ -374,7 +386,7 @@ mod tests {
             let new = candidate(1, new, 0, None);
             let mut both = [old, new];
             divide(&mut both, 2);
-            both.map(|c| c.gpus())
+            both.map(|c| c.units())
         };
         assert_eq!(pair(&steep, true), [1, 1]);
         assert_eq!(pair(&steep, false), [2, 0]);

@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// guaranteed time. Until then the services lack GPUs, the last submitted ones first. Training jobs
 /// start in order of submission while no service lacks GPUs; a job that does not fit is passed.
 ///
-/// The copies of a service lie on different GPUs. Services with parts of GPUs share them. A training
-/// job counts with all of its GPUs.
+/// The copies of a service lie on different GPUs. Jobs with parts of GPUs share them.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving {
     notice: Seconds,
@@ -48,31 +47,42 @@ impl Need {
     }
 }
 
-/// Gives services GPUs with these rooms, those with the least first. Returns the GPUs of each, and the
-/// number of whole GPUs left.
-fn packed(needs: &[Need], mut rooms: Vec<f64>) -> (Vec<u32>, u32) {
+/// Gives services GPUs with these rooms, those with the least first. Returns the GPUs of each. The
+/// rooms then have what is left.
+fn pack(needs: &[Need], rooms: &mut [f64]) -> Vec<u32> {
     rooms.sort_by(f64::total_cmp);
-    let mut given = Vec::with_capacity(needs.len());
-    for need in needs {
-        let fits = |room: &f64| *room + 1e-9 >= need.share;
-        let could = rooms.iter().filter(|room| fits(room)).count();
-        let gpus = need.gpus.min(could as u32);
+    let given = needs.iter().map(|need| {
+        let gpus = need.gpus.min(most(rooms, need.share));
         let gpus = gpus - gpus % need.gang.max(1);
-        let chosen = rooms.iter_mut().filter(|room| fits(room));
-        chosen
-            .take(gpus as usize)
-            .for_each(|room| *room -= need.share);
-        given.push(gpus);
-    }
-    let whole = rooms.iter().filter(|room| **room >= 1.0).count();
-    (given, whole as u32)
+        take(rooms, gpus, need.share);
+        gpus
+    });
+    given.collect()
 }
 
-/// Returns the rooms of the free GPUs and of the GPUs of leaving jobs, after all that leave by a time.
+fn fits(room: f64, share: f64) -> bool {
+    room + 1e-9 >= share
+}
+
+/// Returns the number of GPUs that have room for a part.
+fn most(rooms: &[f64], share: f64) -> u32 {
+    rooms.iter().filter(|room| fits(**room, share)).count() as u32
+}
+
+/// Takes a part of the first GPUs that have room for it.
+fn take(rooms: &mut [f64], gpus: u32, share: f64) {
+    let chosen = rooms.iter_mut().filter(|room| fits(**room, share));
+    chosen.take(gpus as usize).for_each(|room| *room -= share);
+}
+
+/// Returns the rooms of the free GPUs, of GPUs that jobs have in part, and of the GPUs of leaving
+/// jobs, after all that leave by a time.
 fn rooms(view: View<'_>, leaves: &BTreeMap<JobId, Time>, by: Time) -> Vec<f64> {
     let its = |job: JobId| view.job(job).and_then(|job| job.assignment());
     let stays = |job: &JobId| leaves.get(job).is_none_or(|at| *at > by);
-    let theirs = leaves.keys().filter_map(|job| its(*job));
+    let parts = view.placed().map(|job| job.id());
+    let parts = parts.filter(|job| its(*job).is_some_and(|its| !its.share.is_whole()));
+    let theirs = leaves.keys().copied().chain(parts).filter_map(its);
     let gpus: BTreeSet<GpuId> = theirs.flat_map(|its| its.gpus.iter().copied()).collect();
     let used = |gpu: &GpuId| {
         let staying = view.cluster().allocated_to(*gpu).filter(stays);
@@ -100,7 +110,7 @@ impl SchedulingPolicy for Serving {
         let mut leaves: BTreeMap<JobId, Time> = notices.collect();
         leaves.extend(services.iter().map(|job| (job.id(), now)));
         let lack = |leaves: &BTreeMap<JobId, Time>| {
-            let (given, _) = packed(&needs, rooms(view, leaves, Time::new(f64::MAX)));
+            let given = pack(&needs, &mut rooms(view, leaves, Time::new(f64::MAX)));
             let copies = |need: &Need| need.gpus - need.gpus % need.gang.max(1);
             needs.iter().map(copies).gt(given)
         };
@@ -121,7 +131,8 @@ impl SchedulingPolicy for Serving {
                 validity = Validity::NextRound;
             }
         }
-        let (given, mut left) = packed(&needs, rooms(view, &leaves, now));
+        let mut left = rooms(view, &leaves, now);
+        let given = pack(&needs, &mut left);
         for (job, gpus) in services.iter().zip(given).filter(|(_, gpus)| *gpus > 0) {
             let shape = Shape::sized(job, GpuCount(gpus));
             out.push(Request::with_shape(job.id(), shape));
@@ -133,8 +144,9 @@ impl SchedulingPolicy for Serving {
             .filter(stays)
             .for_each(|job| out.push(Request::gang(job)));
         for job in waiting.iter().filter(|_| !lacks) {
-            if job.gpus().get() <= left {
-                left -= job.gpus().get();
+            let (gpus, share) = (job.gpus().get(), job.spec().extras().share.fraction());
+            if gpus <= most(&left, share) {
+                take(&mut left, gpus, share);
                 out.push(Request::gang(job));
             }
         }
@@ -149,6 +161,12 @@ mod tests {
 
     fn needs<const N: usize>(all: [(u32, u32, f64); N]) -> [Need; N] {
         all.map(|(gang, gpus, share)| Need { gang, gpus, share })
+    }
+
+    /// Returns the GPUs of each service, and the number of whole GPUs left.
+    fn packed(needs: &[Need], mut rooms: Vec<f64>) -> (Vec<u32>, u32) {
+        let given = pack(needs, &mut rooms);
+        (given, most(&rooms, 1.0))
     }
 
     #[test]

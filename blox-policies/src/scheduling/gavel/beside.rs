@@ -55,7 +55,10 @@ impl Beside<'_> {
     /// The rates are 0 on types on which sharing is useless. Returns `None` if it is useless on all
     /// types.
     pub fn rates(&mut self, a: &JobRef<'_>, b: &JobRef<'_>) -> Option<PairRates> {
-        if a.gpus() != b.gpus() {
+        // Jobs with parts of GPUs are not packed.
+        let whole =
+            |job: &JobRef<'_>| job.needs_only_gpus() || job.spec().extras().share.is_whole();
+        if a.gpus() != b.gpus() || !whole(a) || !whole(b) {
             return None;
         }
         let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
@@ -131,6 +134,7 @@ fn kinds(jobs: &[JobRef<'_>], able: &SortedMap<JobId, Able>) -> Vec<usize> {
             && first.own_rate() == second.own_rate()
             && x.model == y.model
             && x.gpu_types == y.gpu_types
+            && x.share == y.share
             && trained_types(x).eq(trained_types(y))
             && able.get(&first.id()) == able.get(&second.id())
             && speeds

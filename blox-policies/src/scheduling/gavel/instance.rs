@@ -51,6 +51,9 @@ pub struct Pair {
 }
 
 /// Input of a share policy: the cluster and all its jobs.
+///
+/// GPUs count whole, unless jobs request parts of GPUs. All numbers of GPUs are then in the same
+/// smaller unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// GPU types, in order of their names.

@@ -5,9 +5,11 @@ use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use crate::scheduling::listed::{Placeable, on_known_types};
 use crate::scheduling::settling::Settling;
+use crate::unit::Unit;
 use blox_core::{
-    AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Plan, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View, With, sort,
+    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Plan,
+    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
+    View, With, sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -45,6 +47,9 @@ pub struct Gavel {
 /// State of `Gavel` besides its share policy: rounds, and the time they gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rounds {
+    /// The unit in which types and rows count GPUs.
+    #[serde(default)]
+    unit: Unit,
     types: Vec<TypePool>,
     jobs: Vec<JobId>,
     /// The types on which each job could be placed.
@@ -254,12 +259,21 @@ impl Gavel {
         out: &JobQueue,
     ) {
         let m = &mut *memory;
+        let unit = Unit::of(view.active());
+        if m.unit != unit {
+            m.unit = unit;
+            m.rounds.set_gpus(|id| Some(unit.gang(&view.job(id)?)));
+        }
         let same_names = m.types.len() == types.len()
             && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
         if !same_names {
             m.rounds = RoundMechanism::new(types.len(), self.round.secs());
             m.jobs.clear();
             m.running.clear();
+        }
+        let mut types = types;
+        for pool in &mut types {
+            pool.gpus = unit.all(GpuCount(pool.gpus));
         }
         m.changed |= m.types != types;
         m.types = types;
@@ -282,7 +296,7 @@ impl Gavel {
             };
             let rates = memory.rates(&job);
             let runs = rates.iter().map(|r| *r > 0.0).collect();
-            let gpus = job.gpus().get();
+            let gpus = unit.gang(&job);
             let m = &mut *memory;
             m.rounds.add(Combination::single(id), gpus, runs);
             // Pairs with all earlier jobs, and with new jobs that come before it.
@@ -314,7 +328,7 @@ impl Gavel {
             let weight = job.spec().extras().weight;
             Entrant {
                 id: job.id(),
-                gpus: job.gpus().get(),
+                gpus: m.unit.gang(job),
                 weight: if weight > 0.0 { weight } else { 1.0 },
                 user: job.user(),
                 age: job.age().secs(),

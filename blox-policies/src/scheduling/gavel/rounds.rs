@@ -97,6 +97,13 @@ impl RoundMechanism {
         });
     }
 
+    /// Updates the GPUs of the jobs that are known, and of their pairs.
+    pub(super) fn set_gpus(&mut self, gpus: impl Fn(JobId) -> Option<u32>) {
+        for row in &mut self.rows {
+            row.gpus = gpus(row.who.job).unwrap_or(row.gpus);
+        }
+    }
+
     /// Updates the types on which a job or pair can run.
     pub fn set_runs(&mut self, who: Combination, runs: SmallVec<[bool; 4]>) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
