@@ -189,7 +189,7 @@ fn update_of(at: Time) -> u64 {
 }
 
 fn amount(job: &JobRef<'_>) -> f64 {
-    f64::from(job.gpus().get()) * job.spec().extras().share.fraction()
+    job.amount().number()
 }
 
 /// Returns how many periods of its guaranteed time the launch of a running spot job has completed by

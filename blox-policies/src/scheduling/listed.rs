@@ -233,7 +233,7 @@ pub(super) fn totals(view: View<'_>) -> [f64; 3] {
 /// Returns the fractions of the totals that a job requests; 0 for a resource that no node states.
 pub(super) fn shares(job: &JobRef<'_>, totals: &[f64; 3]) -> [f64; 3] {
     let extras = job.spec().extras();
-    let asked = [f64::from(job.gpus().get()), extras.cpus, extras.memory_gib];
+    let asked = [job.amount().number(), extras.cpus, extras.memory_gib];
     std::array::from_fn(|i| match totals[i] {
         0.0 => 0.0,
         total => asked[i] / total,

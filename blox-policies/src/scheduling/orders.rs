@@ -18,7 +18,7 @@ fn known(estimate: Option<Seconds>) -> SortKey {
 
 /// Returns the GPU time of an estimated time on the requested GPUs.
 fn on_gpus(estimate: Option<Seconds>, job: &JobRef<'_>) -> Option<Seconds> {
-    Some(estimate? * f64::from(job.gpus().get()))
+    Some(estimate? * job.amount().number())
 }
 
 /// Creates an order by a key that uses an estimator.

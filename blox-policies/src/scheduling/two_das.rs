@@ -263,7 +263,7 @@ impl SchedulingPolicy for TwoDas {
 impl Gittins {
     fn index(&self, job: &JobRef<'_>, service: f64, quantum: f64) -> f64 {
         let whole = self.estimator.as_ref().map_or(1.0, |estimator| {
-            let gpus = f64::from(job.spec().gpus.get());
+            let gpus = job.amount().number();
             estimator.duration(job).map_or(0.0, |d| d.secs() * gpus)
         });
         index_of(whole, &self.history, service, quantum)
