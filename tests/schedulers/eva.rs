@@ -1,7 +1,10 @@
 //! Nodes of offers, paid from joining to leaving.
 
 use super::cases;
-use blox::core::{ClusterSpec, Event, JobSpec, NodeSpec, Offer, OfferId, Seconds, Share, Time};
+use blox::core::{
+    ClusterSpec, Event, JobSpec, NodeSpec, Offer, OfferId, OnEvent, Seconds, Share, Time,
+};
+use blox::policies::admission::{Quota, QuotaBy};
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::{Report, Simulation};
@@ -33,20 +36,62 @@ fn ends(report: &Report) -> Vec<Option<f64>> {
         .collect()
 }
 
+/// Nodes boot for some seconds.
+fn booting(seconds: f64) -> Simulation {
+    Simulation::new(offered(None)).overheads(FixedOverheads {
+        boot: Seconds::new(seconds),
+        ..FixedOverheads::default()
+    })
+}
+
+/// Like [`run`], with decisions on events and with ends that are seen at once.
+fn on_events(simulation: Simulation, jobs: &[JobSpec]) -> Report {
+    let eva = blox::schedulers::eva().with_trigger(OnEvent::default());
+    cases::run(&simulation.completion(Exact), eva, jobs)
+}
+
+#[test]
+fn node_that_joins_wakes_a_decision() {
+    let jobs = [cases::job(0.0, 1, 3600.0), cases::job(100.0, 1, 3600.0)];
+    let report = on_events(Simulation::new(offered(None)), &jobs);
+    assert_eq!(ends(&report), [Some(3600.0), Some(3700.0)]);
+    assert_eq!(paid(&report), [2.0, 6.0]);
+    // The nodes join at 200 and 300.
+    let report = on_events(booting(200.0), &jobs);
+    assert_eq!(ends(&report), [Some(3800.0), Some(3900.0)]);
+    assert_eq!(paid(&report), [2.0, 6.0]);
+}
+
+#[test]
+fn node_for_a_deferred_job_is_requested() {
+    let eva = blox::schedulers::eva().with_trigger(OnEvent::default());
+    // The second job is admitted when the first one has ended, on a node that is always there.
+    let eva = eva.with_admission(Quota::new(QuotaBy::User, 4)).unwrap();
+    let mut cluster = offered(None);
+    cluster.nodes.push(NodeSpec::with_gpus(1));
+    let simulation = Simulation::new(cluster).completion(Exact);
+    let jobs = [cases::job(0.0, 1, 600.0), cases::job(0.0, 4, 600.0)];
+    let report = cases::run(&simulation, eva, &jobs);
+    assert_eq!(ends(&report), [Some(600.0), Some(1200.0)]);
+}
+
+#[test]
+fn node_that_joins_at_a_round_serves_in_it() {
+    // Requested at 0, and there at 300.
+    let report = run(booting(300.0), &[(0.0, 1, 3600.0)]);
+    assert_eq!(ends(&report), [Some(3900.0)]);
+    assert_eq!(paid(&report), [1.0, 3.0]);
+}
+
 #[test]
 fn first_node_is_paid_from_joining() {
-    // Admitted at 0; its node joins at 300, and the job runs from 600 to 4200.
+    // Its node joins at 0, after the decision of this round. The job runs from 300 to 3900.
     let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
-    assert_eq!(ends(&report), [Some(4200.0)]);
+    assert_eq!(ends(&report), [Some(3900.0)]);
     assert_eq!(paid(&report), [3900.0 / 3600.0, 3.0 * (3900.0 / 3600.0)]);
     assert_eq!(report.summary.utilisation, 3600.0 / 3900.0);
     // While it boots, it costs nothing.
-    let overheads = FixedOverheads {
-        boot: Seconds::new(200.0),
-        ..FixedOverheads::default()
-    };
-    let slow = Simulation::new(offered(None)).overheads(overheads);
-    let report = run(slow, &[(0.0, 1, 3600.0)]);
+    let report = run(booting(200.0), &[(0.0, 1, 3600.0)]);
     assert_eq!(paid(&report)[0], 3700.0 / 3600.0);
 }
 
@@ -60,18 +105,18 @@ fn price_applies_from_its_change() {
     let report = run(simulation, &[(0.0, 1, 3600.0)]);
     assert_eq!(
         paid(&report)[1],
-        3.0 * (1800.0 / 3600.0) + 6.0 * (2100.0 / 3600.0)
+        3.0 * (2100.0 / 3600.0) + 6.0 * (1800.0 / 3600.0)
     );
 }
 
 #[test]
 fn node_without_jobs_returns_to_its_provider() {
-    // The first node leaves at 4200, a round before the second job is admitted.
+    // The first node leaves at 3900, two rounds before the second job is submitted.
     let report = run(
         Simulation::new(offered(None)),
         &[(0.0, 1, 3600.0), (4500.0, 1, 3600.0)],
     );
-    assert_eq!(ends(&report), [Some(4200.0), Some(8700.0)]);
+    assert_eq!(ends(&report), [Some(3900.0), Some(8400.0)]);
     assert_eq!(paid(&report)[0], 2.0 * 3900.0 / 3600.0);
 }
 
@@ -86,10 +131,45 @@ fn jobs_of_a_reclaimed_node_continue_on_another() {
         simulation.happening(Time::new(1500.0), reclaimed),
         &[(0.0, 1, 3600.0)],
     );
-    // The next node joins within the notice, so no time is lost.
+    // The next node joins within the notice, so no time is lost. The job leaves at the end of the
+    // notice, between two rounds, and so does its node.
     let job = &report.jobs[0];
     assert_eq!((job.preemptions, job.launches), (1, 2));
-    assert_eq!(ends(&report), [Some(4200.0)]);
+    assert_eq!(ends(&report), [Some(3900.0)]);
+    assert_eq!(paid(&report)[0], (3900.0 + 120.0) / 3600.0);
+}
+
+#[test]
+fn reclaimed_node_is_paid_until_its_notice_ends() {
+    // Returns the end of the job and the time of nodes.
+    let reclaimed = |at: f64, notice: Option<f64>, stop: f64| {
+        let event = Event::Reclaimed {
+            offer: OfferId(0),
+            count: 1,
+        };
+        let simulation = Simulation::new(offered(notice)).happening(Time::new(at), event);
+        let overheads = FixedOverheads {
+            checkpoint: Seconds::new(stop),
+            ..FixedOverheads::default()
+        };
+        let report = run(simulation.overheads(overheads), &[(0.0, 1, 3600.0)]);
+        (
+            ends(&report)[0].unwrap(),
+            (paid(&report)[0] * 3600.0).round(),
+        )
+    };
+    // It leaves at 1630. The next node is requested then, and the job moves to it.
+    assert_eq!(reclaimed(1510.0, Some(120.0), 0.0), (3900.0, 3900.0));
+    // The stop takes until 1650, and the job runs until 3920. The end of this round is at 4200.
+    let both = 1650.0 + (4200.0 - 1630.0);
+    assert_eq!(reclaimed(1510.0, Some(120.0), 20.0), (4200.0, both));
+    // Without a notice, it leaves at once.
+    assert_eq!(reclaimed(1510.0, None, 0.0), (3900.0, 3900.0));
+    // The notice ends with a round.
+    assert_eq!(
+        reclaimed(1500.0, Some(300.0), 0.0),
+        (3900.0, 3900.0 + 300.0)
+    );
 }
 
 #[test]
@@ -104,12 +184,12 @@ fn costs(report: &Report) -> Vec<f64> {
 
 #[test]
 fn job_pays_its_part_of_the_node_while_it_runs() {
-    // The node is there from 300 and the job runs from 600 to 4200: the first round is idle.
+    // The node is there from 0 and the job runs from 300 to 3900: the first round is idle.
     let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
     assert_eq!(costs(&report), [3.0]);
     let rent = report.summary.rent.unwrap();
     assert_eq!((rent.job_cost, rent.cost), (3.0, 3.0 * (3900.0 / 3600.0)));
-    // The price doubles after 1500 s.
+    // The price doubles after 1800 s.
     let priced = Event::Priced {
         offer: OfferId(0),
         price: 6.0,
@@ -118,7 +198,7 @@ fn job_pays_its_part_of_the_node_while_it_runs() {
     let report = run(simulation, &[(0.0, 1, 3600.0)]);
     assert_eq!(
         costs(&report),
-        [3.0 * (1500.0 / 3600.0) + 6.0 * (2100.0 / 3600.0)]
+        [3.0 * (1800.0 / 3600.0) + 6.0 * (1800.0 / 3600.0)]
     );
 }
 

@@ -157,7 +157,8 @@ pub enum NodeAction {
         on: bool,
     },
     /// Places no new jobs on the node. Jobs that still run on it at `by` are preempted. Once the
-    /// node is idle, it does what `then` states; an idle node leaves at once.
+    /// node is idle, it does what `then` states; an idle node leaves at once. For a node that leaves,
+    /// decisions are due at `by` and once it is idle, also between rounds.
     /// [`NodeAction::Uncordon`] cancels the drain.
     // Versions without offers recorded `shrink` for an idle node that leaves.
     #[serde(alias = "shrink")]
@@ -180,7 +181,8 @@ pub enum NodeAction {
         /// The offer.
         #[serde(default = "OfferId::unlisted")]
         offer: OfferId,
-        /// Number of nodes, at most [`Cluster::left_of`](crate::Cluster::left_of).
+        /// Number of nodes. Above [`Cluster::left_of`](crate::Cluster::left_of), the action has no
+        /// effect and is [counted](crate::core::Counters::stale_actions).
         count: u32,
     },
 }

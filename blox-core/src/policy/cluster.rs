@@ -38,7 +38,8 @@ use crate::view::View;
 /// ```
 pub trait ClusterManager: Policy {
     /// Called at every decision, before admission: a job that this decision admits is not waiting
-    /// yet, but [submitted](crate::Phase::Submitted) or deferred.
+    /// yet, but [submitted](View::submitted) or deferred. A manager that requests nodes for jobs counts
+    /// submitted ones, or their nodes are requested a decision later.
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity;
 
     /// Returns the actions that need a provider of nodes and that the manager uses. A backend that

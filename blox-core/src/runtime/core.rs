@@ -3,7 +3,7 @@
 
 use crate::decide_error::DecisionError;
 use crate::decision::{
-    AdmissionDecision, Command, Decision, NodeAction, NodeActionKind, Plan, Validity,
+    AdmissionDecision, AfterDrain, Command, Decision, NodeAction, NodeActionKind, Plan, Validity,
 };
 use crate::event::Event;
 use crate::ids::{JobId, Name};
@@ -526,6 +526,9 @@ impl Core {
                 self.due_by(self.saved.state.next_moment);
             }
         }
+        if self.saved.state.cluster.is_draining() && self.saved.open.is_none() {
+            self.note_leaving(true);
+        }
         watch.on_event(View::of(&self.saved.state), event, false);
         if let Event::Ended { job, .. } = event {
             self.saved.state.retire(*job);
@@ -624,11 +627,16 @@ impl Core {
             watch.on_launches(View::of(&self.saved.state), &decision.plan);
         }
         self.saved.due = self.due_after(decision.plan.is_empty() && !released);
-        if self.saved.state.cluster.is_draining()
-            && self.instant
-            && self.saved.state.has_drained_node()
-        {
-            // The stops take no time, so no event follows on which the node takes its next step.
+        if self.saved.state.cluster.is_draining() {
+            if self.instant && self.saved.state.has_drained_node() {
+                // The stops take no time, so no event follows on which the node takes its next step.
+                let due = self.moment_from(now);
+                self.due_by(due);
+            }
+            self.note_leaving(self.instant);
+        }
+        if released && self.saved.state.cluster.offers().next().is_some() && !self.has_rounds() {
+            // The cluster manager may request nodes for them.
             let due = self.moment_from(now);
             self.due_by(due);
         }
@@ -697,6 +705,26 @@ impl Core {
         match (next, timer) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        }
+    }
+
+    /// Makes a decision due for each node that returns to its provider, also between rounds. It is
+    /// due when the drain of the node ends, and once the node is idle. `changed` is false if nothing
+    /// has happened since a decision that could have returned an idle node.
+    #[cold]
+    fn note_leaving(&mut self, changed: bool) {
+        let (now, last) = (self.saved.state.now, self.saved.last_decision);
+        let cluster = &self.saved.state.cluster;
+        let leaving = cluster
+            .draining()
+            .filter(|(_, d)| d.then == AfterDrain::Leave);
+        let due = leaving.filter_map(|(node, drain)| match cluster.is_idle(node) {
+            true => changed.then_some(now),
+            false if drain.by > now => Some(drain.by),
+            false => last.is_none_or(|last| last < drain.by).then_some(now),
+        });
+        if let Some(due) = due.min() {
+            self.due_by(due);
         }
     }
 

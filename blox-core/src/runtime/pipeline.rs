@@ -5,8 +5,8 @@ pub use crate::decide_error::{DecisionError, MissingData};
 use crate::assignment::Assignment;
 use crate::cluster::{Drain, Node, NodeStatus, Wanted};
 use crate::decision::{
-    Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKinds, NodeActions, Plan,
-    Validity,
+    Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKind, NodeActionKinds,
+    NodeActions, Plan, Validity,
 };
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
@@ -832,6 +832,9 @@ impl Scheduler for Pipeline {
             let noticed = notify(&mut self.requests, view, out);
             validity = validity.and_if(noticed, || self.trigger.following(view.now()).is_some());
         }
+        if view.cluster().offers().next().is_some() {
+            self.explain_unrented(view);
+        }
         let start = out.actions.len();
         // Another pipeline may already have planned its part of the cluster.
         let mut draft = Draft::begin(view, &mut self.draft, out);
@@ -934,6 +937,22 @@ impl Pipeline {
     fn tell(&mut self, view: View<'_>, event: &Event) {
         for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
             slot.policy.any_event(&mut slot.memory, view, event);
+        }
+    }
+
+    /// Sets the reason of waiting jobs for which the cluster manager would have to request nodes, and
+    /// has not.
+    #[cold]
+    fn explain_unrented(&mut self, view: View<'_>) {
+        if !self.actions().contains(NodeActionKind::Grow) {
+            return;
+        }
+        let room = Room::of(view);
+        for job in view.waiting() {
+            if self.has_room(&room, &job).is_err() {
+                let why = Reason::other("fits no node that is there or requested");
+                self.requests.explain(job.id(), why);
+            }
         }
     }
 

@@ -133,6 +133,15 @@ impl<'a> View<'a> {
             .filter(|j| *j.reason() != Reason::HeldByUser)
     }
 
+    /// Returns the jobs on which admission has not decided. Only a cluster manager sees such jobs, as
+    /// it acts before admission.
+    pub fn submitted(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        let asking = self.state.asking.iter();
+        let jobs = asking.filter_map(move |id| view.job(*id));
+        jobs.filter(|job| job.phase() == Phase::Submitted)
+    }
+
     /// Returns the jobs that are starting, running or stopping.
     pub fn placed(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.list(&self.state.placed, &[])

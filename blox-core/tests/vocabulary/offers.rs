@@ -154,3 +154,61 @@ fn actions_of_versions_without_offers_are_read() {
     let growth: Growth = serde_json::from_str(growth).unwrap();
     assert_eq!(growth.names.len(), 1);
 }
+
+/// Requests a number of nodes of the offer at once, once there is a job.
+struct Requests(u32);
+
+impl Stateless for Requests {}
+
+impl ClusterManager for Requests {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        let (offer, count) = (SMALL, self.0);
+        if count > 0 && view.submitted().next().is_some() {
+            out.push(NodeAction::Grow { offer, count });
+        }
+        Validity::UntilEvent
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::Grow])
+    }
+}
+
+#[test]
+fn job_for_which_no_node_is_requested_says_so() {
+    let reason = |count, gpus| {
+        let policy = composed("plain", by_submission(), FirstFit);
+        let policy = policy.with_cluster(Requests(count)).unwrap();
+        let mut b = Scenario::new(&offered(None), policy);
+        b.submit(0.0, job(gpus, 1e6));
+        b.decide(0.0);
+        b.why(0)
+    };
+    let unrented = "fits no node that is there or requested";
+    // Three nodes of 4 GPUs are offered, so no job of this size is rejected.
+    assert_eq!([reason(0, 4), reason(1, 8)], [unrented; 2]);
+    assert_eq!(reason(2, 8), "needs 8 GPUs, 0 are free");
+    // More nodes than are left: the request has no effect.
+    assert_eq!(reason(4, 8), unrented);
+}
+
+#[test]
+fn lost_node_that_leaves_is_returned() {
+    let policy = composed("plain", by_submission(), FirstFit);
+    let mut b = Scenario::new(&offered(Some(120.0)), policy);
+    grown(1, 300.0)
+        .into_iter()
+        .for_each(|(at, event)| b.event(at, event));
+    b.commands.clear();
+    let (offer, count, node) = (SMALL, 1, NodeId(0));
+    b.submit(300.0, job(4, 1e6));
+    b.round(300.0);
+    b.event(310.0, Event::Reclaimed { offer, count });
+    assert_eq!(b.core.due(), Some(t(430.0)));
+    b.event(320.0, Event::NodeLost { node });
+    b.crashed(320.0, 0, 1, 0.0);
+    assert_eq!(b.core.due(), Some(t(320.0)));
+    b.decide(320.0);
+    let wanted = b.core.view().node(node).unwrap().wanted();
+    assert_eq!(wanted, Some(Wanted::Leave(ActionId(1))));
+}

@@ -1,8 +1,8 @@
 //! Power saving: switches nodes off while few are needed.
 
 use blox_core::{
-    ClusterManager, Event, Node, NodeAction, NodeActionKind, NodeActionKinds, NodeActions,
-    NodeStatus, Policy, Seconds, Time, Validity, View,
+    ClusterManager, Node, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeStatus,
+    Policy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -153,8 +153,6 @@ pub struct PowerSaving {
 pub struct Power {
     plan: PowerPlan,
     next: u64,
-    /// GPUs of the jobs on which admission has not decided yet.
-    submitted: u64,
 }
 
 impl PowerSaving {
@@ -180,12 +178,6 @@ impl Policy for PowerSaving {
             ..Power::default()
         }
     }
-
-    fn on_event(&self, memory: &mut Power, _: View<'_>, event: &Event) {
-        if let Event::Submitted { spec, .. } = event {
-            memory.submitted += u64::from(spec.gpus.get());
-        }
-    }
 }
 
 impl ClusterManager for PowerSaving {
@@ -196,8 +188,8 @@ impl ClusterManager for PowerSaving {
         let in_use = there()
             .filter(|n| n.free_count() < n.usable_count())
             .count() as i64;
-        let waiting: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
-        let asked = waiting + std::mem::take(&mut memory.submitted);
+        let asking = view.waiting().chain(view.submitted());
+        let asked: u64 = asking.map(|j| u64::from(j.gpus().get())).sum();
         let width = there().map(Node::gpu_count).min().unwrap_or(1).max(1);
         let active = (in_use + asked.div_ceil(u64::from(width)) as i64).min(total);
         let planned = if view.now() >= at(memory.next) {

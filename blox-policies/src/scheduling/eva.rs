@@ -2,8 +2,8 @@
 
 use blox_core::{
     AfterDrain, Cluster, ClusterManager, Event, JobQueue, JobRef, Node, NodeAction, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, Offer, OfferId, Place, Policy,
-    Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
+    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place, Policy, Reason,
+    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,12 @@ struct Task<'a> {
     on: Option<NodeId>,
 }
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    fn new(job: JobRef<'a>, on: Option<NodeId>) -> Self {
+        let price = None;
+        Task { job, price, on }
+    }
+
     fn price(&self) -> f64 {
         self.price.unwrap_or(0.0)
     }
@@ -85,7 +90,16 @@ struct Bin<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-impl Bin<'_> {
+impl<'a> Bin<'a> {
+    fn new(spec: &'a NodeSpec, offer: Option<OfferId>) -> Self {
+        Bin {
+            spec,
+            offer,
+            node: None,
+            tasks: Vec::new(),
+        }
+    }
+
     fn holds(&self, more: &Task<'_>) -> bool {
         fits(self.spec, self.tasks.iter().chain([more]))
     }
@@ -106,6 +120,33 @@ fn fits<'a, 'b: 'a>(spec: &NodeSpec, tasks: impl Iterator<Item = &'a Task<'b>> +
     }
     let enough = |needed: f64, has: f64| has == 0.0 || needed <= has * (1.0 + 1e-9);
     gpus <= spec.gpus && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
+}
+
+/// Number of nodes of each offer that are not taken: those that are there, come or can be requested.
+type Free = SortedMap<OfferId, usize>;
+
+fn take(free: &mut Free, offer: OfferId) {
+    let left = free.entry(offer).or_default();
+    *left = left.saturating_sub(1);
+}
+
+/// Returns the cheapest offer with a free node that holds these jobs. The offers are in order of
+/// their price, the dearest first.
+fn cheapest<'a>(
+    offers: &[(OfferId, &'a NodeSpec)],
+    free: &Free,
+    tasks: &[Task<'_>],
+) -> Option<(OfferId, &'a NodeSpec)> {
+    let open = |id: &OfferId| free.get(id).is_some_and(|free| *free > 0);
+    let holds = |(id, spec): &&(OfferId, &'a NodeSpec)| open(id) && fits(spec, tasks.iter());
+    offers.iter().rev().find(holds).copied()
+}
+
+/// Returns the number of requested nodes of an offer that have not joined.
+fn coming(cluster: &Cluster, offer: OfferId) -> usize {
+    let growing = cluster.growing().iter();
+    let its = growing.filter(|growth| growth.offer == offer);
+    its.map(|growth| growth.names.len()).sum()
 }
 
 impl Eva {
@@ -140,102 +181,85 @@ impl Eva {
         }
     }
 
-    /// Packs jobs on nodes of the offers.
-    fn pack<'a>(&self, cluster: &'a Cluster, mut left: Vec<Task<'a>>, bins: &mut Vec<Bin<'a>>) {
+    /// Packs jobs on nodes of the offers, of which `free` are left. Returns the jobs whose cheapest
+    /// offer has no node left.
+    fn pack<'a>(
+        &self,
+        offers: &[(OfferId, &'a NodeSpec)],
+        free: &mut Free,
+        mut left: Vec<Task<'a>>,
+        bins: &mut Vec<Bin<'a>>,
+    ) -> Vec<Task<'a>> {
+        for &(id, spec) in offers {
+            loop {
+                let mut bin = Bin::new(spec, Some(id));
+                let before = left.clone();
+                self.fill(&mut bin, &mut left);
+                let worth_it = self.worth(&bin.tasks) + 1e-9 >= spec.price;
+                let offer = cheapest(offers, free, &bin.tasks);
+                let is_worth = |spec: &NodeSpec| worth_it && spec.price <= bin.spec.price;
+                let offer = offer.filter(|o| is_worth(o.1) && !bin.tasks.is_empty());
+                let Some((offer, spec)) = offer else {
+                    left = before;
+                    break;
+                };
+                take(free, offer);
+                (bin.offer, bin.spec) = (Some(offer), spec);
+                bins.push(bin);
+            }
+            left.retain(|task| {
+                let its = cheapest(offers, free, &[*task]).is_some_and(|(offer, _)| offer == id);
+                if its {
+                    take(free, id);
+                    let mut bin = Bin::new(spec, Some(id));
+                    bin.tasks.push(*task);
+                    bins.push(bin);
+                }
+                !its
+            });
+        }
+        left
+    }
+
+    /// Returns the nodes with their jobs after a reconfiguration, and the jobs without a node.
+    fn configured<'a>(&self, view: View<'a>, full: bool) -> (Vec<Bin<'a>>, Vec<Task<'a>>) {
+        let cluster = view.cluster();
+        let usable = || view.nodes().filter(|node| node.is_usable());
+        // The dearest offer first.
         let mut offers: Vec<(OfferId, &NodeSpec)> = cluster
             .offers()
             .map(|(id, offer)| (id, &offer.spec))
             .collect();
         blox_core::sort::by(&mut offers, |a, b| b.1.price.total_cmp(&a.1.price));
-        // The nodes of each offer that are in no bin yet.
-        let of = |id: &OfferId, node: &Node| {
-            let here = node.offer() == Some(*id) && node.status() != NodeStatus::Left;
-            here && !bins.iter().any(|bin| bin.node == Some(node.id()))
-        };
-        let nodes = |id: &OfferId| cluster.nodes().iter().filter(|node| of(id, node)).count();
-        let left_of = |id: &OfferId| cluster.left_of(*id) as usize + nodes(id);
-        let mut free: SortedMap<OfferId, usize> =
-            offers.iter().map(|(id, _)| (*id, left_of(id))).collect();
-        let cheapest = |tasks: &[Task<'a>], free: &SortedMap<OfferId, usize>| {
-            let open = |id: &OfferId| free.get(id).is_some_and(|free| *free > 0);
-            let holds = |o: &&(OfferId, &'a NodeSpec)| open(&o.0) && fits(o.1, tasks.iter());
-            offers.iter().rev().find(holds).copied()
-        };
-        for (id, spec) in &offers {
-            loop {
-                let mut bin = Bin {
-                    spec,
-                    offer: Some(*id),
-                    node: None,
-                    tasks: Vec::new(),
-                };
-                let before = left.clone();
-                self.fill(&mut bin, &mut left);
-                let worth_it = self.worth(&bin.tasks) + 1e-9 >= spec.price;
-                let offer =
-                    cheapest(&bin.tasks, &free).filter(|_| worth_it && !bin.tasks.is_empty());
-                let Some((offer, spec)) = offer else {
-                    left = before;
-                    break;
-                };
-                (bin.offer, bin.spec) = (Some(offer), spec);
-                *free.entry(offer).or_default() -= 1;
-                bins.push(bin);
-            }
-            let its =
-                |task: &Task<'a>| cheapest(&[*task], &free).is_some_and(|(offer, _)| offer == *id);
-            let (own, rest) = left.into_iter().partition(its);
-            left = rest;
-            let alone = |task| Bin {
-                spec,
-                offer: Some(*id),
-                node: None,
-                tasks: vec![task],
-            };
-            let own: Vec<Task<'a>> = own;
-            let counted = free.entry(*id).or_default();
-            *counted = counted.saturating_sub(own.len());
-            bins.extend(own.into_iter().map(alone));
+        let mut free: Free = cluster
+            .offers()
+            .map(|(id, _)| (id, cluster.left_of(id) as usize + coming(cluster, id)))
+            .collect();
+        for offer in usable().filter_map(Node::offer) {
+            *free.entry(offer).or_default() += 1;
         }
-    }
-
-    /// Returns the nodes with their jobs after a reconfiguration.
-    fn configured<'a>(&self, view: View<'a>, full: bool) -> Vec<Bin<'a>> {
-        let cluster = view.cluster();
-        let prices = |job: &JobRef<'_>| {
-            let task = Task {
-                job: *job,
-                price: None,
-                on: None,
-            };
-            let offers = cluster
-                .offers()
-                .filter(|(_, o)| fits(&o.spec, [&task].into_iter()));
-            // Offers without nodes left count only if there is no other.
-            let (open, full): (Vec<_>, Vec<_>) =
-                offers.partition(|(id, _)| cluster.left_of(*id) > 0);
-            let least = |offers: Vec<(OfferId, &Offer)>| {
-                let prices = offers.into_iter().map(|(_, offer)| offer.spec.price);
-                prices.reduce(f64::min)
-            };
-            least(open).or_else(|| least(full))
+        let priced = |task: Task<'a>, free: &Free| Task {
+            price: cheapest(&offers, free, &[task]).map(|(_, spec)| spec.price),
+            ..task
         };
         let mut tasks: Vec<Task<'a>> = Vec::new();
-        for job in view.active() {
+        for job in view.active().chain(view.submitted()) {
             let on = job
                 .assignment()
                 .and_then(|a| cluster.node_of(*a.gpus.first()?));
-            let price = prices(&job);
-            tasks.push(Task { job, price, on });
+            tasks.push(priced(Task::new(job, on), &free));
         }
+        blox_core::sort::by_key(&mut tasks, |task| task.job.id());
         let mut bins: Vec<Bin<'a>> = Vec::new();
-        let usable = || view.nodes().filter(|node| node.is_usable());
         for node in usable() {
             let on = |task: &Task<'a>| task.on == Some(node.id());
             let its: Vec<Task<'a>> = tasks.iter().copied().filter(on).collect();
             let worth_it = !full && self.worth(&its) + 1e-9 >= node.spec().price;
             if node.offer().is_none() || worth_it && !its.is_empty() {
                 tasks.retain(|task| !on(task));
+                if let Some(offer) = node.offer() {
+                    take(&mut free, offer);
+                }
                 bins.push(Bin {
                     spec: node.spec(),
                     offer: node.offer(),
@@ -256,12 +280,18 @@ impl Eva {
                 }
             }
         }
-        tasks.retain(|task| task.price.is_some());
         for bin in bins.iter_mut().filter(|bin| bin.offer.is_some()) {
             self.fill(bin, &mut tasks);
         }
         let kept = bins.len();
-        self.pack(cluster, tasks, &mut bins);
+        // The jobs beyond the nodes of their cheapest offer have the price of the next one.
+        let mut without = Vec::new();
+        while !tasks.is_empty() {
+            let priced = tasks.into_iter().map(|task| priced(task, &free));
+            let (open, none): (Vec<_>, Vec<_>) = priced.partition(|task| task.price.is_some());
+            without.extend(none);
+            tasks = self.pack(&offers, &mut free, open, &mut bins);
+        }
         // Each new node is the one of its offer that has most of its jobs already.
         let mut free: Vec<NodeId> = usable()
             .filter(|n| n.offer().is_some())
@@ -276,7 +306,7 @@ impl Eva {
             let best = best.rev().max_by_key(|i| there(&free[*i]));
             bin.node = best.map(|i| free.remove(i));
         }
-        bins
+        (bins, without)
     }
 
     /// Returns the saving of a configuration an hour, and its cost once.
@@ -297,9 +327,13 @@ impl Eva {
     }
 
     /// Returns the configuration to aim at, and whether it is a full one.
-    fn choose<'a>(&self, memory: &EvaMemory, view: View<'a>) -> (Vec<Bin<'a>>, bool) {
+    fn choose<'a>(
+        &self,
+        memory: &EvaMemory,
+        view: View<'a>,
+    ) -> ((Vec<Bin<'a>>, Vec<Task<'a>>), bool) {
         let [full, partial] = [true, false].map(|full| self.configured(view, full));
-        let [of_full, of_partial] = [&full, &partial].map(|bins| self.balance(bins));
+        let [of_full, of_partial] = [&full, &partial].map(|(bins, _)| self.balance(bins));
         match is_full_better(of_full, of_partial, time_to_full(memory, view.now())) {
             true => (full, true),
             false => (partial, false),
@@ -341,10 +375,11 @@ impl Policy for Eva {
 impl ClusterManager for Eva {
     fn manage(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
         let rented = |node: &Node| node.offer().is_some() && node.status() != NodeStatus::Left;
-        if view.active().next().is_none() && !view.nodes().any(rented) {
+        let mut jobs = view.active().chain(view.submitted());
+        if jobs.next().is_none() && !view.nodes().any(rented) {
             return Validity::UntilEvent;
         }
-        let (bins, full) = self.choose(memory, view);
+        let ((bins, _), full) = self.choose(memory, view);
         if full {
             memory.full += memory.since;
         }
@@ -354,13 +389,7 @@ impl ClusterManager for Eva {
             let missing = bins
                 .iter()
                 .filter(|bin| bin.offer == Some(offer) && bin.node.is_none());
-            let coming = cluster
-                .growing()
-                .iter()
-                .filter(|growth| growth.offer == offer);
-            let coming: usize = coming.map(|growth| growth.names.len()).sum();
-            let count = missing.count().saturating_sub(coming) as u32;
-            let count = count.min(cluster.left_of(offer));
+            let count = missing.count().saturating_sub(coming(cluster, offer)) as u32;
             if count > 0 {
                 out.push(NodeAction::Grow { offer, count });
             }
@@ -394,29 +423,34 @@ impl ClusterManager for Eva {
 
 impl SchedulingPolicy for Eva {
     fn schedule(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        for bin in self.choose(memory, view).0 {
-            for task in &bin.tasks {
-                let Some(node) = bin.node.or(task.on) else {
-                    out.explain(task.job.id(), Reason::other("waits for a node of an offer"));
-                    continue;
+        let (bins, without) = self.choose(memory, view).0;
+        let placed = bins
+            .iter()
+            .flat_map(|bin| bin.tasks.iter().map(|task| (*task, bin.node)));
+        for (task, node) in placed.chain(without.iter().map(|task| (*task, None))) {
+            let Some(node) = node.or(task.on) else {
+                let offers = view.cluster().offers();
+                let mut holding = offers.filter(|(_, o)| fits(&o.spec, [task].iter()));
+                let why = match (task.price, holding.next()) {
+                    (Some(_), _) => "waits for a node of an offer",
+                    (None, Some(_)) => "all nodes of the offers that hold it are rented",
+                    (None, None) => "no offer holds it, and no other node has room",
                 };
-                let shape = Shape {
-                    place: Place::Nodes(vec![(node, task.job.gpus().get())]),
-                    ..Shape::gang(&task.job)
-                };
-                out.push(Request::with_shape(task.job.id(), shape));
-            }
+                out.explain(task.job.id(), Reason::other(why));
+                continue;
+            };
+            let shape = Shape {
+                place: Place::Nodes(vec![(node, task.job.gpus().get())]),
+                ..Shape::gang(&task.job)
+            };
+            out.push(Request::with_shape(task.job.id(), shape));
         }
         out.stop_unlisted();
         Validity::NextRound
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
-        let task = Task {
-            job: *job,
-            price: None,
-            on: None,
-        };
+        let task = Task::new(*job, None);
         let nodes = view.nodes().map(|node| node.spec());
         let mut all = view
             .cluster()
@@ -433,7 +467,7 @@ impl SchedulingPolicy for Eva {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{ClusterSpec, GpuCount, JobId, JobSpec, Offer, State};
+    use blox_core::{ClusterSpec, GpuCount, JobSpec, Offer, State};
     use std::sync::Arc;
 
     /// The offers of Amazon that the released program's documentation uses, and waiting jobs of these
@@ -454,8 +488,14 @@ mod tests {
         let small = offer("p3.2xlarge", 1, 4.0, 3.06, most);
         let large = offer("p3.8xlarge", 4, 16.0, 12.24, 9);
         let mut state = State::new(&ClusterSpec::of_offers(vec![small, large])).unwrap();
-        for (i, &(gpus, cpus)) in jobs.iter().enumerate() {
-            let job = JobId(i as u32);
+        admit(&mut state, jobs);
+        state
+    }
+
+    /// Submits and admits jobs.
+    fn admit(state: &mut State, jobs: &[(u32, f64)]) {
+        for &(gpus, cpus) in jobs {
+            let job = View::of(state).next_job_id();
             let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
             let spec = Arc::new(spec.with_extras(blox_core::Extras {
                 cpus,
@@ -472,7 +512,14 @@ mod tests {
                 .apply(Time::ZERO, &Event::AdmissionDecided { job, admission })
                 .unwrap();
         }
-        state
+    }
+
+    /// Returns the actions on nodes.
+    fn managed(state: &State) -> Vec<NodeAction> {
+        let mut out = NodeActions::default();
+        let eva = Eva::new(EvaSettings::DEFAULT);
+        eva.manage(&mut EvaMemory::default(), View::of(state), &mut out);
+        out.to_vec()
     }
 
     /// Returns the offer and the jobs of each node.
@@ -481,7 +528,7 @@ mod tests {
             beside,
             ..EvaSettings::DEFAULT
         });
-        let bins = eva.configured(View::of(state), false);
+        let (bins, _) = eva.configured(View::of(state), false);
         let offer = |bin: &Bin<'_>| bin.offer.map_or(9, |offer| offer.0);
         let jobs = |bin: &Bin<'_>| bin.tasks.iter().map(|task| task.job.id().0).collect();
         bins.iter().map(|bin| (offer(bin), jobs(bin))).collect()
@@ -504,6 +551,31 @@ mod tests {
     fn dearer_offer_is_rented_if_the_cheapest_is_full() {
         let state = offered(0, &[(1, 4.0); 2]);
         assert_eq!(packed(&state, 0.95), [(1, vec![0, 1])]);
+    }
+
+    #[test]
+    fn node_that_comes_is_not_requested_again() {
+        let offer = OfferId(0);
+        let grow = |offer, count| NodeAction::Grow { offer, count };
+        let mut state = offered(1, &[(1, 4.0)]);
+        assert_eq!(managed(&state), [grow(offer, 1)]);
+        let action = grow(offer, 1);
+        state
+            .apply(Time::ZERO, &Event::NodeManaged { action })
+            .unwrap();
+        // The only small node comes; the job does not need a large one.
+        assert_eq!(managed(&state), []);
+        admit(&mut state, &[(1, 4.0)]);
+        assert_eq!(managed(&state), [grow(OfferId(1), 1)]);
+    }
+
+    #[test]
+    fn jobs_beyond_the_count_are_divided_again() {
+        // Two small nodes for five jobs: the others are worth a large one.
+        let state = offered(2, &[(1, 4.0); 5]);
+        let expected = [(0, vec![0]), (0, vec![1]), (1, vec![2, 3, 4])];
+        assert_eq!(packed(&state, 0.95), expected);
+        assert_eq!(packed(&offered(4, &[(1, 4.0); 5]), 0.95)[4], (1, vec![4]));
     }
 
     #[test]

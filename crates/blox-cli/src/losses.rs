@@ -5,7 +5,7 @@ use super::chrome::MOST_SLICES;
 use super::grid::{decimal, number_of, whole};
 use super::job_data::{JobsWith, Known};
 use super::resolve::Experiment;
-use blox_core::Time;
+use blox_core::{NodeAction, Time};
 use blox_results::in_groups;
 use blox_sim::workload::{NoticeKind, Notices};
 use blox_sim::{Ended, Report};
@@ -134,6 +134,9 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
     Ends::of(how, at).text()
 }
 
+/// Start of the description of a request for nodes.
+const GROW: &str = "`grow` by";
+
 /// Node actions of a cluster manager that had no effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -157,9 +160,12 @@ impl Lost {
             ends: Ends::of(report.ended, report.end),
             idle_actions: IdleActions {
                 count: report.counters.stale_actions,
-                first: first.map(|action| match action.node() {
-                    Some(node) => format!("`{}` of node {node}", action.name()),
-                    None => format!("`{}`", action.name()),
+                first: first.map(|action| match (action.node(), action) {
+                    (Some(node), _) => format!("`{}` of node {node}", action.name()),
+                    (None, NodeAction::Grow { offer, count }) => {
+                        format!("{GROW} {count} nodes of offer {offer}")
+                    }
+                    (None, _) => format!("`{}`", action.name()),
                 }),
             },
             ended_early: report.ended_early(),
@@ -244,11 +250,16 @@ impl Lost {
     fn idle_actions(&self) -> Option<String> {
         let IdleActions { count, first } = &self.idle_actions;
         let actions = (*count > 0).then(|| number_of(*count, "node action"))?;
-        let first = first.as_ref();
-        let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
-        Some(format!(
-            "{actions} had no effect{first}: the node was busy, unknown or in the wrong state"
-        ))
+        let first = first.as_deref().unwrap_or_default();
+        let why = match first.starts_with(GROW) {
+            true => "the offer had fewer nodes left",
+            false => "the node was busy, unknown or in the wrong state",
+        };
+        let first = match first {
+            "" => String::new(),
+            first => format!(" (first: {first})"),
+        };
+        Some(format!("{actions} had no effect{first}: {why}"))
     }
 }
 

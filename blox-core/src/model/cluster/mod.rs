@@ -745,7 +745,12 @@ impl Cluster {
         node.changed = version;
         node.usable = node.usable_mask();
         self.usable += node.usable_count();
-        let drains = node.drain.is_some() && node.status == NodeStatus::Up;
+        // A provider is still paid for a lost node until it has the node back.
+        let drains = node.drain.is_some_and(|drain| match node.status {
+            NodeStatus::Up => true,
+            NodeStatus::Lost => drain.then == AfterDrain::Leave,
+            _ => false,
+        });
         self.draining.retain(|other| *other != id);
         if drains {
             self.draining.push(id);
@@ -753,13 +758,13 @@ impl Cluster {
         self.refresh(id);
     }
 
-    /// Returns whether a node that is up has a drain.
+    /// Returns whether a node that is up has a drain, or a lost one that leaves.
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
         !self.draining.is_empty()
     }
 
-    /// Returns the nodes that are up and have a drain.
+    /// Returns the nodes that are up and have a drain, and lost ones that leave.
     pub(crate) fn draining(&self) -> impl Iterator<Item = (&Node, Drain)> {
         let nodes = self.draining.iter().filter_map(|id| self.node(*id));
         nodes.filter_map(|node| Some((node, node.drain?)))
