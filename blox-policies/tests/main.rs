@@ -2,6 +2,7 @@
 
 mod gavel;
 mod papers;
+mod parts;
 mod possible;
 mod regressions;
 mod resizing;

@@ -4,9 +4,10 @@ use super::anew::unmet;
 use super::selector::{
     has_resources, most_if_empty, most_with_resources, on_nodes, shape_of, suits,
 };
+use super::types::beside_others;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
-    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
+    Assignment, Draft, DraftError, GpuCount, Gpus, JobId, JobQueue, JobRef, Node, NodeId, Phase,
+    PlacementPolicy, Reason, Request, Room, Shape, Share, Stateless, Validity, sort,
 };
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 ///
 /// A job whose assignment matches its request keeps its nodes. The other jobs are placed, the
 /// largest first. Each takes whole nodes first, then the node with the fewest free GPUs that are
-/// enough.
+/// enough. A job with parts of GPUs first takes the rest of GPUs that others have in part.
 ///
 /// If no node has enough, single-node jobs move to other nodes of the type, smallest first, until
 /// there is room. If that does not help, smaller jobs of one node are evicted and placed anew. If
@@ -39,7 +40,7 @@ impl PlacementPolicy for KeepNodes {
         let view = draft.view();
         let all = requests.all(view);
         let mut todo = unmet(&all, draft, is)?;
-        let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
+        let size = |r: &Request| r.shapes.first().map_or(Gpus::default(), amount);
         sort::by_key(&mut todo, |r| std::cmp::Reverse(size(r)));
         let mut todo = VecDeque::from(todo);
         while let Some(request) = todo.pop_front() {
@@ -61,7 +62,7 @@ impl PlacementPolicy for KeepNodes {
                 }
             }
             if !placed {
-                let needed = GpuCount(size(request)).into();
+                let needed = size(request);
                 let free = GpuCount(draft.free_gpus()).into();
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
@@ -77,6 +78,11 @@ impl PlacementPolicy for KeepNodes {
     ) -> Result<(), Reason> {
         room.of_one_type(job, shape, |room| room.anywhere(job, shape))
     }
+}
+
+/// Returns the amount of GPUs of a shape.
+fn amount(shape: &Shape) -> Gpus {
+    Gpus::of(shape.gpus, shape.share)
 }
 
 /// Returns whether an assignment matches a shape.
@@ -104,6 +110,11 @@ fn find<'r>(
     requests: &'r [Request],
     evicted: &mut Vec<&'r Request>,
 ) -> Result<Option<Assignment>, DraftError> {
+    if !shape.share.is_whole()
+        && let Some(found) = beside_others(draft, job, shape)
+    {
+        return Ok(Some(found));
+    }
     let view = draft.view();
     let nodes: Vec<&Node> = view
         .nodes()
@@ -116,7 +127,8 @@ fn find<'r>(
     let Some(size) = sizes.first().copied().filter(|size| *size > 0) else {
         return Ok(None);
     };
-    if free < wanted || wanted == 0 {
+    let too_few = free < wanted && in_part(draft, &nodes) < f64::from(wanted);
+    if too_few || wanted == 0 {
         return Ok(None);
     }
     let before = draft.savepoint();
@@ -147,6 +159,19 @@ fn find<'r>(
         draft.rollback(before);
     }
     Ok(found)
+}
+
+/// Returns the amount of GPUs that no job has, with the rest of GPUs that jobs have in part.
+#[cold]
+fn in_part(draft: &Draft<'_>, nodes: &[&Node]) -> f64 {
+    let least = Share::of(f64::MIN_POSITIVE);
+    let rooms = least.into_iter().flat_map(|least| {
+        let all = nodes.iter();
+        all.flat_map(move |n| draft.room_on(n.id(), least))
+    });
+    let left: f64 = rooms.map(|(_, used)| used.free_fraction()).sum();
+    // Tolerance, because the fractions are rounded.
+    left + 1e-9
 }
 
 /// Returns the node with the fewest free GPUs that are enough.
@@ -201,8 +226,11 @@ fn evict<'r>(
     for node in emptiest(draft, nodes, taken, shape, count) {
         let (before, kept) = (draft.savepoint(), evicted.len());
         for (job, has) in residents(draft, node.id()) {
-            if has.count() >= shape.gpus || has_room(draft, node, shape, count) {
+            if has_room(draft, node, shape, count) {
                 break;
+            }
+            if Gpus::of(has.count(), has.share) >= amount(shape) {
+                continue;
             }
             let request = requests.iter().find(|r| r.job == job);
             if let Some(request) = request.filter(|_| draft.may_place(job)) {
@@ -263,7 +291,8 @@ fn make_room(
     Ok(None)
 }
 
-/// Returns the jobs that have GPUs on this node only, the smallest first.
+/// Returns the jobs that have GPUs on this node only, the smallest first. Jobs with parts of GPUs are in
+/// order of the use of these GPUs.
 fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
     let view = draft.view();
     let cluster = view.cluster();
@@ -276,7 +305,19 @@ fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
             (has.gpus.iter().all(here) && alone()).then(|| (job.id(), has.clone()))
         })
         .collect();
-    sort::by_key(&mut all, |(job, has)| (has.count(), *job));
+    sort::by(&mut all, |(a, its), (b, theirs)| {
+        let free = |has: &Assignment| match has.share.is_whole() {
+            true => (0.0, None),
+            false => has.gpus.first().map_or((0.0, None), |gpu| {
+                (draft.used(*gpu).free_fraction(), Some(*gpu))
+            }),
+        };
+        let ((its_free, its_gpu), (their_free, their_gpu)) = (free(its), free(theirs));
+        let by_use = their_free
+            .total_cmp(&its_free)
+            .then(its_gpu.cmp(&their_gpu));
+        its.count().cmp(&theirs.count()).then(by_use).then(a.cmp(b))
+    });
     all
 }
 

@@ -1,6 +1,7 @@
 //! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
-use super::in_order::place_or_explain;
+use super::compacting::{largest, parts, place_compacting};
+use super::in_order::shortage;
 use super::selector::NodeSelector;
 use super::types::could_find;
 use blox_core::{
@@ -12,7 +13,8 @@ use blox_core::{
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
 /// same guests or alone. A guest that has no room beside the job does not count. All
-/// other listed jobs release their GPUs and are placed by a rule, the largest first.
+/// other listed jobs release their GPUs and are placed by a rule, the largest first. If one of them
+/// does not fit, listed jobs with parts of GPUs move together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leases<R> {
     rule: R,
@@ -47,11 +49,16 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
             }
             moved.push(request);
         }
-        sort::by_key(&mut moved, |r| {
-            std::cmp::Reverse(r.shapes.iter().map(|s| s.gpus).max())
-        });
+        sort::by_key(&mut moved, |r| std::cmp::Reverse(largest(r)));
+        let parts = match moved.is_empty() {
+            true => Vec::new(),
+            false => parts(&list),
+        };
         for request in moved {
-            place_or_explain(&self.rule, request, draft)?;
+            if !place_compacting(&self.rule, request, &parts, draft)? {
+                let why = shortage(request, draft);
+                draft.explain(request.job, why);
+            }
         }
         Ok(Validity::UntilEvent)
     }

@@ -9,6 +9,7 @@ mod bandwidth;
 mod buddy;
 mod by_class;
 mod cells;
+mod compacting;
 mod compatible;
 mod consolidated;
 mod easy;

@@ -1,9 +1,9 @@
 //! Placement on the nodes that the scheduling policy names.
 
 use super::anew::unmet;
+use super::compacting::{largest, parts, place_compacting};
 use super::consolidated::Consolidated;
-use super::in_order::place_in_free;
-use super::resizing::parts;
+use super::resizing::parts as by_node;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
     PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
@@ -12,8 +12,8 @@ use blox_core::{
 /// Places jobs on the [nodes](Place::Nodes) that their shapes name.
 ///
 /// A job that already has the named numbers of GPUs on these nodes stays. Any other running job is
-/// stopped first. A shape that names no nodes gets as few nodes as possible. A job whose request
-/// could never be met with one GPU type is rejected.
+/// stopped first. A shape that names no nodes gets as few nodes as possible. If a job does not fit,
+/// listed jobs with parts of GPUs move together on their nodes. A job whose request could never be met with one GPU type is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
@@ -27,13 +27,14 @@ impl PlacementPolicy for OnNodes {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let all = requests.all(draft.view());
-        for request in unmet(&all, draft, lies)? {
-            if !place_in_free(&Consolidated::default(), request, draft)? {
-                let needed = request
-                    .shapes
-                    .first()
-                    .map_or(GpuCount(0), |s| s.gpus)
-                    .into();
+        let todo = unmet(&all, draft, lies)?;
+        let parts = match todo.is_empty() {
+            true => Vec::new(),
+            false => parts(&all),
+        };
+        for request in todo {
+            if !place_compacting(&Consolidated::default(), request, &parts, draft)? {
+                let needed = largest(request);
                 let free = GpuCount(draft.free_gpus()).into();
                 draft.explain(request.job, Reason::Fragmented { needed, free });
             }
@@ -62,7 +63,7 @@ fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let Some(nodes) = nodes_of(shape) else {
         return has.count() == shape.gpus;
     };
-    let parts = parts(draft, &has.gpus);
+    let parts = by_node(draft, &has.gpus);
     let named = |(node, gpus): &(NodeId, GpuList)| nodes.contains(&(*node, gpus.len() as u32));
     parts.len() == nodes.len() && parts.iter().all(named)
 }

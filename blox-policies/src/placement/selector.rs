@@ -1,6 +1,8 @@
 //! Selectors that find GPUs for one job, and what they need to know about nodes.
 
-use blox_core::{Assignment, Draft, GpuList, JobRef, Node, NodeId, Reason, Room, Shape, View};
+use blox_core::{
+    Assignment, Draft, GpuId, GpuList, JobRef, Node, NodeId, Reason, Room, Shape, Share, View, sort,
+};
 use smallvec::SmallVec;
 
 /// Nodes, and the number of GPUs on each.
@@ -98,7 +100,7 @@ pub trait NodeSelector {
     }
 }
 
-/// Takes the given number of free GPUs from each node for a shape, if they are still free.
+/// Takes the given number of GPUs from each node for a shape, if they have room for it.
 pub(crate) fn on_nodes(
     draft: &Draft<'_>,
     nodes: &[(NodeId, u32)],
@@ -106,10 +108,29 @@ pub(crate) fn on_nodes(
 ) -> Option<Assignment> {
     let mut gpus = GpuList::new();
     for (node, count) in nodes {
-        gpus.extend(draft.take_from(*node, *count)?);
+        gpus.extend(match shape.share.is_whole() {
+            true => draft.take_from(*node, *count)?,
+            false => fullest(draft, *node, *count, shape.share)?,
+        });
     }
     let found = shape.on(gpus);
     draft.has_resources(&found).then_some(found)
+}
+
+/// Returns `count` GPUs of a node with room for a share, those with the least room; `None` if it has
+/// fewer.
+#[cold]
+fn fullest(draft: &Draft<'_>, node: NodeId, count: u32, share: Share) -> Option<GpuList> {
+    let room = draft.room_on(node, share);
+    let mut room: Vec<(f64, GpuId)> = room
+        .map(|(gpu, used)| (used.free_fraction(), gpu))
+        .collect();
+    sort::by(&mut room, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let enough = room.len() >= count as usize;
+    room.truncate(count as usize);
+    let mut gpus: GpuList = room.into_iter().map(|(_, gpu)| gpu).collect();
+    gpus.sort_unstable();
+    enough.then_some(gpus)
 }
 
 /// Returns whether a job may use a node in this shape: the GPU type matches, and the job runs on

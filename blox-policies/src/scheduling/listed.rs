@@ -2,8 +2,8 @@
 
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Node, NodeId, NodeKind, NodeStatus, Reason,
-    Request, Room, Shape, Shapes, SortedMap, Validity, View,
+    Adapts, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Node, NodeId, NodeKind, NodeStatus,
+    Reason, Request, Room, Shape, Shapes, SortedMap, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,16 @@ pub(super) fn on_trained_types(
             false => "trains on no type of GPU of the cluster",
         })
     })
+}
+
+/// Returns the properties of a job that may be changed. A job with parts of GPUs and without levels
+/// keeps its number of GPUs.
+pub(super) fn adapts(job: &JobRef<'_>) -> Adapts {
+    let extras = job.spec().extras();
+    match extras.training.as_deref() {
+        Some(training) if extras.share.is_whole() || !extras.levels.is_empty() => training.adapts,
+        _ => Adapts::Nothing,
+    }
 }
 
 /// Returns the smallest number of GPUs on which an adapting job runs: one replica of `stages` GPUs,

@@ -42,7 +42,7 @@ pub(super) fn gavel(cluster: &str, shares: impl SharePolicy + 'static) -> Scenar
 }
 
 /// Sets the speeds of a job on a K80 and a V100.
-pub(super) fn fast(job: JobSpec, on: &[f64]) -> JobSpec {
+pub(crate) fn fast(job: JobSpec, on: &[f64]) -> JobSpec {
     let mut speeds = TypeSpeeds::default();
     speeds.set("k80", on[0]);
     speeds.set("v100", on[1]);

@@ -6,7 +6,7 @@ mod chronus;
 mod elasticflow;
 mod gandiva;
 mod gandiva_fair;
-mod gavel;
+pub(crate) mod gavel;
 mod helios;
 mod hived;
 mod lucid;
@@ -25,12 +25,12 @@ use blox_core::{
 };
 use std::sync::Arc;
 
-fn job(gpus: u32, seconds: f64) -> JobSpec {
+pub(crate) fn job(gpus: u32, seconds: f64) -> JobSpec {
     JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(seconds))
 }
 
 /// A training job that adapts, with these seconds of a restart. It is equally fast on all types.
-fn training(restart: f64, types: &[&str]) -> JobSpec {
+pub(crate) fn training(restart: f64, types: &[&str]) -> JobSpec {
     let limits = TypeLimits {
         per_gpu: (1, 1_000),
         one_gpu_rate: 100.0,
@@ -50,7 +50,7 @@ fn training(restart: f64, types: &[&str]) -> JobSpec {
 
 /// Reported speed on a type.
 #[derive(Clone, Copy)]
-enum Speed {
+pub(crate) enum Speed {
     /// In proportion to GPUs; seen on this number.
     Linear(u32),
     /// In proportion to GPUs, and this number of times as fast; seen on one.
@@ -77,7 +77,7 @@ impl Speed {
 }
 
 /// A report of a job whose speed, not its noise, decides.
-fn reported(job: u32, speeds: &[(&str, Speed)]) -> Event {
+pub(crate) fn reported(job: u32, speeds: &[(&str, Speed)]) -> Event {
     let speed = speeds.iter().map(|(name, s)| ((*name).into(), s.report()));
     let report = TrainingReport {
         noise: GradientNoise { sqr: 0.0, var: 1.0 },

@@ -128,7 +128,7 @@ fn with_jobs_of_one_gpu_the_plan_is_the_best_there_is() {
         let market = market(&mut draw);
         let fair_s = draw.between(500.0, 2000.0);
         let bidders = bidders(&mut draw, &[1], fair_s);
-        let window = market.plan(2, &bidders).unwrap();
+        let window = market.plan(2, 0.5, &bidders).unwrap();
         let (ours, theirs) = (
             measure(&market, 2, &bidders, &window.units),
             best(&market, 2, &bidders),
@@ -147,7 +147,7 @@ fn rounds_are_kept_and_no_gpu_is_used_twice() {
         let market = market(&mut draw);
         let fair_s = draw.between(100.0, 4000.0);
         let bidders = bidders(&mut draw, &[1, 2, 4], fair_s);
-        let window = market.plan(5, &bidders).unwrap();
+        let window = market.plan(5, 1.0, &bidders).unwrap();
         assert_eq!(window.rounds.len(), 3);
         for round in &window.rounds {
             let used: u32 = round.iter().map(|i| bidders[*i].gpus).sum();
@@ -201,14 +201,14 @@ fn two_rounds(efficiency: f64, urgency: f64) -> Market {
 #[test]
 fn equal_jobs_have_a_round_each() {
     let jobs = [bidder(0.0, 1e4); 2];
-    let window = two_rounds(1e-3, 5.0).plan(1, &jobs).unwrap();
+    let window = two_rounds(1e-3, 5.0).plan(1, 0.5, &jobs).unwrap();
     assert_eq!(window.units, [1, 1]);
 }
 
 #[test]
 fn job_with_greater_rho_comes_first() {
     let jobs = [bidder(0.0, 2000.0), bidder(0.0, 1990.0)];
-    let window = two_rounds(1e-3, 1.0).plan(1, &jobs).unwrap();
+    let window = two_rounds(1e-3, 1.0).plan(1, 0.5, &jobs).unwrap();
     assert_eq!(window.units, [1, 1]);
     assert_eq!(window.rounds, [[1], [0]]);
 }
@@ -227,7 +227,7 @@ fn weight_is_a_power_of_rho_for_every_job() {
     ] {
         // Progress is worth more for the first job, since less of it is done.
         let jobs = [early(fair_s, 2.0), early(1920.0, 6.0)];
-        let window = two_rounds(0.0, power).plan(1, &jobs).unwrap();
+        let window = two_rounds(0.0, power).plan(1, 0.5, &jobs).unwrap();
         assert_eq!(window.units, expected, "{fair_s} {power}");
     }
 }
@@ -243,7 +243,7 @@ fn makespan_decides_at_a_large_price_and_not_at_none() {
         ..jobs[0]
     };
     for (price, expected) in [(1e6, [2, 0]), (0.0, [0, 2])] {
-        let window = two_rounds(price, 0.0).plan(1, &jobs).unwrap();
+        let window = two_rounds(price, 0.0).plan(1, 0.5, &jobs).unwrap();
         assert_eq!(window.units, expected);
     }
 }
@@ -252,7 +252,7 @@ fn makespan_decides_at_a_large_price_and_not_at_none() {
 fn program_is_the_same_if_all_jobs_can_end_fairly() {
     // With a fair time of 9,000 s for both, each can end fairly. The second has a greater ρ.
     let jobs = [bidder(0.0, 9000.0), bidder(5000.0, 9000.0)];
-    let window = two_rounds(0.0, 12.0).plan(1, &jobs).unwrap();
+    let window = two_rounds(0.0, 12.0).plan(1, 0.5, &jobs).unwrap();
     assert_eq!(window.units, [0, 2]);
     assert_eq!(window.rounds, [[1], [1]]);
 }

@@ -4,13 +4,15 @@ mod positions;
 
 use super::gavel::rate_on;
 use super::listed::{Placeable, on_known_types};
+use crate::unit::Unit;
 use blox_core::{
-    Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Phase, Policy, Reason, Request,
-    SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
+    Event, GpuCount, GpuId, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Phase, Policy,
+    Reason, Request, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -24,7 +26,8 @@ use std::collections::BinaryHeap;
 ///
 /// **Gangs.** The paper's jobs have one GPU. Here the jobs behind a job of several GPUs wait for its
 /// GPU time. If the next job of a type does not fit, it has a reservation at the time at which enough
-/// GPUs are free. A later job of that type starts if it does not delay the reservation.
+/// GPUs are free. A later job of that type starts if it does not delay the reservation. A job with a
+/// part of a GPU counts that part, and starts beside jobs that leave it enough.
 ///
 /// **Fairness.** Only the jobs of a fraction `alpha` of the users compete: those whose jobs have done
 /// the least work so far, in GPU-seconds as submitted. More users compete if there would be fewer
@@ -68,12 +71,84 @@ struct Pool {
     id: GpuTypeId,
     name: Name,
     usable: u32,
+    /// GPUs without jobs.
     free: u32,
-    /// Seconds until running jobs end, with their GPUs.
+    /// Seconds until running jobs end, with their whole GPUs.
     ends: Vec<(f64, u32)>,
+    /// GPUs that jobs have in part.
+    parted: Vec<Parted>,
+}
+
+/// A GPU that jobs have in part.
+#[derive(Clone, Copy, Debug)]
+struct Parted {
+    /// Units that no job has.
+    room: u32,
+    /// Seconds until its last job ends.
+    end: f64,
 }
 
 impl Pool {
+    /// Returns the number of units that no job has.
+    fn free_units(&self, unit: Unit) -> u32 {
+        let rooms: u32 = self.parted.iter().map(|gpu| gpu.room).sum();
+        unit.all(GpuCount(self.free)) + rooms
+    }
+
+    /// Returns the number of GPUs with room for some units.
+    fn with_room(&self, each: u32) -> u32 {
+        let parted = self.parted.iter().filter(|gpu| gpu.room >= each);
+        self.free + parted.count() as u32
+    }
+
+    /// Takes units of GPUs for a job that ends after some seconds. Returns false and takes nothing if
+    /// that delays a reservation, which has a time and a number of GPUs to spare.
+    ///
+    /// Prefers GPUs that jobs have in part, those with the least room first. If the job runs beyond the
+    /// time of the reservation, it prefers GPUs that are not free by then.
+    fn take(
+        &mut self,
+        (gpus, each): (u32, u32),
+        seconds: f64,
+        reserved: Option<&mut (f64, u32)>,
+        unit: Unit,
+    ) -> bool {
+        let reserved = reserved.filter(|(from, _)| seconds > *from);
+        let free_then = |gpu: &Parted| reserved.as_ref().is_some_and(|(from, _)| gpu.end <= *from);
+        let fits = |at: &usize| self.parted[*at].room >= each;
+        let mut chosen: Vec<usize> = (0..self.parted.len()).filter(fits).collect();
+        sort::by_key(&mut chosen, |at| {
+            (free_then(&self.parted[*at]), self.parted[*at].room)
+        });
+        chosen.truncate(gpus as usize);
+        let new = gpus - chosen.len() as u32;
+        let taken = chosen.iter().filter(|at| free_then(&self.parted[**at]));
+        let taken = new + taken.count() as u32;
+        if let Some((_, spare)) = reserved {
+            match spare.checked_sub(taken) {
+                Some(rest) => *spare = rest,
+                None => return false,
+            }
+        }
+        for at in chosen {
+            let gpu = &mut self.parted[at];
+            gpu.room -= each;
+            gpu.end = gpu.end.max(seconds);
+        }
+        self.free -= new;
+        if each == unit.per_gpu() {
+            let end = self.ends.partition_point(|(end, _)| *end <= seconds);
+            self.ends.insert(end, (seconds, gpus));
+        } else {
+            let gpu = Parted {
+                room: unit.per_gpu() - each,
+                end: seconds,
+            };
+            self.parted.extend(std::iter::repeat_n(gpu, new as usize));
+        }
+        true
+    }
+
     /// Returns the gang of a job on this type.
     fn shape(&self, job: &JobRef<'_>) -> Shape {
         Shape {
@@ -96,10 +171,17 @@ impl AlloX {
     }
 
     /// Removes the jobs of users that do not compete.
-    fn compete(&self, memory: &Progress, view: View<'_>, jobs: &mut Vec<Candidate<'_>>, free: u32) {
+    fn compete(
+        &self,
+        memory: &Progress,
+        view: View<'_>,
+        jobs: &mut Vec<Candidate<'_>>,
+        (pools, unit): (&[Pool], Unit),
+    ) {
         if self.alpha >= 1.0 {
             return;
         }
+        let free = pools.iter().map(|pool| pool.free_units(unit)).sum();
         let mut done = memory.done.clone();
         for job in view.active() {
             if let Some(user) = &job.spec().user {
@@ -115,7 +197,7 @@ impl AlloX {
                 None => work(&c.job),
             };
             let user = users.entry(own(&c.job)).or_insert((so_far, at, 0));
-            user.2 += c.job.gpus().get();
+            user.2 += unit.gang(&c.job);
         }
         let mut order: Vec<_> = users.into_iter().collect();
         sort::by(&mut order, |(_, a), (_, b)| {
@@ -123,9 +205,9 @@ impl AlloX {
         });
         let most = (self.alpha * order.len() as f64).ceil() as usize;
         let mut asked = 0;
-        let competes = |(at, (_, (_, _, gpus))): &(usize, &(_, (f64, usize, u32)))| {
+        let competes = |(at, (_, (_, _, units))): &(usize, &(_, (f64, usize, u32)))| {
             let competes = *at < most || asked < free;
-            asked += gpus;
+            asked += units;
             competes
         };
         let kept = order.iter().enumerate().filter(competes);
@@ -139,7 +221,7 @@ impl AlloX {
 fn work(job: &JobRef<'_>) -> f64 {
     let rate = job.own_rate();
     match rate > 0.0 {
-        true => job.work_done() / rate * f64::from(job.gpus().get()),
+        true => job.work_done() / rate * job.amount().number(),
         false => 0.0,
     }
 }
@@ -157,6 +239,7 @@ fn pools(view: View<'_>) -> Vec<Pool> {
                 usable: 0,
                 free: 0,
                 ends: Vec::new(),
+                parted: Vec::new(),
             });
             pools.len() - 1
         });
@@ -167,15 +250,35 @@ fn pools(view: View<'_>) -> Vec<Pool> {
 }
 
 /// Notes when running jobs end.
-fn note_ends(view: View<'_>, pools: &mut [Pool]) {
+fn note_ends(view: View<'_>, pools: &mut [Pool], unit: Unit) {
+    let mut parted: SortedMap<GpuId, (usize, Parted)> = SortedMap::new();
     for job in view.placed() {
         let gpus = job.assignment().map_or(&[][..], |a| &a.gpus[..]);
         let node = gpus.first().and_then(|gpu| view.cluster().node_with(*gpu));
-        let pool = node.and_then(|node| pools.iter_mut().find(|p| p.id == node.gpu_type()));
-        if let Some(pool) = pool {
-            let seconds = seconds(&pool.name, &job, job.truth().work_left());
+        let Some(node) = node else { continue };
+        let Some(at) = pools.iter().position(|p| p.id == node.gpu_type()) else {
+            continue;
+        };
+        let (pool, each) = (&mut pools[at], unit.each(&job));
+        let seconds = seconds(&pool.name, &job, job.truth().work_left());
+        if each == unit.per_gpu() {
             pool.ends.push((seconds, gpus.len() as u32));
+            continue;
         }
+        for gpu in gpus {
+            let node = view.cluster().node_with(*gpu);
+            if node.is_some_and(|node| node.is_usable() && node.works(*gpu)) {
+                let room = unit.per_gpu();
+                let (_, gpu) = parted
+                    .entry(*gpu)
+                    .or_insert((at, Parted { room, end: 0.0 }));
+                gpu.room = gpu.room.saturating_sub(each);
+                gpu.end = gpu.end.max(seconds);
+            }
+        }
+    }
+    for (at, gpu) in parted.into_values() {
+        pools[at].parted.push(gpu);
     }
     for pool in pools {
         pool.ends
@@ -193,20 +296,26 @@ fn seconds(gpu_type: &Name, job: &JobRef<'_>, work: f64) -> f64 {
 }
 
 /// Returns a job with its time on each type: infinite where it is not `able` to run.
-fn candidate<'v>(pools: &[Pool], job: JobRef<'v>, able: &[bool]) -> Candidate<'v> {
+fn candidate<'v>(pools: &[Pool], job: JobRef<'v>, able: &[bool], unit: Unit) -> Candidate<'v> {
     let on = |(pool, able): (&Pool, &bool)| match *able && pool.usable >= job.gpus().get() {
         true => seconds(&pool.name, &job, job.truth().work_left()),
         false => f64::INFINITY,
     };
     let waiting = Waiting {
-        gpus: f64::from(job.gpus().get()),
+        units: f64::from(unit.gang(&job)),
+        positions: unit.each(&job) as usize,
         seconds: pools.iter().zip(able).map(on).collect(),
     };
     Candidate { job, waiting }
 }
 
 /// Lists the jobs that start on a type: the least GPU time first, promoted jobs before all others.
-fn start(pool: &mut Pool, kind: usize, jobs: &[&Candidate<'_>], out: &mut JobQueue) {
+fn start(
+    pool: &mut Pool,
+    kind: usize,
+    jobs: &[&Candidate<'_>],
+    (unit, out): (Unit, &mut JobQueue),
+) {
     let key = |at: usize| {
         let c = jobs[at];
         Reverse((!c.job.promoted(), Area(c.waiting.area(kind)), at))
@@ -215,26 +324,18 @@ fn start(pool: &mut Pool, kind: usize, jobs: &[&Candidate<'_>], out: &mut JobQue
     // The time of the first job that does not fit, and the GPUs that are left over then.
     let mut reserved: Option<(f64, u32)> = None;
     while let Some(Reverse((_, _, at))) = order.pop() {
-        if pool.free == 0 {
+        if pool.free_units(unit) == 0 {
             return;
         }
         let Candidate { job, waiting } = jobs[at];
-        let (gpus, seconds) = (job.gpus().get(), waiting.seconds[kind]);
-        if gpus > pool.free {
+        let (gpus, each, seconds) = (job.gpus().get(), unit.each(job), waiting.seconds[kind]);
+        if gpus > pool.with_room(each) {
             reserved = reserved.or_else(|| reservation(pool, gpus));
             continue;
         }
-        if let Some((from, spare)) = &mut reserved
-            && seconds > *from
-        {
-            match spare.checked_sub(gpus) {
-                Some(rest) => *spare = rest,
-                None => continue,
-            }
+        if !pool.take((gpus, each), seconds, reserved.as_mut(), unit) {
+            continue;
         }
-        pool.free -= gpus;
-        let end = pool.ends.partition_point(|(end, _)| *end <= seconds);
-        pool.ends.insert(end, (seconds, gpus));
         let mut request = Request::gang(job);
         request.shapes[0].gpu_type = Some(pool.id);
         out.push(request);
@@ -243,8 +344,14 @@ fn start(pool: &mut Pool, kind: usize, jobs: &[&Candidate<'_>], out: &mut JobQue
 
 /// Returns the time at which a number of GPUs is free, and the GPUs that are left over then.
 fn reservation(pool: &Pool, gpus: u32) -> Option<(f64, u32)> {
+    let parted = pool.parted.iter().map(|gpu| (gpu.end, 1));
+    let mut ends: Cow<'_, [(f64, u32)]> = Cow::Borrowed(&pool.ends);
+    if !pool.parted.is_empty() {
+        ends.to_mut().extend(parted);
+        sort::by(ends.to_mut(), |a, b| a.0.total_cmp(&b.0));
+    }
     let mut free = pool.free;
-    for (end, released) in &pool.ends {
+    for (end, released) in ends.iter() {
         free += released;
         if free >= gpus {
             return Some((*end, free - gpus));
@@ -296,18 +403,21 @@ impl Policy for AlloX {
 
 impl SchedulingPolicy for AlloX {
     fn schedule(&self, memory: &mut Progress, view: View<'_>, out: &mut JobQueue) -> Validity {
-        if view.waiting_count() == 0 || view.free_gpus().get() == 0 {
+        // A job with a part of a GPU needs no free one.
+        let none_free = view.free_gpus().get() == 0 && Unit::of(view.waiting()).per_gpu() == 1;
+        if view.waiting_count() == 0 || none_free {
             return Validity::UntilEvent;
         }
+        let unit = Unit::of(view.active());
         let mut pools = pools(view);
         memory.able.renew(view);
         let jobs = view.waiting().map(|job| {
             let able = memory.able(view, &pools, &job, out);
-            candidate(&pools, job, able)
+            candidate(&pools, job, able, unit)
         });
         let mut jobs: Vec<Candidate<'_>> = jobs.collect();
-        self.compete(memory, view, &mut jobs, view.free_gpus().get());
-        note_ends(view, &mut pools);
+        note_ends(view, &mut pools, unit);
+        self.compete(memory, view, &mut jobs, (&pools, unit));
         let types = match pools.len() {
             1 => {
                 let runs = |c: &Candidate<'_>| c.waiting.seconds[0].is_finite().then_some(0);
@@ -315,18 +425,18 @@ impl SchedulingPolicy for AlloX {
             }
             _ => {
                 let waiting: Vec<Waiting> = jobs.iter().map(|c| c.waiting.clone()).collect();
-                let delays: Vec<Vec<f64>> = pools.iter().map(delays).collect();
+                let delays: Vec<Vec<f64>> = pools.iter().map(|pool| delays(pool, unit)).collect();
                 cheapest_types(&waiting, &delays)
             }
         };
         for (kind, pool) in pools
             .iter_mut()
             .enumerate()
-            .filter(|(_, pool)| pool.free > 0)
+            .filter(|(_, pool)| pool.free_units(unit) > 0)
         {
             let own = jobs.iter().zip(&types).filter(|(_, t)| **t == Some(kind));
             let own: Vec<&Candidate<'_>> = own.map(|(job, _)| job).collect();
-            start(pool, kind, &own, out);
+            start(pool, kind, &own, (unit, out));
         }
         // Delays shrink while jobs run, and grow if they are late.
         Validity::NextRound
@@ -337,11 +447,18 @@ impl SchedulingPolicy for AlloX {
     }
 }
 
-/// Seconds until each GPU of a type is free, ascending.
-fn delays(pool: &Pool) -> Vec<f64> {
-    let busy = pool.ends.iter().filter(|(end, _)| end.is_finite());
-    let busy = busy.flat_map(|(end, gpus)| std::iter::repeat_n(*end, *gpus as usize));
-    std::iter::repeat_n(0.0, pool.free as usize)
-        .chain(busy)
-        .collect()
+/// Seconds until each unit of a type's GPUs is free, ascending.
+fn delays(pool: &Pool, unit: Unit) -> Vec<f64> {
+    let whole = pool.ends.iter();
+    let whole = whole.map(|(end, gpus)| (*end, unit.all(GpuCount(*gpus))));
+    let parted = pool.parted.iter();
+    let parted = parted.map(|gpu| (gpu.end, unit.per_gpu() - gpu.room));
+    let busy = whole.chain(parted).filter(|(end, _)| end.is_finite());
+    let busy = busy.flat_map(|(end, units)| std::iter::repeat_n(end, units as usize));
+    let free = std::iter::repeat_n(0.0, pool.free_units(unit) as usize);
+    let mut delays: Vec<f64> = free.chain(busy).collect();
+    if !pool.parted.is_empty() {
+        sort::numbers(&mut delays);
+    }
+    delays
 }

@@ -8,14 +8,17 @@ pub(super) type Seconds = SmallVec<[f64; 4]>;
 /// A job without GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    pub gpus: f64,
+    /// Units of all its GPUs.
+    pub units: f64,
+    /// Positions that it takes: the units of one of its GPUs.
+    pub positions: usize,
     pub seconds: Seconds,
 }
 
 impl Waiting {
-    /// GPU time on a type.
+    /// Units times seconds on a type.
     pub fn area(&self, kind: usize) -> f64 {
-        self.gpus * self.seconds[kind]
+        self.units * self.seconds[kind]
     }
 
     /// Seconds that the job adds to the sum of completion times, without the delay of its GPU.
@@ -27,7 +30,7 @@ impl Waiting {
         }
     }
 
-    /// Least GPU time on any type.
+    /// Least units times seconds on any type.
     fn least_area(&self) -> f64 {
         let all = (0..self.seconds.len()).map(|kind| self.area(kind));
         all.fold(f64::INFINITY, f64::min)
@@ -49,7 +52,8 @@ struct Group {
     taken: usize,
     /// Jobs that may still move to another group.
     jobs: Vec<usize>,
-    /// Cheapest move of one of its jobs to each group, with the job.
+    /// Cheapest move of one of its jobs to each group, with the job. The job takes as many positions as
+    /// the [last job](Matching::moving) that was added.
     moves: Vec<(f64, usize)>,
 }
 
@@ -65,7 +69,8 @@ const ROUNDING: f64 = 1e-12;
 ///
 /// A position has a number k of jobs behind it, on a GPU that is free after a delay. A job of one
 /// GPU there costs its delay and k + 1 times its seconds: its own time, and the wait of the jobs
-/// behind it. They wait for the GPU time of a job of several GPUs.
+/// behind it. They wait for the GPU time of a job of several GPUs. If jobs have parts of GPUs, each
+/// unit of a GPU has its positions: a GPU is some jobs with parts, side by side, or one job.
 ///
 /// Each step of successive shortest paths adds a job, in descending order of least GPU time.
 /// Positions of a type with the same number of jobs behind them differ by their delays only, so they
@@ -80,6 +85,7 @@ pub(super) fn cheapest_types(jobs: &[Waiting], delays: &[Vec<f64>]) -> Vec<Optio
         delays,
         groups: Vec::new(),
         types: vec![None; jobs.len()],
+        moving: order.first().map_or(1, |(_, job)| jobs[*job].positions),
     };
     for kind in 0..delays.len() {
         matching.open(kind, 0);
@@ -106,6 +112,8 @@ struct Matching<'a> {
     groups: Vec<Group>,
     /// Types of the jobs that do not move.
     types: Vec<Option<usize>>,
+    /// Positions of each job that moves: jobs change places only with jobs of their size.
+    moving: usize,
 }
 
 impl Matching<'_> {
@@ -113,7 +121,7 @@ impl Matching<'_> {
     fn open(&mut self, kind: usize, behind: usize) {
         let place = Place { kind, behind };
         for group in &mut self.groups {
-            let to = cheapest_move(self.jobs, &group.jobs, group.place, place);
+            let to = cheapest_move(self.jobs, &group.jobs, (group.place, place), self.moving);
             group.moves.push(to);
         }
         self.groups.push(Group {
@@ -124,18 +132,25 @@ impl Matching<'_> {
         });
     }
 
-    /// Returns the delay of the next position of a group, or `None` if it has none left.
-    fn delay(&self, group: usize) -> Option<f64> {
+    /// Returns the delay of the last of the next positions of a group, or `None` if it has none left.
+    fn delay(&self, group: usize, positions: usize) -> Option<f64> {
         let Group { place, taken, .. } = &self.groups[group];
         let before = |g: &&Group| g.place.kind == place.kind && g.place.behind + 1 == place.behind;
         let most = self.groups.iter().find(before).map(|g| g.taken);
         let delays = &self.delays[place.kind];
-        delays[..most.unwrap_or(delays.len())].get(*taken).copied()
+        let most = most.unwrap_or(delays.len()).min(delays.len());
+        let last = (taken + positions - 1).min(most.wrapping_sub(1));
+        (*taken < most).then(|| delays[last])
     }
 
     /// Adds a job. Others move if that is cheaper, unless it is added `alone`.
     fn add(&mut self, job: usize, alone: bool) {
         let count = self.groups.len();
+        let positions = self.jobs[job].positions;
+        if positions != self.moving && !alone {
+            self.moving = positions;
+            (0..count).for_each(|group| self.find_moves(group));
+        }
         let mut cost: Vec<f64> = self
             .groups
             .iter()
@@ -147,7 +162,7 @@ impl Matching<'_> {
         }
         let mut best: Option<(f64, usize)> = None;
         for (group, cost) in cost.iter().enumerate() {
-            let Some(delay) = self.delay(group) else {
+            let Some(delay) = self.delay(group, positions) else {
                 continue;
             };
             let sum = cost + delay;
@@ -156,7 +171,8 @@ impl Matching<'_> {
             }
         }
         let Some((_, last)) = best else { return };
-        self.groups[last].taken += 1;
+        let opens = self.groups[last].taken == 0;
+        self.groups[last].taken += positions;
         let Place { kind, behind } = self.groups[last].place;
         if alone {
             self.types[job] = Some(kind);
@@ -177,14 +193,20 @@ impl Matching<'_> {
             changed.push(to);
         }
         for group in changed {
-            for to in 0..count {
-                let Group { place, jobs, .. } = &self.groups[group];
-                let found = cheapest_move(self.jobs, jobs, *place, self.groups[to].place);
-                self.groups[group].moves[to] = found;
-            }
+            self.find_moves(group);
         }
-        if self.groups[last].taken == 1 {
+        if opens {
             self.open(kind, behind + 1);
+        }
+    }
+
+    /// Finds the cheapest moves from a group.
+    fn find_moves(&mut self, group: usize) {
+        for to in 0..self.groups.len() {
+            let Group { place, jobs, .. } = &self.groups[group];
+            let there = self.groups[to].place;
+            let found = cheapest_move(self.jobs, jobs, (*place, there), self.moving);
+            self.groups[group].moves[to] = found;
         }
     }
 
@@ -217,10 +239,16 @@ impl Matching<'_> {
     }
 }
 
-/// Returns the least cost of a move of one of some jobs from a place to another, with the job.
-fn cheapest_move(all: &[Waiting], jobs: &[usize], from: Place, to: Place) -> (f64, usize) {
+/// Returns the least cost of a move of one of some jobs from a place to another, with the job. It
+/// takes a number of positions.
+fn cheapest_move(
+    all: &[Waiting],
+    jobs: &[usize],
+    (from, to): (Place, Place),
+    positions: usize,
+) -> (f64, usize) {
     let mut best = (f64::INFINITY, 0);
-    for job in jobs {
+    for job in jobs.iter().filter(|job| all[**job].positions == positions) {
         let by = all[*job].cost(to) - all[*job].cost(from);
         if by < best.0 {
             best = (by, *job);
@@ -235,7 +263,8 @@ mod tests {
 
     fn one(seconds: &[f64]) -> Waiting {
         Waiting {
-            gpus: 1.0,
+            units: 1.0,
+            positions: 1,
             seconds: Seconds::from_slice(seconds),
         }
     }

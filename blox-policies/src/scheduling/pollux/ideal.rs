@@ -19,7 +19,7 @@ impl Ideal {
         for &(_, gpu_type, gpus) in &problem.workers {
             let t = gpu_type as usize;
             capacities.resize(capacities.len().max(t + 1), 0);
-            capacities[t] += u32::from(gpus);
+            capacities[t] += u32::from(gpus) * u32::from(problem.per_gpu);
         }
         let nothing = problem.powered(0.0);
         let sign = problem.settings.power.signum();
@@ -31,6 +31,7 @@ impl Ideal {
             } else {
                 1.0
             };
+            let each = u32::from(problem.each[job]);
             let (least, most) = (problem.speedups[job].least, problem.speedups[job].most);
             // GPUs of each type, and of its largest node, for which there are CPUs and memory.
             let mut possible = vec![(0, 0); capacities.len()];
@@ -44,7 +45,7 @@ impl Ideal {
                 alternatives.push(Alternative {
                     cost: sign * (nothing - problem.powered(speedup)),
                     resource: gpu_type as usize,
-                    amount: gpus,
+                    amount: gpus * each,
                 });
             };
             for (t, (capacity, largest)) in possible.iter().enumerate() {
@@ -88,7 +89,7 @@ impl Ideal {
         };
         let kind = |(job, pick): (usize, &Option<usize>)| {
             let a = program.alternative(job, (*pick)?)?;
-            Some((a.resource as u32, a.amount))
+            Some((a.resource as u32, a.amount / u32::from(problem.each[job])))
         };
         let sum = problem.jobs.len() as f64 * nothing - sign * best.cost;
         Ideal {
@@ -106,7 +107,7 @@ impl Ideal {
     /// their nodes if they keep their numbers.
     pub fn on_nodes(&self, problem: &Problem) -> Option<Matrix> {
         let mut matrix = vec![0; problem.current.len()];
-        let mut free: Vec<u8> = problem.workers.iter().map(|w| w.2).collect();
+        let mut free = problem.all_free();
         let width = problem.width();
         let mut moved = Vec::new();
         for (job, kind) in self.counts.iter().enumerate() {
@@ -117,7 +118,7 @@ impl Ideal {
             if problem.kind(has) == *kind {
                 matrix[job * width..][..width].copy_from_slice(has);
                 for (free, count) in free.iter_mut().zip(has) {
-                    *free = free.saturating_sub(*count);
+                    *free = free.saturating_sub(u16::from(*count) * problem.each[job]);
                 }
             } else {
                 moved.push((Reverse(gpus), gpu_type, job));
@@ -130,7 +131,7 @@ impl Ideal {
             // The fullest node with room, else the emptiest nodes.
             let whole = (0..width)
                 .filter(suits)
-                .filter(|at| u32::from(free[*at]) >= gpus);
+                .filter(|at| u32::from(problem.room(job, *at, free[*at])) >= gpus);
             let nodes = match whole.min_by_key(|at| free[*at]) {
                 Some(at) => vec![at],
                 None => {
@@ -141,9 +142,9 @@ impl Ideal {
             };
             let mut rest = gpus;
             for at in nodes {
-                let part = rest.min(u32::from(free[at])) as u8;
+                let part = rest.min(u32::from(problem.room(job, at, free[at]))) as u8;
                 row[at] = part;
-                free[at] -= part;
+                free[at] -= u16::from(part) * problem.each[job];
                 rest -= u32::from(part);
             }
         }

@@ -8,8 +8,9 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
-use super::listed::on_trained_types;
+use super::listed::{adapts, on_trained_types};
 use crate::placement::OnNodes;
+use crate::unit::Unit;
 use blox_core::{
     Adapts, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
     NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request, SchedulingPolicy,
@@ -39,8 +40,9 @@ use speedup::{Speedups, Worker};
 ///
 /// A job without reports gets one GPU, on which it counts as a job at its fair share. Three kinds of
 /// jobs get their requested GPUs or nothing: rigid jobs, jobs whose replicas have several GPUs, and
-/// jobs without training information. With their GPUs, they count as jobs at their fair share. The
-/// paper has no such jobs. A job with levels gets one of these numbers, at first the smallest.
+/// jobs without training information. A job with parts of GPUs is rigid unless it has levels. With
+/// their GPUs, these jobs count as jobs at their fair share. The paper has no such jobs. A job with levels gets one of these
+/// numbers, at first the smallest.
 #[derive(Clone)]
 pub struct Pollux {
     settings: PolluxSettings,
@@ -201,6 +203,9 @@ impl SchedulingPolicy for Pollux {
         }
         let fair = fair_share(&workers, jobs.len());
         let mut problem = Problem::of(&workers, self.settings);
+        // The search counts free GPUs in units, because jobs may request parts of GPUs.
+        let unit = Unit::of(jobs.iter().copied());
+        problem.per_gpu = unit.per_gpu() as u16;
         for job in &jobs {
             let known = self.note(memory, view, job);
             let speedups = Speedups::of(view, job, &workers, fair, known.last.is_empty());
@@ -210,6 +215,7 @@ impl SchedulingPolicy for Pollux {
             // The first start is no restart.
             let penalty = known.restarts.map_or(1.0, |n| penalty(age, n, restart));
             problem.add(job.id(), speedups, &known.last, penalty);
+            problem.taking(unit.each(job) as u16);
             let one = Shape::sized(job, GpuCount(1));
             problem.needing([one.cpus, one.memory_gib]);
             let fits = !one.has_resources() || problem.last_fits();
@@ -264,7 +270,7 @@ impl SchedulingPolicy for Pollux {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         let whole = |t: &TrainingSpec| t.types.values().all(|limits| limits.stages == 1);
         let training = job.spec().extras().training.as_deref();
-        let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing && whole(t));
+        let adapts = adapts(job) != Adapts::Nothing && training.is_some_and(whole);
         on_trained_types(view, job, adapts)
     }
 }

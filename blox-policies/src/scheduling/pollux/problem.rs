@@ -15,7 +15,11 @@ pub(super) struct Problem {
     /// CPUs and memory of each worker; infinite if unknown.
     room: Vec<[f64; 2]>,
     pub settings: PolluxSettings,
+    /// Units of a GPU: more than 1 if jobs request parts of GPUs.
+    pub per_gpu: u16,
     pub jobs: Vec<JobId>,
+    /// Units of each GPU of each job.
+    pub each: Vec<u16>,
     /// CPUs and memory of each job on each of its GPUs.
     needs: Vec<[f64; 2]>,
     /// True if a job needs CPUs or memory.
@@ -36,7 +40,9 @@ impl Problem {
             workers: workers.iter().map(worker).collect(),
             room: workers.iter().map(|w| w.room).collect(),
             settings,
+            per_gpu: 1,
             jobs: Vec::new(),
+            each: Vec::new(),
             needs: Vec::new(),
             limited: false,
             speedups: Vec::new(),
@@ -47,12 +53,20 @@ impl Problem {
 
     pub fn add(&mut self, job: JobId, speedups: Speedups, has: &[(NodeId, u32)], penalty: f64) {
         self.jobs.push(job);
+        self.each.push(self.per_gpu);
         self.needs.push([0.0; 2]);
         self.speedups.push(speedups);
         self.penalties.push(penalty);
         let on = |node: NodeId| has.iter().find(|(n, _)| *n == node).map_or(0, |(_, c)| *c);
         self.current
             .extend(self.workers.iter().map(|w| on(w.0).min(255) as u8));
+    }
+
+    /// Sets the units of each GPU of the last job.
+    pub fn taking(&mut self, each: u16) {
+        if let Some(last) = self.each.last_mut() {
+            *last = each;
+        }
     }
 
     /// Sets the CPUs and memory that the last job needs on each of its GPUs.
@@ -93,6 +107,21 @@ impl Problem {
             // Tolerance, so that rounding does not exclude a job that fits exactly.
             .map(|((needs, left), all)| ((left + all.min(1e30) * 1e-9) / needs).min(255.0) as u8);
         limits.fold(u8::MAX, u8::min)
+    }
+
+    /// Returns the units of each worker.
+    pub fn all_free(&self) -> Vec<u16> {
+        let units = |w: &(NodeId, u32, u8)| u16::from(w.2) * self.per_gpu;
+        self.workers.iter().map(units).collect()
+    }
+
+    /// Returns on how many GPUs a worker has some free units for a job, at most all its GPUs.
+    #[inline]
+    pub fn room(&self, job: usize, at: usize, free: u16) -> u8 {
+        match self.each[job] {
+            1 if self.per_gpu == 1 => free as u8,
+            each => (free / each).min(u16::from(self.workers[at].2)) as u8,
+        }
     }
 
     pub fn width(&self) -> usize {
@@ -160,7 +189,8 @@ impl Problem {
         }
     }
 
-    /// Sum of the speedups over one GPU, divided by the number of GPUs of the cluster.
+    /// Sum of the speedups over one GPU, divided by the number of GPUs of the cluster. A part of a GPU
+    /// counts as that part.
     pub fn utility(&mut self, matrix: &[u8]) -> f64 {
         let width = self.width();
         let total: u32 = self.workers.iter().map(|w| u32::from(w.2)).sum();
@@ -171,7 +201,8 @@ impl Problem {
             let Some(used) = used else { continue };
             let one = self.speedups[job].at(self.workers[used].1, 1, 1);
             if one > 0.0 {
-                sum += self.speedup(job, row) / one;
+                let part = f64::from(self.each[job]) / f64::from(self.per_gpu);
+                sum += self.speedup(job, row) / one * part;
             }
         }
         sum / f64::from(total.max(1))
@@ -187,7 +218,7 @@ impl Problem {
     /// Makes a matrix feasible.
     pub fn repair(&self, matrix: &mut [u8], draw: &mut Draw) {
         let width = self.width();
-        let mut free: Vec<u8> = self.workers.iter().map(|w| w.2).collect();
+        let mut free = self.all_free();
         let mut left = match self.limited {
             true => self.room.clone(),
             false => Vec::new(),
@@ -200,7 +231,8 @@ impl Problem {
             each_used(row, |at| used.push(at));
             self.one_type(job, row, &used);
             for &at in &used {
-                row[at] = row[at].min(free[at]).min(self.most(job, at, &left));
+                let room = self.room(job, at, free[at]);
+                row[at] = row[at].min(room).min(self.most(job, at, &left));
             }
             // A job over several nodes avoids the nodes of other such jobs.
             used.retain(|at| row[*at] > 0);
@@ -230,7 +262,7 @@ impl Problem {
             used.retain(|at| row[*at] > 0);
             let spans = used.len() > 1;
             for &at in &used {
-                free[at] -= row[at];
+                free[at] -= u16::from(row[at]) * self.each[job];
                 shared[at] |= spans;
                 if self.limited {
                     let gpus = f64::from(row[at]);
@@ -273,7 +305,7 @@ impl Problem {
         &self,
         job: usize,
         row: &mut [u8],
-        (free, left): (&[u8], &[[f64; 2]]),
+        (free, left): (&[u16], &[[f64; 2]]),
         shared: &[bool],
     ) {
         let needed = self.speedups[job].least;
@@ -282,7 +314,8 @@ impl Problem {
         };
         let gpu_type = self.workers[first].1;
         row.fill(0);
-        let most = |i: usize| u32::from(free[i].min(self.most(job, i, left)));
+        let room = |i: usize| self.room(job, i, free[i]);
+        let most = |i: usize| u32::from(room(i).min(self.most(job, i, left)));
         let whole = (0..row.len()).find(|i| self.workers[*i].1 == gpu_type && most(*i) >= needed);
         if let Some(i) = whole {
             row[i] = needed as u8;
@@ -304,7 +337,7 @@ impl Problem {
     pub fn mutate(&self, matrix: &mut [u8], draw: &mut Draw) {
         let width = self.width();
         let jobs = self.jobs.len();
-        let mut free: Vec<i32> = self.workers.iter().map(|w| i32::from(w.2)).collect();
+        let mut free: Vec<i32> = self.all_free().into_iter().map(i32::from).collect();
         for job in 0..jobs {
             let row = &mut matrix[job * width..(job + 1) * width];
             if draw.below(10) == 0 {
@@ -316,7 +349,8 @@ impl Problem {
                     }
                 }
             }
-            each_used(row, |at| free[at] -= i32::from(row[at]));
+            let each = i32::from(self.each[job]);
+            each_used(row, |at| free[at] -= i32::from(row[at]) * each);
         }
         // A few jobs get more free GPUs, or GPUs of other jobs.
         let changes = 1 + draw.below(3);
@@ -324,15 +358,17 @@ impl Problem {
             let job = draw.below(jobs);
             let at = draw.below(width);
             let row = &mut matrix[job * width..(job + 1) * width];
+            let rest = i32::from(self.workers[at].2) - i32::from(row[at]);
             let room = if draw.below(3) > 0 {
-                free[at].max(0)
+                let free = free[at].clamp(0, i32::from(u16::MAX)) as u16;
+                i32::from(self.room(job, at, free)).min(rest.max(0))
             } else {
-                i32::from(self.workers[at].2) - i32::from(row[at])
+                rest
             };
             if room > 0 {
                 let more = 1 + draw.below(room as usize) as i32;
                 row[at] = (i32::from(row[at]) + more) as u8;
-                free[at] -= more;
+                free[at] -= more * i32::from(self.each[job]);
                 if draw.below(2) == 0 {
                     // All GPUs on this node.
                     let here = row[at];

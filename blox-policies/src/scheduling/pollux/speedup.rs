@@ -1,6 +1,6 @@
 //! Speedup of a job over its fair share.
 
-use crate::scheduling::listed::levels;
+use crate::scheduling::listed::{adapts, levels};
 use blox_core::{Adapts, JobRef, Name, NameId, NodeId, SortedMap, TrainingSpec, TypeLimits, View};
 use blox_perf::goodput::{BatchLimits, GoodputModel};
 
@@ -89,7 +89,7 @@ impl Speedups {
             known: SortedMap::new(),
         };
         let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
-        let adapts = |t: &&TrainingSpec| t.adapts != Adapts::Nothing && whole(t);
+        let adapts = |t: &&TrainingSpec| adapts(job) != Adapts::Nothing && whole(t);
         let Some(training) = training.filter(adapts) else {
             return plain(How::Linear(f64::from(asked)), asked, asked, Vec::new());
         };

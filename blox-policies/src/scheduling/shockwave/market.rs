@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// A job in the market.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bidder {
-    /// GPUs that it needs in each of its rounds.
+    /// GPUs that it needs in each of its rounds, in any unit.
     pub gpus: u32,
     /// Length above 0, in any unit (such as epochs).
     pub length: f64,
@@ -86,12 +86,12 @@ impl Market {
     /// Largest weight of a job's progress.
     pub const MOST_WEIGHT: f64 = 1e30;
 
-    /// Plans the next rounds on `gpus` GPUs.
+    /// Plans the next rounds on `gpus` GPUs, in the unit of the bidders. A job of a fair cluster has
+    /// its GPUs for the part `share` of the time.
     ///
     /// # Errors
     /// The solver failed. The jobs cannot cause an error.
-    pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
-        let share = fair_share(gpus, bidders);
+    pub fn plan(&self, gpus: u32, share: f64, bidders: &[Bidder]) -> Result<Window, SolveError> {
         let weight = |b: &Bidder| {
             let rho = (b.age_s + b.remaining_s / share) / b.fair_s.max(f64::MIN_POSITIVE);
             libm::pow(rho, self.urgency).min(Self::MOST_WEIGHT)
@@ -270,11 +270,6 @@ fn by_remaining(bidders: &[Bidder]) -> Vec<usize> {
         left(b).total_cmp(&left(a))
     });
     all
-}
-
-/// Returns the part of the time for which a job has its GPUs in a fair cluster.
-pub fn fair_share(gpus: u32, bidders: &[Bidder]) -> f64 {
-    (f64::from(gpus) / bidders.len() as f64).min(1.0)
 }
 
 /// Search space of longest remaining times.

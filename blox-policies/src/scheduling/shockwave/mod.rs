@@ -4,12 +4,15 @@
 mod market;
 mod regimes;
 
-pub use market::{Bidder, Market, Window, fair_share};
+pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
 use crate::scheduling::TimeMean;
 use crate::scheduling::listed::list_fitting;
-use blox_core::{JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, Validity, View};
+use crate::unit::Unit;
+use blox_core::{
+    GpuCount, JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, Validity, View,
+};
 use serde::{Deserialize, Serialize};
 
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
@@ -25,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// without regimes is its work. If a job turns out to be more than two fifths faster or slower than
 /// stated, it is assumed to stay so.
 ///
-/// All GPUs are assumed to be equal, as in the paper.
+/// All GPUs are assumed to be equal, as in the paper. A job with a part of a GPU counts as that part.
 #[derive(Clone, Debug)]
 pub struct Shockwave {
     market: Market,
@@ -47,7 +50,7 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Known {
     regimes: Option<Regimes>,
-    /// Jobs for each GPU, at least 1, since the job arrived.
+    /// Jobs for each GPU, at least 1, since the job arrived. A job with less than a GPU counts less.
     contention: TimeMean,
 }
 
@@ -96,18 +99,20 @@ impl Shockwave {
     fn replan(&self, memory: &mut Plans, view: View<'_>, gpus: u32) {
         let now = view.now().secs();
         let jobs = &mut memory.jobs;
-        let share = (f64::from(gpus) / jobs.len().max(1) as f64).min(1.0);
+        let unit = Unit::of(view.active());
+        let contenders: f64 = view.active().map(|j| j.amount().number().min(1.0)).sum();
+        let share = (f64::from(gpus) / contenders).min(1.0);
         let mut bidders = Vec::with_capacity(jobs.len());
         for (id, known) in &mut *jobs {
             let Some(job) = view.job(*id) else { continue };
-            let mut bidder = bidder(&job, known.regimes.as_ref());
+            let mut bidder = bidder(&job, known.regimes.as_ref(), unit);
             known.contention.record(now, 1.0 / share);
             let alone = bidder.done * bidder.pace_s + bidder.remaining_s;
             bidder.fair_s = alone * known.contention.value(now).unwrap_or(1.0);
             bidders.push(bidder);
         }
         memory.age = 0;
-        memory.plan = match self.market.plan(gpus, &bidders) {
+        memory.plan = match self.market.plan(unit.all(GpuCount(gpus)), share, &bidders) {
             Ok(window) => {
                 let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].0).collect();
                 window.rounds.into_iter().map(ids).collect()
@@ -119,7 +124,7 @@ impl Shockwave {
 }
 
 /// Returns the bidder of a job, without its fair time.
-fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
+fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>, unit: Unit) -> Bidder {
     let work = job.truth().work();
     let (done, all) = (job.work_done(), work.iterations.max(f64::MIN_POSITIVE));
     // Factor by which the job is slower than stated.
@@ -141,7 +146,7 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
         }
     };
     Bidder {
-        gpus: job.gpus().get(),
+        gpus: unit.gang(job),
         length,
         done,
         pace_s,

@@ -13,7 +13,8 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Keeping, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use super::listed::on_trained_types;
+use super::listed::{adapts, on_trained_types};
+use crate::unit::Unit;
 use blox_core::{
     Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, Phase, Policy,
     Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
@@ -38,8 +39,9 @@ use std::sync::Arc;
 ///
 /// A job starts on one GPU and at most doubles its GPUs from round to round. A restarting job keeps
 /// its configuration. A rigid job has one configuration per type; a job without training
-/// information counts as rigid. A job with levels has one for each type and level, and starts on the
-/// first. Configurations that the placement could never place are left out.
+/// information counts as rigid, and so does a job with a part of each GPU. A job with levels has one
+/// for each type and level, and starts on the first. Configurations that the placement could never
+/// place are left out.
 ///
 /// Estimates of values and tie breaking are replaceable: [`Scores`], [`Ties`].
 #[derive(Clone)]
@@ -188,8 +190,14 @@ impl Sia {
         row
     }
 
-    /// Returns the alternatives of a row at some costs.
-    fn group(&self, row: &Row, costs: &[Option<f64>], tie: Tie, kinds: &Kinds) -> Vec<Alternative> {
+    /// Returns the alternatives of a row at some costs. The job has `each` units of each GPU.
+    fn group(
+        &self,
+        row: &Row,
+        costs: &[Option<f64>],
+        tie: Tie,
+        (kinds, each): (&Kinds, u32),
+    ) -> Vec<Alternative> {
         let all = row.configs.iter().zip(costs);
         let alternatives = all.map(|(config, cost)| {
             // A rigid job has one configuration per type.
@@ -207,7 +215,7 @@ impl Sia {
                 // No job takes a configuration of infinite cost.
                 cost: cost.map_or(f64::INFINITY, |cost| self.ties.settle(cost, &tie)),
                 resource: config.gpu_type.index(),
-                amount: config.gpus,
+                amount: config.gpus.saturating_mul(each),
             }
         });
         alternatives.collect()
@@ -229,7 +237,7 @@ fn applicant<'a>(view: View<'a>, job: &JobRef<'a>, known: &Known) -> Applicant<'
     Applicant {
         job: *job,
         training,
-        adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
+        adapts: adapts(job),
         types: (0..types).map(replica).collect(),
         age: job.age().max(Seconds::ZERO),
         restarts: known.restarts,
@@ -267,7 +275,10 @@ impl SchedulingPolicy for Sia {
             kept.rows.clear();
             kept.kinds = kinds.clone();
         }
-        let mut left: Vec<u32> = kinds.capacities.clone();
+        // The program counts in units, because jobs may request parts of GPUs.
+        let unit = Unit::of(jobs.iter().copied());
+        let capacities = kinds.capacities.iter();
+        let mut left: Vec<u32> = capacities.map(|gpus| unit.all(GpuCount(*gpus))).collect();
         let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
         // A start is no event that asks for a decision.
         let mut settled = true;
@@ -279,7 +290,7 @@ impl SchedulingPolicy for Sia {
                 // Its checkpoint is not written yet.
                 chosen[i] = Some(has);
                 if let Some(rest) = left.get_mut(has.0 as usize) {
-                    *rest = rest.saturating_sub(has.1);
+                    *rest = rest.saturating_sub(has.1.saturating_mul(unit.each(job)));
                 }
             }
         }
@@ -301,13 +312,14 @@ impl SchedulingPolicy for Sia {
                 columns: 0,
                 previous: false,
             };
-            let group = program.group(self.group(row, &row.costs, tie, &kinds));
+            let each = unit.each(job);
+            let group = program.group(self.group(row, &row.costs, tie, (&kinds, each)));
             let current = row.current();
             if let Some(current) = current {
                 program.suggest(group, current);
             }
             if !row.lasting {
-                late.push((group, self.group(row, &row.late, tie, &kinds)));
+                late.push((group, self.group(row, &row.late, tie, (&kinds, each))));
             }
             open.push((i, current));
         }
@@ -348,7 +360,7 @@ impl SchedulingPolicy for Sia {
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         let training = job.spec().extras().training.as_deref();
-        let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
+        let adapts = adapts(job) != Adapts::Nothing;
         let mut shapes = on_trained_types(view, job, adapts)?;
         if let Some(training) = training {
             // Replicas are whole.

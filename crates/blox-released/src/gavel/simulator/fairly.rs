@@ -1,6 +1,6 @@
 //! The plan of Shockwave's program.
 
-use blox_policies::scheduling::shockwave::{Bidder, Market, fair_share};
+use blox_policies::scheduling::shockwave::{Bidder, Market};
 use blox_solve::SolveError;
 
 /// A [`Market`] that first looks for a plan which is fair to all jobs.
@@ -26,7 +26,7 @@ impl FairMarket {
         gpus: u32,
         bidders: &[Bidder],
     ) -> Result<Vec<Vec<usize>>, SolveError> {
-        let share = fair_share(gpus, bidders);
+        let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
         let weights: Vec<f64> = bidders.iter().map(|b| self.lateness(b, share)).collect();
         let units = match self.fairly(gpus, share, bidders) {
             Some(units) => units,
