@@ -11,7 +11,8 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use tree::{CellId, Leafs, Level, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+use tree::{CellId, Leafs, Level, Outline, Tree};
 
 /// Reserves cells of the cluster for virtual clusters (HiveD, OSDI 2020).
 ///
@@ -70,6 +71,9 @@ impl Cells {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CellsMemory {
     bound: Vec<Bound>,
+    /// The books after the last decision. Without them, they are made from the state and the places.
+    #[serde(skip)]
+    books: Option<Books>,
 }
 
 /// Place of a cell.
@@ -93,16 +97,62 @@ struct Virtual {
 /// Index of the first reservation of a virtual cluster; `None` for all that reserve nothing.
 type Owner = Option<usize>;
 
-/// State of the cells in a decision.
-#[derive(Clone)]
+/// State of the cells. What depends on the whole cluster is kept from decision to decision.
+#[derive(Clone, Debug)]
 struct Books {
     tree: Tree,
+    /// The nodes of the tree, and whether all their GPUs worked when last seen.
+    nodes: Vec<(NodeId, bool)>,
     cells: Vec<Virtual>,
-    /// Guaranteed and other jobs of each GPU, by position.
-    owned: Vec<bool>,
-    low: Vec<bool>,
-    /// True for each GPU that works on a usable node.
-    usable: Vec<bool>,
+    /// Cells of each virtual cluster.
+    owned_by: BTreeMap<Owner, OwnCells>,
+    /// The cells of virtual clusters with these places.
+    holder: BTreeMap<CellId, usize>,
+    /// Use of each GPU, by position.
+    gpus: Vec<Use>,
+    /// Numbers of GPUs of each cell of the tree.
+    sums: Vec<Sums>,
+    /// GPUs of jobs, and whether they have low priority.
+    marked: BTreeMap<JobId, (bool, GpuList)>,
+}
+
+/// Cells of a virtual cluster: those with places, and those of each level without.
+#[derive(Clone, Debug, Default)]
+struct OwnCells {
+    placed: BTreeSet<usize>,
+    waiting: BTreeMap<Level, BTreeSet<usize>>,
+}
+
+/// Numbers of guaranteed jobs and of others on a GPU, and whether it works on a usable node.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    owned: u32,
+    low: u32,
+    works: bool,
+}
+
+/// Numbers of GPUs: with guaranteed jobs, with others, broken, and open to guaranteed jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    owned: u32,
+    low: u32,
+    broken: u32,
+    open: u32,
+}
+
+impl Use {
+    fn is_open(self) -> bool {
+        self.works && self.owned == 0
+    }
+
+    fn sums(self) -> Sums {
+        Sums {
+            owned: u32::from(self.owned > 0),
+            low: u32::from(self.low > 0),
+            broken: u32::from(!self.works),
+            open: u32::from(self.is_open()),
+        }
+    }
 }
 
 impl Cells {
@@ -112,71 +162,55 @@ impl Cells {
     }
 
     /// Returns the cells of all virtual clusters in an empty cluster. The largest are placed first.
-    fn layout(&self, view: View<'_>, tree: &Tree) -> Vec<Virtual> {
-        let mut left = tree.clone();
-        let mut order: Vec<(Owner, &Reservation)> = Vec::new();
-        for cells in &self.reserved {
-            let first = self.reserved.iter().position(|c| c.owner == cells.owner);
-            order.extend((0..cells.cells).map(|_| (first, cells)));
-        }
-        sort::by_key(&mut order, |(_, cells)| Reverse(cells.gpus));
+    fn layout(&self, view: View<'_>, mut left: Outline) -> Vec<(Owner, Level)> {
+        let first = |cells: &Reservation| self.reserved.iter().position(|c| c.owner == cells.owner);
+        let mut order: Vec<&Reservation> = self.reserved.iter().collect();
+        sort::by_key(&mut order, |cells| Reverse(cells.gpus));
         let mut all = Vec::new();
-        let of = |owner, level| Virtual {
-            owner,
-            level,
-            place: None,
-        };
-        for (owner, cells) in order {
+        for cells in order {
+            let types = view.cluster().gpu_types();
             let named = |gpu_type: GpuTypeId| {
-                let types = view.cluster().gpu_types();
-                types.get(blox_core::NameId(gpu_type.0)) == cells.gpu_type.as_ref()
+                let name = types.get(blox_core::NameId(gpu_type.0));
+                cells.gpu_type.is_none() || name == cells.gpu_type.as_ref()
             };
-            let levels = left.levels(cells.gpus);
-            let levels = levels
-                .into_iter()
-                .filter(|(_, t)| cells.gpu_type.is_none() || named(*t));
-            let found = levels.filter_map(|(level, _)| {
-                let options = left.options(level);
-                Some((level, *options.first()?, left.around(*options.first()?)))
-            });
-            // The cell that splits the smallest one.
-            if let Some((level, cell, _)) = found.min_by_key(|(_, _, around)| *around) {
-                left.take(cell);
-                all.push(of(owner, level));
-            }
+            let levels = left.take(cells.gpus, cells.cells, named);
+            all.extend(levels.into_iter().map(|level| (first(cells), level)));
         }
-        for (level, cells) in left.free() {
-            all.extend(cells.iter().map(|_| of(None, level)));
+        for (level, count) in left.free() {
+            all.extend(std::iter::repeat_n((None, level), count));
         }
         all
     }
 
-    fn books(&self, memory: &CellsMemory, draft: &Draft<'_>) -> Books {
-        let view = draft.view();
-        let nodes = view
-            .nodes()
-            .filter(|node| node.status() != NodeStatus::Left);
-        let tree = Tree::of(nodes.map(Leafs::of));
-        let cells = self.layout(view, &tree);
-        let mut books = Books {
-            cells,
-            owned: vec![false; tree.len()],
-            low: vec![false; tree.len()],
-            usable: Vec::new(),
-            tree,
+    /// Returns the books of the last decision, or new ones if nodes came or went.
+    fn books(&self, memory: &mut CellsMemory, view: View<'_>) -> Books {
+        let nodes = || {
+            let nodes = view.nodes();
+            nodes.filter(|node| node.status() != NodeStatus::Left)
         };
-        let usable = |at: usize| {
-            let node = view.node(books.tree.node(at));
-            node.is_some_and(|node| node.is_usable() && node.works(books.tree.gpu(at)))
-        };
-        books.usable = (0..books.tree.len()).map(usable).collect();
-        for bound in &memory.bound {
-            let Some(cell) = books.cells.get_mut(bound.cell) else {
+        let is_same = |books: &Books| nodes().map(Node::id).eq(books.nodes.iter().map(|n| n.0));
+        let mut books = memory.books.take().filter(is_same).unwrap_or_else(|| {
+            let tree = Tree::of(nodes().map(Leafs::of));
+            let cells = self.layout(view, tree.outline());
+            let nodes = nodes().map(|node| (node.id(), true));
+            let mut books = Books::new(tree, nodes.collect(), cells);
+            for bound in &memory.bound {
+                books.bind_again(bound);
+            }
+            books
+        });
+        for (i, node) in nodes().enumerate() {
+            let works = node.is_usable() && node.usable_count() == node.gpu_count();
+            if works && books.nodes[i].1 {
                 continue;
-            };
-            let place = books.tree.starting_at(bound.first, cell.level);
-            let place = place.filter(|_| books.tree.size(cell.level) == bound.gpus);
-            cell.place = place.filter(|place| books.tree.take(*place));
+            }
+            books.nodes[i].1 = works;
+            for gpu in node.gpus() {
+                let works = node.is_usable() && node.works(gpu);
+                if let Some(at) = books.tree.position(gpu) {
+                    books.change(at, |its| its.works = works);
+                }
+            }
         }
         books
     }
@@ -184,81 +218,173 @@ impl Cells {
     /// Marks the GPUs of placed jobs. Returns the guaranteed jobs outside the cells of their virtual
     /// cluster.
     fn mark(&self, books: &mut Books, draft: &Draft<'_>) -> Vec<JobId> {
+        let is_low = |job: &JobRef<'_>| job.class() != Class::Guaranteed;
+        let stays = |(id, (low, gpus)): &(&JobId, &(bool, GpuList))| {
+            let has = draft.current(**id).is_some_and(|has| has.gpus == *gpus);
+            has && draft
+                .view()
+                .job(**id)
+                .is_some_and(|job| is_low(&job) == *low)
+        };
+        let gone = books.marked.iter().filter(|mark| !stays(mark));
+        for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+            books.unmark(id);
+        }
         let mut outside = Vec::new();
         for (job, has) in draft.placed() {
-            let low = job.class() != Class::Guaranteed;
-            let owner = self.owner(draft.view(), &job);
+            if books.marked.contains_key(&job.id()) {
+                continue;
+            }
             let at = has.gpus.iter().map(|gpu| books.tree.position(*gpu));
             let Some(at) = at.collect::<Option<Vec<usize>>>() else {
                 continue;
             };
+            let owner = self.owner(draft.view(), &job);
             let within = |at: &usize| {
-                let own = books.cells.iter().filter(|cell| cell.owner == owner);
-                let mut places = own.filter_map(|cell| cell.place);
-                places.any(|place| books.tree.positions(place).contains(at))
+                let mut around = books.tree.around(*at);
+                let holder = around.find_map(|cell| books.holder.get(&cell));
+                holder.is_some_and(|cell| books.cells[*cell].owner == owner)
             };
-            if !low && !at.iter().all(within) {
-                outside.push(job.id());
-                continue;
+            match is_low(&job) || at.iter().all(within) {
+                true => books.mark(job.id(), is_low(&job), has.gpus.clone()),
+                false => outside.push(job.id()),
             }
-            let marks = if low {
-                &mut books.low
-            } else {
-                &mut books.owned
-            };
-            at.into_iter().for_each(|at| marks[at] = true);
         }
         outside
     }
 }
 
 impl Books {
-    /// Number of the GPUs of a cell that are marked.
-    fn count(&self, marks: &[bool], cell: CellId) -> usize {
-        self.tree.positions(cell).filter(|at| marks[*at]).count()
+    /// Returns the books of an empty cluster in which all GPUs work.
+    fn new(tree: Tree, nodes: Vec<(NodeId, bool)>, cells: Vec<(Owner, Level)>) -> Self {
+        let (gpus, all) = tree.len();
+        let idle = Use {
+            owned: 0,
+            low: 0,
+            works: true,
+        };
+        let mut owned_by: BTreeMap<Owner, OwnCells> = BTreeMap::new();
+        for (i, (owner, level)) in cells.iter().enumerate() {
+            let own = owned_by.entry(*owner).or_default();
+            own.waiting.entry(*level).or_default().insert(i);
+        }
+        let open = |cell| Sums {
+            open: tree.positions(cell).len() as u32,
+            ..Sums::default()
+        };
+        let of = |(owner, level)| Virtual {
+            owner,
+            level,
+            place: None,
+        };
+        Books {
+            sums: (0..all).map(open).collect(),
+            gpus: vec![idle; gpus],
+            cells: cells.into_iter().map(of).collect(),
+            holder: BTreeMap::new(),
+            marked: BTreeMap::new(),
+            owned_by,
+            nodes,
+            tree,
+        }
     }
 
-    /// Number of the GPUs of a cell that a guaranteed job could have.
-    fn open(&self, cell: CellId) -> usize {
-        let open = |at: &usize| self.usable[*at] && !self.owned[*at];
-        self.tree.positions(cell).filter(open).count()
+    /// Changes the use of a GPU, and the sums of the cells around it.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Use)) {
+        let its = &mut self.gpus[at];
+        let before = its.sums();
+        change(its);
+        let after = its.sums();
+        if before == after {
+            return;
+        }
+        for cell in self.tree.around(at) {
+            let sums = &mut self.sums[cell];
+            sums.owned = sums.owned + after.owned - before.owned;
+            sums.low = sums.low + after.low - before.low;
+            sums.broken = sums.broken + after.broken - before.broken;
+            sums.open = sums.open + after.open - before.open;
+        }
     }
 
-    /// Frees the places of cells without guaranteed jobs.
-    fn tidy(&mut self) {
-        for i in 0..self.cells.len() {
-            if let Some(place) = self.cells[i].place
-                && self.count(&self.owned, place) == 0
-            {
-                self.tree.give_back(place);
-                self.cells[i].place = None;
+    /// Notes that a job has GPUs.
+    fn mark(&mut self, job: JobId, low: bool, gpus: GpuList) {
+        for gpu in &gpus {
+            if let Some(at) = self.tree.position(*gpu) {
+                self.change(at, |its| match low {
+                    true => its.low += 1,
+                    false => its.owned += 1,
+                });
+            }
+        }
+        self.marked.insert(job, (low, gpus));
+    }
+
+    /// Notes that a job has no GPUs any more.
+    fn unmark(&mut self, job: JobId) {
+        let Some((low, gpus)) = self.marked.remove(&job) else {
+            return;
+        };
+        for gpu in &gpus {
+            if let Some(at) = self.tree.position(*gpu) {
+                self.change(at, |its| match low {
+                    true => its.low -= 1,
+                    false => its.owned -= 1,
+                });
             }
         }
     }
 
-    /// Returns the places that a cell could get or has, the best first.
-    fn places(&self, cell: &Virtual) -> Vec<CellId> {
-        if let Some(place) = cell.place {
-            return vec![place];
+    /// Number of the GPUs of a cell that a guaranteed job could have.
+    fn open(&self, cell: CellId) -> usize {
+        self.sums[cell].open as usize
+    }
+
+    /// Frees the places of cells without guaranteed jobs.
+    fn tidy(&mut self) {
+        let all = self.holder.iter();
+        let idle = all.filter(|(place, _)| self.sums[**place].owned == 0);
+        for cell in idle.map(|(_, cell)| *cell).collect::<Vec<_>>() {
+            self.unbind(cell);
         }
-        let mut options = self.tree.options(cell.level);
-        sort::by_key(&mut options, |option| {
-            let broken = self.tree.positions(*option).filter(|at| !self.usable[*at]);
-            (broken.count(), self.count(&self.low, *option))
-        });
-        options
+    }
+
+    /// Returns the best place, of those that a cell could get or that it has, for which `of` returns
+    /// something: the one with the fewest broken GPUs, then with the fewest GPUs of low priority.
+    fn place<T>(
+        &self,
+        cell: &Virtual,
+        mut of: impl FnMut(CellId) -> Option<T>,
+    ) -> Option<(CellId, T)> {
+        if let Some(place) = cell.place {
+            return of(place).map(|its| (place, its));
+        }
+        let mut best: Option<((u32, u32), CellId, T)> = None;
+        for option in self.tree.options(cell.level) {
+            let rank = (self.sums[option].broken, self.sums[option].low);
+            if best.as_ref().is_some_and(|(least, ..)| rank >= *least) {
+                continue;
+            }
+            if let Some(its) = of(option) {
+                best = Some((rank, option, its));
+                if rank == (0, 0) {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, place, its)| (place, its))
     }
 
     /// Adds `count` open GPUs of a cell. They are in its smallest part with enough.
     fn choose(&self, cell: CellId, count: usize, taken: &mut Vec<usize>) {
         let parts = self.tree.parts(cell);
         let enough = parts.iter().filter(|part| self.open(**part) >= count);
-        let best = enough.min_by_key(|part| (self.open(**part), self.count(&self.low, **part)));
+        let best = enough.min_by_key(|part| (self.open(**part), self.sums[**part].low));
         if let Some(part) = best {
             return self.choose(*part, count, taken);
         }
         if parts.is_empty() {
-            let open = |at: &usize| self.usable[*at] && !self.owned[*at];
+            let open = |at: &usize| self.gpus[*at].is_open();
             taken.extend(self.tree.positions(cell).filter(open).take(count));
             return;
         }
@@ -278,7 +404,50 @@ impl Books {
     fn bind(&mut self, cell: usize, place: CellId) {
         if self.cells[cell].place.is_none() && self.tree.take(place) {
             self.cells[cell].place = Some(place);
+            self.holder.insert(place, cell);
+            let Virtual { owner, level, .. } = self.cells[cell];
+            let own = self.owned_by.entry(owner).or_default();
+            own.placed.insert(cell);
+            own.waiting.entry(level).or_default().remove(&cell);
         }
+    }
+
+    /// Takes the place of a cell from an earlier decision.
+    fn bind_again(&mut self, bound: &Bound) {
+        let level = self.cells.get(bound.cell).map(|cell| cell.level);
+        let level = level.filter(|level| self.tree.size(*level) == bound.gpus);
+        if let Some(place) = level.and_then(|level| self.tree.starting_at(bound.first, level)) {
+            self.bind(bound.cell, place);
+        }
+    }
+
+    /// Frees the place of a cell.
+    fn unbind(&mut self, cell: usize) {
+        let Virtual { owner, level, .. } = self.cells[cell];
+        if let Some(place) = self.cells[cell].place.take() {
+            self.tree.give_back(place);
+            self.holder.remove(&place);
+            let own = self.owned_by.entry(owner).or_default();
+            own.placed.remove(&cell);
+            own.waiting.entry(level).or_default().insert(cell);
+        }
+    }
+
+    /// Returns the places of all cells.
+    fn bound(&self) -> Vec<Bound> {
+        let all = self.owned_by.values().flat_map(|own| &own.placed);
+        let mut placed: Vec<usize> = all.copied().collect();
+        placed.sort_unstable();
+        let of = |cell: usize| {
+            let its = &self.cells[cell];
+            let first = self.tree.positions(its.place?).start;
+            Some(Bound {
+                cell,
+                gpus: self.tree.size(its.level),
+                first: self.tree.gpu(first),
+            })
+        };
+        placed.into_iter().filter_map(of).collect()
     }
 }
 
@@ -296,17 +465,25 @@ impl Seeker<'_, '_> {
         self.draft.view().node(books.tree.node(at))
     }
 
-    /// Returns the cells of the virtual cluster on whose type the job runs.
-    fn cells(&self, books: &Books) -> Vec<usize> {
+    /// Returns the cells of the virtual cluster on whose type the job runs. If `alike` is false, one
+    /// cell stands for all of its level without a place.
+    fn cells(&self, books: &Books, alike: bool) -> Vec<usize> {
         let cluster = self.draft.view().cluster();
-        let suited = |cell: &Virtual| {
-            let gpu_type = books.tree.gpu_type(cell.level);
+        let suited = |level: Level| {
+            let gpu_type = books.tree.gpu_type(level);
             let wanted = self.shape.gpu_type.is_none_or(|wanted| wanted == gpu_type);
-            cell.owner == self.owner && wanted && self.job.accepts(cluster, gpu_type)
+            wanted && self.job.accepts(cluster, gpu_type)
         };
-        (0..books.cells.len())
-            .filter(|i| suited(&books.cells[*i]))
-            .collect()
+        let Some(own) = books.owned_by.get(&self.owner) else {
+            return Vec::new();
+        };
+        let placed = own.placed.iter().copied();
+        let mut all: Vec<usize> = placed.filter(|i| suited(books.cells[*i].level)).collect();
+        for (_, cells) in own.waiting.iter().filter(|(level, _)| suited(**level)) {
+            all.extend(cells.iter().take(if alike { cells.len() } else { 1 }));
+        }
+        all.sort_unstable();
+        all
     }
 
     /// Returns whether a part of a cell on one node could hold the whole job.
@@ -319,26 +496,21 @@ impl Seeker<'_, '_> {
 
     /// Finds GPUs, and takes places for their cells.
     fn find(&self, books: &mut Books) -> Option<Vec<usize>> {
-        let cells = self.cells(books);
-        let mut seen: Vec<Level> = Vec::new();
-        let mut some = cells.clone();
-        some.retain(|i| {
-            // Cells without a place are alike.
-            let cell = &books.cells[*i];
-            let alike = cell.place.is_none() && seen.contains(&cell.level);
-            if cell.place.is_none() && !alike {
-                seen.push(cell.level);
-            }
-            !alike
-        });
-        let one_node = some.iter().any(|i| {
-            let places = books.places(&books.cells[*i]);
-            let mut units = places.iter().flat_map(|place| books.tree.units(*place));
+        let some = self.cells(books, false);
+        let could = |place| {
+            let mut units = books.tree.units(place);
             units.any(|unit| self.could_hold(books, unit))
+        };
+        let one_node = some.iter().any(|i| {
+            let cell = &books.cells[*i];
+            match cell.place {
+                Some(place) => could(place),
+                None => books.tree.options(cell.level).any(could),
+            }
         });
         match one_node {
             true => self.on_one_node(books, &some),
-            false => self.on_several(books, &cells),
+            false => self.on_several(books, &self.cells(books, true)),
         }
     }
 
@@ -352,16 +524,15 @@ impl Seeker<'_, '_> {
                 let room = |node| has_resources(self.draft, node, self.shape, needed);
                 books.open(*unit) >= needed as usize && node.is_some_and(room)
             };
-            for place in books.places(cell) {
-                let units = books.tree.units(place).into_iter().filter(fits);
-                let Some(unit) = units.min_by_key(|unit| books.open(*unit)) else {
-                    continue;
-                };
+            let smallest = |place| {
+                let units = books.tree.units(place).filter(fits);
+                units.min_by_key(|unit| books.open(*unit))
+            };
+            if let Some((place, unit)) = books.place(cell, smallest) {
                 let rank = (books.open(unit), cell.place.is_none());
                 if best.is_none_or(|(least, ..)| rank < least) {
                     best = Some((rank, i, place, unit));
                 }
-                break;
             }
         }
         let (_, cell, place, unit) = best?;
@@ -378,8 +549,8 @@ impl Seeker<'_, '_> {
             let gpu_type = books.tree.gpu_type(books.cells[cell].level);
             by_type.entry(gpu_type).or_default().push(cell);
         }
-        let before = books.clone();
         for (_, cells) in by_type {
+            let mut bound = Vec::new();
             let open = |books: &Books, i: usize| match books.cells[i].place {
                 Some(place) => books.open(place),
                 None => books.tree.size(books.cells[i].level) as usize,
@@ -398,11 +569,11 @@ impl Seeker<'_, '_> {
             });
             let mut taken: Vec<usize> = Vec::new();
             for (_, cell) in order {
-                let Some(place) = books.places(&books.cells[cell]).first().copied() else {
+                let Some((place, ())) = books.place(&books.cells[cell], |_| Some(())) else {
                     continue;
                 };
                 let had = taken.len();
-                let mut units = books.tree.units(place);
+                let mut units: Vec<CellId> = books.tree.units(place).collect();
                 sort::by_key(&mut units, |unit| Reverse(books.open(*unit)));
                 for unit in units {
                     let most = books.open(unit).min(needed - taken.len()) as u32;
@@ -414,14 +585,15 @@ impl Seeker<'_, '_> {
                         books.choose(unit, most as usize, &mut taken);
                     }
                 }
-                if taken.len() > had {
+                if taken.len() > had && books.cells[cell].place.is_none() {
                     books.bind(cell, place);
+                    bound.push(cell);
                 }
                 if taken.len() == needed {
                     return Some(taken);
                 }
             }
-            books.clone_from(&before);
+            bound.into_iter().for_each(|cell| books.unbind(cell));
         }
         None
     }
@@ -452,7 +624,7 @@ impl Cells {
                 release(books, draft, other, Reason::PreemptedFor(job.id()))?;
             }
         }
-        taken.iter().for_each(|at| books.owned[*at] = true);
+        books.mark(job.id(), false, gpus.clone());
         draft.assign(job.id(), shape.on(gpus))?;
         Ok(true)
     }
@@ -529,13 +701,7 @@ impl Cells {
                 );
                 continue;
             };
-            for at in found
-                .gpus
-                .iter()
-                .filter_map(|gpu| books.tree.position(*gpu))
-            {
-                books.low[at] = true;
-            }
+            books.mark(job.id(), true, found.gpus.clone());
             *used.entry(owner).or_default() += found.gpus.len();
             draft.assign(job.id(), found)?;
         }
@@ -547,13 +713,12 @@ impl Books {
     /// of one type. Nodes with few GPUs of guaranteed jobs come first.
     fn low(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, needed) = (draft.view(), shape.gpus.get());
-        let mut owned: SortedMap<NodeId, usize> = SortedMap::new();
-        for at in (0..self.tree.len()).filter(|at| self.owned[*at]) {
-            *owned.entry(self.tree.node(at)).or_default() += 1;
-        }
         let suited = view.nodes().filter(|node| suits(node, job, shape, view));
         let suited: Vec<&Node> = suited.filter(|node| node.is_usable()).collect();
-        let high = |node: &Node| owned.get(&node.id()).copied().unwrap_or(0);
+        let high = |node: &Node| {
+            let cell = self.tree.of_node(node.id());
+            cell.map_or(0, |cell| self.sums[cell].owned)
+        };
         let free = |node: &Node| most_with_resources(draft, node, shape, draft.free_on(node.id()));
         if suited
             .iter()
@@ -575,7 +740,7 @@ impl Books {
                 gpus.extend(draft.take_from(node.id(), part)?);
             }
             let found = shape.on(gpus);
-            (found.count() == shape.gpus && draft.has_resources(&found)).then_some(found)
+            (found.count() == shape.gpus && draft.fits(job, &found)).then_some(found)
         })
     }
 }
@@ -587,13 +752,7 @@ fn release(
     job: JobId,
     why: Reason,
 ) -> Result<(), DraftError> {
-    let its = draft
-        .current(job)
-        .map(|has| has.gpus.clone())
-        .unwrap_or_default();
-    for at in its.iter().filter_map(|gpu| books.tree.position(*gpu)) {
-        (books.owned[at], books.low[at]) = (false, false);
-    }
+    books.unmark(job);
     draft.release(job, why)
 }
 
@@ -614,7 +773,7 @@ impl PlacementPolicy for Cells {
     ) -> Result<Validity, DraftError> {
         let (view, preempts) = (draft.view(), requests.preemption_allowed());
         let all = requests.all(view);
-        let mut books = self.books(memory, draft);
+        let mut books = self.books(memory, view);
         for job in self.mark(&mut books, draft) {
             release(&mut books, draft, job, Reason::NotChosen)?;
         }
@@ -659,17 +818,8 @@ impl PlacementPolicy for Cells {
         });
         let low = low.collect();
         self.place_low(&mut books, draft, low)?;
-        let cells = books.cells.iter().enumerate();
-        memory.bound = cells
-            .filter_map(|(cell, its)| {
-                let first = books.tree.positions(its.place?).start;
-                Some(Bound {
-                    cell,
-                    gpus: books.tree.size(its.level),
-                    first: books.tree.gpu(first),
-                })
-            })
-            .collect();
+        memory.bound = books.bound();
+        memory.books = Some(books);
         Ok(Validity::UntilEvent)
     }
 
@@ -682,12 +832,13 @@ impl PlacementPolicy for Cells {
         if job.class() == Class::Guaranteed && !self.reserved.is_empty() {
             let view = room.view();
             let owner = self.owner(view, job);
-            let tree = Tree::of(room.nodes().map(Leafs::of));
+            let outline = Outline::of(room.nodes().map(Leafs::of));
+            let all = self.layout(view, outline.clone());
             let mut by_type: SortedMap<GpuTypeId, u32> = SortedMap::new();
-            for cell in self.layout(view, &tree).iter().filter(|c| c.owner == owner) {
-                let gpu_type = tree.gpu_type(cell.level);
+            for (_, level) in all.into_iter().filter(|cell| cell.0 == owner) {
+                let gpu_type = outline.gpu_type(level);
                 if job.accepts(view.cluster(), gpu_type) {
-                    *by_type.entry(gpu_type).or_default() += tree.size(cell.level);
+                    *by_type.entry(gpu_type).or_default() += outline.size(level);
                 }
             }
             let most = GpuCount(by_type.values().copied().max().unwrap_or(0));
@@ -722,21 +873,21 @@ mod tests {
             } else {
                 &[]
             },
-            gpus: (8 * node..8 * node + 8).map(GpuId).collect(),
+            first: GpuId(8 * node),
+            gpus: 8,
         }))
     }
 
     /// Returns the number of free cells by size, the largest first.
     fn free(tree: &Tree) -> Vec<(u32, usize)> {
-        let some = tree.free().filter(|(_, cells)| !cells.is_empty());
-        let mut sizes: Vec<_> = some.map(|(l, cells)| (tree.size(l), cells.len())).collect();
+        let mut sizes: Vec<_> = tree.free().filter(|(_, count)| *count > 0).collect();
         sizes.sort_unstable_by_key(|(gpus, _)| Reverse(*gpus));
         sizes
     }
 
     fn take(tree: &mut Tree, gpus: u32) -> CellId {
-        let (level, _) = tree.levels(gpus)[0];
-        let cell = tree.options(level)[0];
+        let level = tree.outline().take(gpus, 1, |_| true)[0];
+        let cell = tree.options(level).next().unwrap();
         assert!(tree.take(cell));
         cell
     }
@@ -766,7 +917,7 @@ mod tests {
         take(&mut racks, 24);
         assert_eq!(free(&racks), [(8, 2)]);
         // A cell of another size does not exist.
-        assert!(racks.levels(16).is_empty());
+        assert!(racks.outline().take(16, 1, |_| true).is_empty());
     }
 
     /// The sizes of the cells of virtual clusters.
@@ -794,8 +945,8 @@ mod tests {
             match places[i].take() {
                 Some(place) => tree.give_back(place),
                 None => {
-                    let (level, _) = tree.levels(sizes[i])[0];
-                    let options = tree.options(level);
+                    let level = tree.outline().take(sizes[i], 1, |_| true)[0];
+                    let options: Vec<CellId> = tree.options(level).collect();
                     assert!(
                         !options.is_empty(),
                         "seed {seed}: no cell of {} GPUs",

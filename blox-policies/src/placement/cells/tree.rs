@@ -3,6 +3,7 @@
 use blox_core::{GpuId, GpuTypeId, Name, Node, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Number of a cell in its tree.
 pub(super) type CellId = usize;
@@ -33,7 +34,6 @@ struct Cell {
     level: Level,
     /// Positions of its GPUs.
     gpus: Range<usize>,
-    status: Status,
 }
 
 /// GPUs, parts of nodes, nodes and locations as a forest of cells. Trees do not mix GPU types.
@@ -42,41 +42,91 @@ struct Cell {
 /// location with only one part is left out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
+    cells: Arc<Cells>,
+    status: Vec<Status>,
+    free: BTreeMap<Level, BTreeSet<CellId>>,
+}
+
+/// The cells of a tree, which only nodes that come and go change.
+#[derive(Debug, Default)]
+struct Cells {
     cells: Vec<Cell>,
     /// GPUs by position.
     gpus: Vec<(GpuId, NodeId)>,
-    position: BTreeMap<GpuId, usize>,
-    /// Cells by the position of the first GPU and the sort.
-    by_start: BTreeMap<(usize, usize), CellId>,
-    /// Node cells, by position of the first GPU.
-    nodes: BTreeMap<usize, CellId>,
-    free: BTreeMap<Level, BTreeSet<CellId>>,
+    /// Positions of GPUs, or [`NONE`].
+    position: Vec<usize>,
+    /// Cells of one GPU, by position.
+    leafs: Vec<CellId>,
+    /// Node cells with the position of their first GPU, in order.
+    nodes: Vec<(usize, CellId)>,
+    /// Cells of nodes, or [`NONE`].
+    of_node: Vec<CellId>,
     sorts: Sorts,
+    /// The outermost cells.
+    roots: Vec<CellId>,
     types: Vec<GpuTypeId>,
 }
 
+const NONE: usize = usize::MAX;
+
 /// Sorts of cells, by their parts and GPU type.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Sorts {
     numbers: BTreeMap<(Option<GpuTypeId>, Vec<usize>), usize>,
-    /// The number of GPUs of each sort, and the sorts of all its parts.
-    within: Vec<(u32, BTreeSet<usize>)>,
+    /// The number of GPUs of each sort, its parts, and the sorts of all its parts.
+    all: Vec<(u32, Vec<usize>, BTreeSet<usize>)>,
+    /// Sorts of parts of nodes, by number of GPUs.
+    halves: BTreeMap<usize, usize>,
 }
 
 impl Sorts {
     fn number(&mut self, gpu_type: Option<GpuTypeId>, parts: Vec<usize>) -> usize {
+        let key = (gpu_type, parts);
+        if let Some(known) = self.numbers.get(&key) {
+            return *known;
+        }
+        let parts = key.1.clone();
         let mut within = BTreeSet::new();
         for part in &parts {
             within.insert(*part);
-            within.extend(self.within[*part].1.iter().copied());
+            within.extend(self.all[*part].2.iter().copied());
         }
-        let gpus = parts.iter().map(|part| self.within[*part].0).sum::<u32>();
-        let next = self.within.len();
-        let number = *self.numbers.entry((gpu_type, parts)).or_insert(next);
-        if number == next {
-            self.within.push((gpus.max(1), within));
-        }
+        let gpus = parts.iter().map(|part| self.size(*part)).sum::<u32>();
+        let number = self.all.len();
+        self.all.push((gpus.max(1), parts, within));
+        self.numbers.insert(key, number);
         number
+    }
+
+    /// Returns the sort of a number of GPUs of one node.
+    fn of_node(&mut self, gpus: usize) -> usize {
+        if let Some(known) = self.halves.get(&gpus) {
+            return *known;
+        }
+        let parts = parts_of(gpus);
+        let each = gpus / parts.max(1);
+        let sorts = (0..parts).map(|_| self.of_node(each)).collect();
+        let sort = self.number(None, sorts);
+        self.halves.insert(gpus, sort);
+        sort
+    }
+
+    fn size(&self, sort: usize) -> u32 {
+        self.all[sort].0
+    }
+
+    /// Returns whether cells of a sort are or contain cells of another.
+    fn holds(&self, outer: usize, inner: usize) -> bool {
+        outer == inner || self.all[outer].2.contains(&inner)
+    }
+}
+
+/// Number of parts of a cell within a node.
+fn parts_of(gpus: usize) -> usize {
+    match gpus {
+        0 | 1 => 0,
+        even if even.is_multiple_of(2) => 2,
+        odd => odd,
     }
 }
 
@@ -85,7 +135,8 @@ pub(super) struct Leafs<'a> {
     pub id: NodeId,
     pub gpu_type: GpuTypeId,
     pub location: &'a [Name],
-    pub gpus: Vec<GpuId>,
+    pub first: GpuId,
+    pub gpus: usize,
 }
 
 impl<'a> Leafs<'a> {
@@ -94,158 +145,281 @@ impl<'a> Leafs<'a> {
             id: node.id(),
             gpu_type: node.gpu_type(),
             location: &node.spec().location,
-            gpus: node.gpus().collect(),
+            first: node.gpus().next().unwrap_or(GpuId(0)),
+            gpus: node.gpus().len(),
         }
+    }
+}
+
+impl Cells {
+    /// Returns the cells of nodes; without those within a node if `whole` is true.
+    fn of<'a>(nodes: impl IntoIterator<Item = Leafs<'a>>, whole: bool) -> Self {
+        let mut by_type: BTreeMap<GpuTypeId, Vec<Leafs<'a>>> = BTreeMap::new();
+        for node in nodes.into_iter().filter(|node| node.gpus > 0) {
+            by_type.entry(node.gpu_type).or_default().push(node);
+        }
+        let mut all = Cells::default();
+        for (gpu_type, nodes) in by_type {
+            for part in split(nodes, 0) {
+                let root = all.grow(part, 1, whole);
+                let sort = all.cells[root].level.sort;
+                // Trees of another type are another chain, even if their parts are alike.
+                let chain = all.sorts.number(Some(gpu_type), vec![sort]);
+                all.note_chain(root, chain);
+                let chains = all.types.len().max(chain + 1);
+                all.types.resize(chains, gpu_type);
+                all.types[chain] = gpu_type;
+                all.roots.push(root);
+            }
+        }
+        all
+    }
+
+    fn note_chain(&mut self, cell: CellId, chain: usize) {
+        self.cells[cell].level.chain = chain;
+        for i in 0..self.cells[cell].parts.len() {
+            self.note_chain(self.cells[cell].parts[i], chain);
+        }
+    }
+
+    /// Adds the cell of nodes with a common location up to a depth.
+    fn grow(&mut self, mut nodes: Vec<Leafs<'_>>, depth: usize, whole: bool) -> CellId {
+        if nodes.len() == 1 {
+            return self.grow_node(&nodes.remove(0), whole);
+        }
+        let mut groups = split(nodes, depth);
+        if groups.len() == 1 {
+            return self.grow(groups.remove(0), depth + 1, whole);
+        }
+        let first = self.gpus.len();
+        let parts = groups.into_iter();
+        let parts: Vec<CellId> = parts
+            .map(|part| self.grow(part, depth + 1, whole))
+            .collect();
+        let sorts = parts.iter().map(|part| self.cells[*part].level.sort);
+        let sort = self.sorts.number(None, sorts.collect());
+        self.add(parts, sort, first..self.gpus.len())
+    }
+
+    fn grow_node(&mut self, node: &Leafs<'_>, whole: bool) -> CellId {
+        let first = self.gpus.len();
+        let sort = self.sorts.of_node(node.gpus);
+        if whole {
+            return self.add(Vec::new(), sort, first..first + node.gpus);
+        }
+        let last = node.first.index() + node.gpus;
+        self.position.resize(self.position.len().max(last), NONE);
+        self.of_node
+            .resize(self.of_node.len().max(node.id.index() + 1), NONE);
+        for gpu in 0..node.gpus {
+            let gpu = GpuId(node.first.0 + gpu as u32);
+            self.position[gpu.index()] = self.gpus.len();
+            self.gpus.push((gpu, node.id));
+        }
+        let cell = self.halve(first..self.gpus.len());
+        self.nodes.push((first, cell));
+        self.of_node[node.id.index()] = cell;
+        cell
+    }
+
+    fn halve(&mut self, gpus: Range<usize>) -> CellId {
+        let parts = parts_of(gpus.len());
+        let each = gpus.len() / parts.max(1);
+        let part = |i: usize| gpus.start + i * each..gpus.start + (i + 1) * each;
+        let list: Vec<CellId> = (0..parts).map(|i| self.halve(part(i))).collect();
+        let sort = self.sorts.of_node(gpus.len());
+        let cell = self.add(list, sort, gpus);
+        if parts == 0 {
+            self.leafs.push(cell);
+        }
+        cell
+    }
+
+    fn add(&mut self, parts: Vec<CellId>, sort: usize, gpus: Range<usize>) -> CellId {
+        let id = self.cells.len();
+        for part in &parts {
+            self.cells[*part].parent = Some(id);
+        }
+        self.cells.push(Cell {
+            parent: None,
+            parts,
+            level: Level { chain: 0, sort },
+            gpus,
+        });
+        id
+    }
+}
+
+/// The numbers of free cells while reservations are laid out in an empty cluster.
+#[derive(Clone)]
+pub(super) struct Outline {
+    cells: Arc<Cells>,
+    free: BTreeMap<Level, usize>,
+}
+
+impl Outline {
+    /// Returns the outline of nodes.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = Leafs<'a>>) -> Self {
+        Outline::of_cells(Arc::new(Cells::of(nodes, true)))
+    }
+
+    fn of_cells(cells: Arc<Cells>) -> Self {
+        let mut free = BTreeMap::new();
+        for root in &cells.roots {
+            *free.entry(cells.cells[*root].level).or_default() += 1;
+        }
+        Outline { cells, free }
+    }
+
+    /// Returns the levels that have cells of this size, with their GPU types.
+    fn levels(&self, gpus: u32) -> impl Iterator<Item = (Level, GpuTypeId)> {
+        let (all, sorts) = (&*self.cells, &self.cells.sorts);
+        let roots: BTreeSet<Level> = all.roots.iter().map(|r| all.cells[*r].level).collect();
+        let of_root = |Level { chain, sort }: Level| {
+            let inner = sorts.all[sort].2.iter().copied().chain([sort]);
+            let alike = inner.filter(|inner| sorts.size(*inner) == gpus);
+            alike.map(move |sort| Level { chain, sort })
+        };
+        let found: BTreeSet<Level> = roots.into_iter().flat_map(of_root).collect();
+        let typed = |level: Level| (level, all.types[level.chain]);
+        found.into_iter().map(typed)
+    }
+
+    /// Takes cells of a size: each the one that splits the smallest free cell. Returns their levels.
+    pub fn take(&mut self, gpus: u32, count: u32, suits: impl Fn(GpuTypeId) -> bool) -> Vec<Level> {
+        let mut taken = Vec::new();
+        let levels = self.levels(gpus).filter(|(_, gpu_type)| suits(*gpu_type));
+        let levels: Vec<Level> = levels.map(|(level, _)| level).collect();
+        while taken.len() < count as usize {
+            let least = |level: &Level| self.least(*level).map(|free| (free, *level));
+            let found = levels.iter().filter_map(least);
+            let size = |level: Level| self.cells.sorts.size(level.sort);
+            let Some((mut free, level)) = found.min_by_key(|(free, _)| size(*free)) else {
+                break;
+            };
+            let left = count as usize - taken.len();
+            let here = self.free.get_mut(&free).map_or(0, |here| {
+                let some = if free == level { left.min(*here) } else { 1 };
+                *here -= some;
+                some
+            });
+            // The first part that holds such a cell is split again; its buddies are free.
+            while free != level {
+                let parts = &self.cells.sorts.all[free.sort].1;
+                let holds = |part: &usize| self.cells.sorts.holds(*part, level.sort);
+                let Some(first) = parts.iter().position(holds) else {
+                    break;
+                };
+                let buddies = parts[..first].iter().chain(&parts[first + 1..]);
+                for sort in buddies.copied() {
+                    *self.free.entry(Level { sort, ..free }).or_default() += 1;
+                }
+                free.sort = parts[first];
+            }
+            taken.extend(std::iter::repeat_n(level, here));
+        }
+        taken
+    }
+
+    /// Returns the level of the smallest free cells that are or contain cells of a level.
+    fn least(&self, level: Level) -> Option<Level> {
+        let sorts = &self.cells.sorts;
+        let some = self.free.iter().filter(|(_, count)| **count > 0);
+        let holds = |free: &Level| free.chain == level.chain && sorts.holds(free.sort, level.sort);
+        let alike = some.map(|(free, _)| *free).filter(holds);
+        alike.min_by_key(|free| sorts.size(free.sort))
+    }
+
+    /// Returns the levels of the free cells, with the number of each.
+    pub fn free(&self) -> impl Iterator<Item = (Level, usize)> {
+        self.free.iter().map(|(level, count)| (*level, *count))
+    }
+
+    /// Returns the number of GPUs of a cell of a level.
+    pub fn size(&self, level: Level) -> u32 {
+        self.cells.sorts.size(level.sort)
+    }
+
+    pub fn gpu_type(&self, level: Level) -> GpuTypeId {
+        self.cells.types[level.chain]
     }
 }
 
 impl Tree {
     /// Builds the tree of nodes. All outermost cells are free.
     pub fn of<'a>(nodes: impl IntoIterator<Item = Leafs<'a>>) -> Self {
-        let mut by_type: BTreeMap<GpuTypeId, Vec<Leafs<'a>>> = BTreeMap::new();
-        for node in nodes.into_iter().filter(|node| !node.gpus.is_empty()) {
-            by_type.entry(node.gpu_type).or_default().push(node);
-        }
-        let mut tree = Tree::default();
-        for (gpu_type, nodes) in by_type {
-            for part in split(nodes, 0) {
-                let root = tree.grow(part, 1);
-                let sort = tree.cells[root].level.sort;
-                // Trees of another type are another chain, even if their parts are alike.
-                let chain = tree.sorts.number(Some(gpu_type), vec![sort]);
-                tree.note_chain(root, chain);
-                let chains = tree.types.len().max(chain + 1);
-                tree.types.resize(chains, gpu_type);
-                tree.types[chain] = gpu_type;
-                tree.set_free(root);
-            }
-        }
+        let cells = Arc::new(Cells::of(nodes, false));
+        let mut tree = Tree {
+            status: vec![Status::Inside; cells.cells.len()],
+            free: BTreeMap::new(),
+            cells: cells.clone(),
+        };
+        cells.roots.iter().for_each(|root| tree.set_free(*root));
         tree
     }
 
-    fn note_chain(&mut self, cell: CellId, chain: usize) {
-        self.cells[cell].level.chain = chain;
-        for part in self.cells[cell].parts.clone() {
-            self.note_chain(part, chain);
-        }
+    /// Returns the outline of the empty cluster.
+    pub fn outline(&self) -> Outline {
+        Outline::of_cells(self.cells.clone())
     }
 
-    /// Adds the cell of nodes with a common location up to a depth.
-    fn grow(&mut self, mut nodes: Vec<Leafs<'_>>, depth: usize) -> CellId {
-        if nodes.len() == 1 {
-            let node = nodes.remove(0);
-            let first = self.gpus.len();
-            for gpu in &node.gpus {
-                self.position.insert(*gpu, self.gpus.len());
-                self.gpus.push((*gpu, node.id));
-            }
-            let cell = self.halve(first..self.gpus.len());
-            self.nodes.insert(first, cell);
-            return cell;
-        }
-        let mut groups = split(nodes, depth);
-        if groups.len() == 1 {
-            return self.grow(groups.remove(0), depth + 1);
-        }
-        let first = self.gpus.len();
-        let parts = groups.into_iter().map(|part| self.grow(part, depth + 1));
-        let parts: Vec<CellId> = parts.collect();
-        self.add(parts, first..self.gpus.len())
+    /// Returns the sizes of free cells, and the number of each.
+    #[cfg(test)]
+    pub fn free(&self) -> impl Iterator<Item = (u32, usize)> {
+        let all = self.free.iter();
+        all.map(|(level, cells)| (self.size(*level), cells.len()))
     }
 
-    fn halve(&mut self, gpus: Range<usize>) -> CellId {
-        let parts = match gpus.len() {
-            0 | 1 => 0,
-            even if even.is_multiple_of(2) => 2,
-            odd => odd,
-        };
-        let each = gpus.len() / parts.max(1);
-        let part = |i: usize| gpus.start + i * each..gpus.start + (i + 1) * each;
-        let parts: Vec<CellId> = (0..parts).map(|i| self.halve(part(i))).collect();
-        self.add(parts, gpus)
-    }
-
-    fn add(&mut self, parts: Vec<CellId>, gpus: Range<usize>) -> CellId {
-        let id = self.cells.len();
-        let sorts = parts.iter().map(|part| self.cells[*part].level.sort);
-        let sort = self.sorts.number(None, sorts.collect());
-        for part in &parts {
-            self.cells[*part].parent = Some(id);
-        }
-        self.by_start.insert((gpus.start, sort), id);
-        self.cells.push(Cell {
-            parent: None,
-            parts,
-            level: Level { chain: 0, sort },
-            gpus,
-            status: Status::Inside,
-        });
-        id
+    fn cell(&self, cell: CellId) -> &Cell {
+        &self.cells.cells[cell]
     }
 
     fn set_free(&mut self, cell: CellId) {
-        self.cells[cell].status = Status::Free;
-        let level = self.cells[cell].level;
+        self.status[cell] = Status::Free;
+        let level = self.cell(cell).level;
         self.free.entry(level).or_default().insert(cell);
     }
 
     fn unset_free(&mut self, cell: CellId, status: Status) {
-        self.cells[cell].status = status;
-        if let Some(list) = self.free.get_mut(&self.cells[cell].level) {
+        self.status[cell] = status;
+        if let Some(list) = self.free.get_mut(&self.cells.cells[cell].level) {
             list.remove(&cell);
         }
     }
 
-    /// Returns the levels that have cells of this size, with their GPU types.
-    pub fn levels(&self, gpus: u32) -> Vec<(Level, GpuTypeId)> {
-        let here = self
-            .cells
-            .iter()
-            .filter(|cell| cell.gpus.len() == gpus as usize);
-        let levels: BTreeSet<Level> = here.map(|cell| cell.level).collect();
-        let typed = |level: Level| (level, self.types[level.chain]);
-        levels.into_iter().map(typed).collect()
-    }
-
     /// Returns the number of GPUs of a cell of a level.
     pub fn size(&self, level: Level) -> u32 {
-        self.sorts.within[level.sort].0
+        self.cells.sorts.size(level.sort)
     }
 
     pub fn gpu_type(&self, level: Level) -> GpuTypeId {
-        self.types[level.chain]
-    }
-
-    /// Returns the free cells of each level.
-    pub fn free(&self) -> impl Iterator<Item = (Level, &BTreeSet<CellId>)> {
-        self.free.iter().map(|(level, cells)| (*level, cells))
+        self.cells.types[level.chain]
     }
 
     /// Returns the cells that buddy allocation may take at a level: the free ones, or else the parts of
     /// the smallest free cells that have such parts.
-    pub fn options(&self, level: Level) -> Vec<CellId> {
-        let holds = |(free, cells): &(Level, &BTreeSet<CellId>)| {
-            let within = || self.sorts.within[free.sort].1.contains(&level.sort);
-            let alike = free.chain == level.chain && (free.sort == level.sort || within());
+    pub fn options(&self, level: Level) -> impl Iterator<Item = CellId> {
+        let sorts = &self.cells.sorts;
+        let holds = |(free, cells): &(&Level, &BTreeSet<CellId>)| {
+            let alike = free.chain == level.chain && sorts.holds(free.sort, level.sort);
             alike && !cells.is_empty()
         };
-        let least = self
-            .free()
-            .filter(holds)
-            .min_by_key(|(free, _)| self.size(*free));
-        let mut found = Vec::new();
-        for cell in least.into_iter().flat_map(|(_, cells)| cells) {
+        let some = self.free.iter().filter(holds);
+        let least = some.min_by_key(|(free, _)| self.size(**free));
+        let cells = least.into_iter().flat_map(|(_, cells)| cells);
+        cells.flat_map(move |cell| {
+            let mut found = Vec::new();
             self.collect(*cell, level, &mut found);
-        }
-        found
+            found
+        })
     }
 
     fn collect(&self, cell: CellId, level: Level, found: &mut Vec<CellId>) {
-        if self.cells[cell].level == level {
+        if self.cell(cell).level == level {
             found.push(cell);
             return;
         }
-        for part in &self.cells[cell].parts {
+        for part in &self.cell(cell).parts {
             self.collect(*part, level, found);
         }
     }
@@ -254,13 +428,15 @@ impl Tree {
     /// if it is neither.
     pub fn take(&mut self, cell: CellId) -> bool {
         let mut path = vec![cell];
-        while self.cells[path[path.len() - 1]].status != Status::Free {
-            let last = &self.cells[path[path.len() - 1]];
-            match last.parent.filter(|_| last.status == Status::Inside) {
+        while self.status[path[path.len() - 1]] != Status::Free {
+            let last = path[path.len() - 1];
+            let inside = self.status[last] == Status::Inside;
+            match self.parent(last).filter(|_| inside) {
                 Some(parent) => path.push(parent),
                 None => return false,
             }
         }
+        let cells = self.cells.clone();
         while let Some(outer) = path.pop() {
             let Some(inner) = path.last() else {
                 self.unset_free(outer, Status::Taken);
@@ -268,10 +444,10 @@ impl Tree {
             };
             let inner = *inner;
             self.unset_free(outer, Status::Split);
-            for part in self.cells[outer].parts.clone() {
-                self.set_free(part);
+            for part in &cells.cells[outer].parts {
+                self.set_free(*part);
             }
-            debug_assert_eq!(self.cells[inner].status, Status::Free);
+            debug_assert_eq!(self.status[inner], Status::Free);
         }
         true
     }
@@ -279,17 +455,15 @@ impl Tree {
     /// Frees a taken cell, and joins it with its buddies while all of them are free.
     pub fn give_back(&mut self, cell: CellId) {
         self.set_free(cell);
+        let cells = self.cells.clone();
         let mut cell = cell;
-        while let Some(parent) = self.cells[cell].parent {
-            let parts = self.cells[parent].parts.clone();
-            if parts
-                .iter()
-                .any(|part| self.cells[*part].status != Status::Free)
-            {
+        while let Some(parent) = self.parent(cell) {
+            let parts = &cells.cells[parent].parts;
+            if parts.iter().any(|part| self.status[*part] != Status::Free) {
                 break;
             }
             for part in parts {
-                self.unset_free(part, Status::Inside);
+                self.unset_free(*part, Status::Inside);
             }
             self.set_free(parent);
             cell = parent;
@@ -298,54 +472,68 @@ impl Tree {
 
     /// Returns the cell of a level that begins with a GPU.
     pub fn starting_at(&self, gpu: GpuId, level: Level) -> Option<CellId> {
-        let at = (self.position(gpu)?, level.sort);
-        let cell = self.by_start.get(&at).copied();
-        cell.filter(|cell| self.cells[*cell].level == level)
+        let at = self.position(gpu)?;
+        let mut around = self.around(at);
+        around.find(|cell| {
+            let cell = self.cell(*cell);
+            cell.gpus.start == at && cell.level == level
+        })
     }
 
     pub fn positions(&self, cell: CellId) -> Range<usize> {
-        self.cells[cell].gpus.clone()
+        self.cell(cell).gpus.clone()
     }
 
-    /// Returns the number of GPUs of the free cell in which a cell lies.
-    pub fn around(&self, cell: CellId) -> usize {
-        let mut at = cell;
-        while let (Status::Inside, Some(parent)) = (self.cells[at].status, self.cells[at].parent) {
-            at = parent;
-        }
-        self.cells[at].gpus.len()
+    pub fn parent(&self, cell: CellId) -> Option<CellId> {
+        self.cell(cell).parent
+    }
+
+    /// Returns the cells around a position, the smallest first.
+    pub fn around(&self, position: usize) -> impl Iterator<Item = CellId> {
+        let leaf = self.cells.leafs[position];
+        std::iter::successors(Some(leaf), |cell| self.parent(*cell))
     }
 
     pub fn position(&self, gpu: GpuId) -> Option<usize> {
-        self.position.get(&gpu).copied()
+        let at = self.cells.position.get(gpu.index()).copied();
+        at.filter(|at| *at != NONE)
     }
 
     pub fn gpu(&self, position: usize) -> GpuId {
-        self.gpus[position].0
+        self.cells.gpus[position].0
     }
 
     pub fn node(&self, position: usize) -> NodeId {
-        self.gpus[position].1
+        self.cells.gpus[position].1
     }
 
-    pub fn len(&self) -> usize {
-        self.gpus.len()
+    /// Returns the cell of a node.
+    pub fn of_node(&self, node: NodeId) -> Option<CellId> {
+        let cell = self.cells.of_node.get(node.index()).copied();
+        cell.filter(|cell| *cell != NONE)
+    }
+
+    /// Returns the number of GPUs, and of cells.
+    pub fn len(&self) -> (usize, usize) {
+        (self.cells.gpus.len(), self.cells.cells.len())
     }
 
     /// Returns the parts of a cell that are each on one node: the cell itself, or its nodes.
-    pub fn units(&self, cell: CellId) -> Vec<CellId> {
+    pub fn units(&self, cell: CellId) -> impl Iterator<Item = CellId> + Clone {
         let gpus = self.positions(cell);
-        let nodes = self.nodes.range(gpus.clone()).map(|(_, node)| *node);
-        let nodes: Vec<CellId> = nodes.collect();
-        let inside = |node: &CellId| gpus.contains(&(self.cells[*node].gpus.end - 1));
-        match !nodes.is_empty() && nodes.iter().all(inside) {
-            true => nodes,
-            false => vec![cell],
-        }
+        let nodes = &self.cells.nodes;
+        let from = nodes.partition_point(|(first, _)| *first < gpus.start);
+        let to = nodes.partition_point(|(first, _)| *first < gpus.end);
+        let nodes = &nodes[from..to];
+        let inside = |(_, node): &(usize, CellId)| gpus.contains(&(self.cell(*node).gpus.end - 1));
+        let whole = nodes.first().is_some_and(inside) && nodes.last().is_some_and(inside);
+        let own = (!whole).then_some(cell);
+        let nodes = if whole { nodes } else { &[] };
+        nodes.iter().map(|(_, node)| *node).chain(own)
     }
 
     pub fn parts(&self, cell: CellId) -> &[CellId] {
-        &self.cells[cell].parts
+        &self.cell(cell).parts
     }
 }
 
