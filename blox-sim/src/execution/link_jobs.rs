@@ -1,16 +1,11 @@
-//! An index of the jobs of each link.
+//! The jobs that run on each link.
 
-use blox_core::{Event, JobId, LinkId, Phase, SortedMap, View};
+use blox_core::{Event, JobId, LinkId, Phase, View};
 
 /// The jobs that run on each [link](blox_core::Cluster::links_of) of the network. A job that leaves
 /// is listed until it has left.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LinkJobs {
-    /// Jobs of each link, in order.
-    jobs: Vec<Vec<JobId>>,
-    /// Links of each job that has links.
-    links: SortedMap<JobId, Vec<LinkId>>,
-}
+pub(crate) struct LinkJobs(blox_core::cluster::LinkJobs);
 
 impl LinkJobs {
     /// Returns the index of a view.
@@ -26,49 +21,24 @@ impl LinkJobs {
     #[inline]
     pub fn note(&mut self, view: View<'_>, event: &Event) {
         match event {
-            Event::Started { job, .. } => {
-                self.remove(*job);
-                self.add(view, *job);
-            }
+            Event::Started { job, .. } => self.add(view, *job),
             Event::Stopped { job, .. }
             | Event::LaunchFailed { job, .. }
             | Event::Crashed { job, .. }
-            | Event::Ended { job, .. } => self.remove(*job),
+            | Event::Ended { job, .. } => self.0.set(*job, &[]),
             _ => {}
         }
     }
 
     /// Returns the jobs of a link, in order.
     pub fn on(&self, link: LinkId) -> &[JobId] {
-        self.jobs.get(link.index()).map_or(&[], |jobs| jobs)
+        self.0.on(link)
     }
 
     fn add(&mut self, view: View<'_>, id: JobId) {
         let bound = view.job(id).and_then(|job| job.bound());
         let links = bound.map(|bound| view.cluster().links_of(&bound.gpus));
-        let Some(links) = links.filter(|links| !links.is_empty()) else {
-            return;
-        };
-        for link in &links {
-            let at = link.index();
-            if at >= self.jobs.len() {
-                self.jobs.resize_with(at + 1, Vec::new);
-            }
-            let jobs = &mut self.jobs[at];
-            if let Err(at) = jobs.binary_search(&id) {
-                jobs.insert(at, id);
-            }
-        }
-        self.links.insert(id, links.to_vec());
-    }
-
-    fn remove(&mut self, id: JobId) {
-        for link in self.links.remove(&id).into_iter().flatten() {
-            let jobs = &mut self.jobs[link.index()];
-            if let Ok(at) = jobs.binary_search(&id) {
-                jobs.remove(at);
-            }
-        }
+        self.0.set(id, &links.unwrap_or_default());
     }
 }
 
@@ -83,8 +53,8 @@ mod tests {
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
     use blox_core::{
-        Assignment, ClusterSpec, Composition, GpuCount, JobRef, JobSpec, Name, Policy, Seconds,
-        Time,
+        Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, JobQueue, JobRef,
+        JobSpec, Name, PlacementPolicy, Policy, Seconds, Stateless, Time, Validity,
     };
     use blox_testing::FirstFit;
     use serde::{Deserialize, Serialize};
@@ -92,6 +62,9 @@ mod tests {
 
     /// Numbers of compared links with one job, and with several.
     static COMPARED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+    /// Number of jobs on links in drafts.
+    static PLACED: AtomicU32 = AtomicU32::new(0);
 
     #[derive(Clone, Default, Serialize, Deserialize)]
     struct Kept {
@@ -139,6 +112,38 @@ mod tests {
         }
     }
 
+    /// A placement that compares the jobs of links in its draft with the assignments there.
+    struct ComparingPlacement;
+
+    impl Stateless for ComparingPlacement {}
+
+    impl PlacementPolicy for ComparingPlacement {
+        fn place(
+            &self,
+            (): &mut (),
+            requests: &mut JobQueue,
+            draft: &mut Draft<'_>,
+        ) -> Result<Validity, DraftError> {
+            let compare = |draft: &Draft<'_>| {
+                let cluster = draft.view().cluster();
+                let links = (0..).map(LinkId);
+                for link in links.take_while(|link| cluster.link(*link).is_some()) {
+                    let uses = |on: &Assignment| cluster.links_of(&on.gpus).contains(&link);
+                    let placed = draft.placed().filter(|(_, on)| uses(on));
+                    let mut expected: Vec<JobId> = placed.map(|(job, _)| job.id()).collect();
+                    expected.sort_unstable();
+                    let found = draft.on_link(link).map(|(job, _)| job.id());
+                    assert_eq!(found.collect::<Vec<_>>(), expected, "link {link}");
+                    PLACED.fetch_add(expected.len() as u32, Ordering::Relaxed);
+                }
+            };
+            compare(draft);
+            let valid = FirstFit.place(&mut (), requests, draft)?;
+            compare(draft);
+            Ok(valid)
+        }
+    }
+
     #[test]
     fn an_index_has_the_running_jobs_of_each_link() {
         let mut cluster: ClusterSpec = "8x2,network=100:50".parse().unwrap();
@@ -160,7 +165,7 @@ mod tests {
             let scheduler = Composition::new("least-attained")
                 .in_rounds(Seconds::new(60.0))
                 .scheduling(by_key(|job| SortKey::by(job.attained_time().secs())))
-                .placement(FirstFit)
+                .placement(ComparingPlacement)
                 .build();
             let overheads = FixedOverheads {
                 checkpoint: Seconds::new(checkpoint),
@@ -178,5 +183,6 @@ mod tests {
         }
         let compared = COMPARED.each_ref().map(|n| n.load(Ordering::Relaxed));
         assert!(compared.iter().all(|n| *n > 1000), "{compared:?}");
+        assert!(PLACED.load(Ordering::Relaxed) > 1000);
     }
 }

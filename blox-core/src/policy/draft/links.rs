@@ -10,14 +10,9 @@ impl<'a> Draft<'a> {
     /// their GPUs in the draft, in order, and their assignments.
     pub fn on_link(&self, link: LinkId) -> impl Iterator<Item = (JobRef<'a>, &Assignment)> {
         let (view, cluster) = (self.view, self.view.cluster());
-        let nodes = cluster.link(link).into_iter().flat_map(|l| &l.nodes);
-        let gpus = nodes
-            .filter_map(|n| cluster.node(*n))
-            .flat_map(|n| n.gpus());
-        let before = gpus.flat_map(|gpu| cluster.allocated_to(gpu));
+        let before = self.m.links(view).on(link).iter().copied();
         let changed = self.m.entries.iter().map(|e| e.job);
         let mut jobs: Vec<JobId> = before.chain(changed).collect();
-        jobs.dedup();
         jobs.sort_unstable();
         jobs.dedup();
         let its = jobs.into_iter().filter_map(move |id| {

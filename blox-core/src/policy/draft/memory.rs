@@ -3,6 +3,7 @@
 use super::kinds::{BlockedKinds, Kinds};
 use super::ledger::Ledger;
 use crate::assignment::Assignment;
+use crate::cluster::LinkJobs;
 use crate::decision::Action;
 use crate::ids::JobId;
 use crate::order::{Entry as Queued, Piece};
@@ -10,6 +11,7 @@ use crate::queue::Request;
 use crate::reason::Reason;
 use crate::units::GpuCount;
 use crate::view::View;
+use std::sync::OnceLock;
 
 /// Data of a draft, kept from decision to decision so that the cost of a decision depends only on
 /// the changes.
@@ -37,6 +39,8 @@ pub(crate) struct DraftMemory {
     pub(super) off_gang: bool,
     /// Position of in-order placement in the queue.
     pub(super) walk: Walk,
+    /// The jobs of each link before the draft, once a placement asked for them.
+    links: OnceLock<LinkJobs>,
 }
 
 /// Position of in-order placement in a queue.
@@ -204,6 +208,9 @@ impl DraftMemory {
     pub(super) fn sync(&mut self, view: View<'_>) {
         let next = self.decision.is_some_and(|d| d + 1 == view.decision());
         self.ledger.sync(view, next);
+        if self.links.get().is_some() {
+            self.update_links(view, next);
+        }
         self.decision = Some(view.decision());
         // A draft that was abandoned (its policy panicked) leaves these behind.
         self.clear();
@@ -211,6 +218,31 @@ impl DraftMemory {
         self.waits.clear();
         self.waits_by_gpus.clear();
         self.otherwise = Reason::NotChosen;
+    }
+
+    /// Returns the jobs of each link before the draft.
+    pub(super) fn links(&self, view: View<'_>) -> &LinkJobs {
+        self.links.get_or_init(|| {
+            let mut links = LinkJobs::default();
+            let placed = view
+                .placed()
+                .filter_map(|job| Some((job.id(), job.assignment()?)));
+            placed.for_each(|(id, its)| links.set(id, &view.cluster().links_of(&its.gpus)));
+            links
+        })
+    }
+
+    #[cold]
+    fn update_links(&mut self, view: View<'_>, next: bool) {
+        let Some(links) = self.links.get_mut().filter(|_| next) else {
+            self.links = OnceLock::new();
+            return;
+        };
+        for id in view.touched_ids() {
+            let its = view.job(id).and_then(|job| job.assignment());
+            let its = its.map(|its| view.cluster().links_of(&its.gpus));
+            links.set(id, &its.unwrap_or_default());
+        }
     }
 
     /// Removes all entries of touched jobs, with their log.
