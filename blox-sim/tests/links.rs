@@ -44,6 +44,30 @@ fn slower_links_cost_in_proportion_to_traffic() {
     assert_eq!(took("2x4", 8, 0.25), 1000.0);
 }
 
+#[test]
+fn traffic_and_communication_slow_a_job_once() {
+    let steps = [(0.0, 20.0), (0.025, 0.0)];
+    let steps = steps.map(|(at, gbps)| (Seconds::new(at), gbps));
+    let job = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1000.0)).with_extras(Extras {
+        communication: 0.25,
+        traffic: Curve::new(Seconds::new(0.1), steps),
+        ..Extras::default()
+    });
+    let fifo = Composition::new("fifo")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    // The nodes have their best links within. Between them, 20 of 10 Gbit/s in a quarter of the time.
+    let cluster: ClusterSpec = "2x4@p3.8xlarge,network=10".parse().unwrap();
+    let report = Simulation::new(cluster)
+        .execution(Traffic::over(LinkBound::default()))
+        .completion(blox_sim::completion::Exact)
+        .run(fifo, &mut Jobs::new(vec![job]))
+        .unwrap();
+    assert_eq!(report.end.secs(), 1250.0);
+}
+
 /// Returns the ends of jobs on two rows of two racks of two nodes with two GPUs. Each job has a
 /// number of GPUs, a duration and a traffic in Gbit/s. Jobs take GPUs in order.
 fn ends(jobs: &[(u32, f64, f64)]) -> Vec<f64> {

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 /// the best of the cluster. The exchange takes longer in proportion if the
 /// [bandwidth](blox_core::NodeSpec::bandwidth_of) of the job's GPUs is lower, or the slowest
 /// [link of the network](blox_core::Cluster::links_of) between them. Three cases keep the speed of the inner model: jobs without this
-/// fraction, jobs on one GPU, and clusters without specified links.
+/// fraction, jobs on one GPU, and clusters without specified links. For a job with
+/// [`traffic`](blox_core::Extras::traffic), only links within nodes count, because [`Traffic`](super::Traffic)
+/// slows it on the network.
 #[derive(Clone, Debug)]
 pub struct LinkBound<M = FixedRate> {
     inner: M,
@@ -53,7 +55,7 @@ impl<M> LinkBound<M> {
     }
 
     /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
-    fn bound(view: View<'_>, assignment: &Assignment) -> Option<f64> {
+    fn bound(view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> Option<f64> {
         let mut parts: Vec<(NodeId, Vec<u32>)> = Vec::new();
         for gpu in &assignment.gpus {
             let node = view.cluster().node(view.cluster().node_of(*gpu)?)?;
@@ -66,7 +68,10 @@ impl<M> LinkBound<M> {
         let within = parts
             .iter()
             .filter_map(|(id, list)| view.cluster().node(*id)?.spec().bandwidth_of(list));
-        let links = view.cluster().links_of(&assignment.gpus);
+        let links = match job.spec().extras().traffic {
+            None => view.cluster().links_of(&assignment.gpus),
+            Some(_) => Default::default(),
+        };
         let links = links.iter().filter_map(|l| view.cluster().link(*l));
         within.chain(links.map(|l| l.gbps / 8.0)).reduce(f64::min)
     }
@@ -88,7 +93,7 @@ impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
             return rate;
         }
         let best = memory.own.update(view);
-        match Self::bound(view, assignment) {
+        match Self::bound(view, job, assignment) {
             Some(bandwidth) if best > 0.0 => {
                 rate / (1.0 - share + share * (best / bandwidth).max(1.0))
             }

@@ -563,7 +563,8 @@ fn connect(seed: u64, cluster: &mut ClusterSpec, jobs: &mut [JobSpec]) {
         let [first, second] = r.pick(&phases);
         let steps = [(Seconds::ZERO, first), (Seconds::new(length / 2.0), second)];
         let traffic = Curve::new(Seconds::new(length), steps);
-        job.extras.get_or_insert_default().traffic = traffic;
+        let extras = job.extras.get_or_insert_default();
+        (extras.traffic, extras.communication) = (traffic, 0.0);
     }
 }
 

@@ -178,11 +178,19 @@ pub struct Extras {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossReports>,
     /// Fraction of a step spent on exchanging gradients if all GPUs have the fastest links of the
-    /// cluster. From 0 to below 1; 0 if not specified.
+    /// cluster, within nodes or between them. From 0 to below 1; 0 if not specified.
+    ///
+    /// It is relative: the exchange takes longer in proportion if the links are slower, whatever other
+    /// jobs do. [`traffic`](Extras::traffic) is an amount instead. Neither follows from the other: this
+    /// fraction knows no bandwidth, and an amount no links within nodes.
     #[serde(skip_serializing_if = "is_zero")]
     pub communication: f64,
     /// Network demand of one iteration in Gbit/s, as a function of the time within the iteration;
     /// the period is the length of an iteration. `None` if not measured.
+    ///
+    /// A job is slow only where jobs together demand more than a link of the network has. If
+    /// [`communication`](Extras::communication) is stated, too, it is the part of the iteration with
+    /// demand, and then concerns the links within nodes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Curve>,
     /// Number of copies of its GPUs that a service needs, as a function of the time; `None` for a job
@@ -528,6 +536,14 @@ impl Extras {
             let expected = "a share of at least 0 and below 1";
             return wrong("extras.communication", self.communication, expected);
         }
+        if let Some(traffic) = self.traffic.as_ref().filter(|_| self.communication > 0.0) {
+            let part = part_with_demand(traffic);
+            if (part - self.communication).abs() > 0.01 {
+                let stated = self.communication;
+                let found = format!("{stated} beside extras.traffic for {part:.3} of an iteration");
+                return wrong("extras.communication", found, "the same part");
+            }
+        }
         if let Some(speeds) = self.speeds.as_ref().filter(|s| !s.is_sound()) {
             let expected = "rates that are finite numbers and not negative";
             return wrong("extras.speeds", format!("{speeds:?}"), expected);
@@ -547,6 +563,16 @@ impl Extras {
         }
         Ok(())
     }
+}
+
+/// Returns the part of a period in which a curve is above 0.
+fn part_with_demand(curve: &Curve) -> f64 {
+    let ends = curve.steps()[1..].iter().map(|step| step.0);
+    let ends = ends.chain([curve.period()]);
+    let lengths = curve.steps().iter().zip(ends);
+    let above = lengths.filter(|((_, value), _)| *value > 0.0);
+    let sum: f64 = above.map(|((from, _), to)| (to - *from).secs()).sum();
+    sum / curve.period().secs()
 }
 
 fn wrong(
@@ -604,6 +630,27 @@ mod tests {
         assert_eq!(
             spec.check().unwrap_err().to_string(),
             "extras.rates is [2.0], expected a finite number that is not negative for each of the levels"
+        );
+    }
+
+    #[test]
+    fn communication_beside_other_traffic_is_refused() {
+        let steps = [(0.0, 0.0), (0.1, 50.0), (0.3, 0.0)];
+        let steps = steps.map(|(at, gbps)| (Seconds::new(at), gbps));
+        let traffic = Curve::new(Seconds::new(0.5), steps);
+        let check = |communication| {
+            let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
+            let extras = Extras {
+                communication,
+                traffic: traffic.clone(),
+                ..Extras::default()
+            };
+            spec.with_extras(extras).check()
+        };
+        assert_eq!((check(0.0), check(0.4)), (Ok(()), Ok(())));
+        assert_eq!(
+            check(0.2).unwrap_err().to_string(),
+            "extras.communication is 0.2 beside extras.traffic for 0.400 of an iteration, expected the same part"
         );
     }
 

@@ -724,7 +724,7 @@ mod tests {
                     let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
                     Arc::new(table.unwrap())
                 }),
-                communication: rest.6,
+                communication: if rest.9.is_some() { 0.0 } else { rest.6 },
                 traffic: rest.9.and_then(any_curve),
                 need: rest.9.and_then(|(x, y, a, b)| any_curve((y, x, b, a))),
                 speeds: rest.8.map(Arc::new),

@@ -156,7 +156,7 @@ mod tests {
              group,priority,model,batch_size,cpus,memory_gib,deadline_s,class,levels,rates,gpu_types,\
              speeds,user_estimate_s,command,sensitivity,loss,communication,traffic,need,attributes.team,attributes.n\n\
              a,0,1,0.5,0.25,60,120,2,ada,vc1,g,3,bert,32,4,16,600;900:0.5,best-effort,1;2,2;3,v100;a100,v100:2,50,\
-             \"[\"\"run\"\"]\",,,0.25,0:9;0.1:0/0.5,0:2/60,red,7\n\
+             \"[\"\"run\"\"]\",,,0.2,0:9;0.1:0/0.5,0:2/60,red,7\n\
              b,1,1,,,60,,,,,,,,,,,,,,,,,,,,,,,,,\n";
         for column in COLUMNS {
             let written = text.contains(&format!("{column},"));
@@ -173,7 +173,7 @@ mod tests {
             traffic,need,deadlines,attributes.n,attributes.team";
         assert_eq!(head.split_once("overhead_s,").unwrap().1, inputs);
         let values = "0.5,0.25,120,2,ada,vc1,g,3,bert,32,4,16,best-effort,1;2,2;3,v100;a100,v100:2,50,\
-            \"[\"\"run\"\"]\",0.25,0:9;0.1:0/0.5,0:2/60,600;900:0.5,7,red";
+            \"[\"\"run\"\"]\",0.2,0:9;0.1:0/0.5,0:2/60,600;900:0.5,7,red";
         assert!(lines.next().unwrap().ends_with(values), "{text}");
         let defaults = "1,,,,,,,0,,,,,guaranteed,,,,,,,,,,,,";
         assert!(lines.next().unwrap().ends_with(defaults), "{text}");
