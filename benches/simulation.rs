@@ -140,7 +140,7 @@ fn decisions(c: &mut Criterion) {
                     core.event(round, &event, &mut policy).expect("it lives");
                     core.decide(round, &mut policy).expect("a decision");
                     confirm(&mut core, round, &mut policy);
-                    black_box(core.plan().actions.len());
+                    black_box(core.decision().plan.actions.len());
                     (core, policy)
                 },
                 BatchSize::LargeInput,

@@ -18,7 +18,7 @@ impl NodeSelector for EmptiestNode {
             .max_by_key(|node| (draft.free_on(node.id()), Reverse(node.id())))?;
         let gpus = draft.free_gpus_on(node.id()).take(needed as usize);
         let found = shape.on(gpus.collect());
-        draft.has_resources(&found).then_some(found)
+        draft.fits(job, &found).then_some(found)
     }
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {

@@ -6,23 +6,23 @@
 
 // A scheduler and its components.
 pub use crate::core::{
-    AdmissionPolicy, ClusterManager, ComposeError, Composition, Memory, MetricCollector, Pipeline,
+    AdmissionPolicy, ClusterManager, Composition, Memory, MetricCollector, Pipeline,
     PlacementPolicy, Policy, SchedulingPolicy, Stateless, With, forward_policy,
 };
 // Input of policies.
 pub use crate::core::{
-    Event, GpuId, JobId, JobRef, JobSpec, Name, Node, NodeId, NodeStatus, Outcome, Phase, View,
+    Event, Extras, GpuId, JobId, JobRef, JobSpec, Name, Node, NodeId, Outcome, Phase, View,
 };
 // Output of policies.
 pub use crate::core::{
-    Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Assignment, Draft, DraftError,
-    JobQueue, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason,
-    Request, Room, Shape, Shapes, Validity,
+    AdmissionDecisions, AfterDrain, Assignment, Config, Draft, DraftError, JobQueue, NodeAction,
+    NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason, Request, Room, Shape,
+    Shapes, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
 pub use crate::core::policy::by_key;
-pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
+pub use crate::core::{GpuCount, Gpus, OnEvent, Rounds, Seconds, Share, Time};
 // Components for compositions.
 pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, Profiled, suits};
 pub use crate::policies::scheduling::{Fifo, Srtf};

@@ -616,6 +616,9 @@ mod world;
 #[path = "../docs/src/code/solve.rs"]
 mod solve;
 
+#[path = "../docs/src/code/links.rs"]
+mod links;
+
 #[test]
 fn assignment_of_the_site_leaves_the_fewest_gpus() {
     let nodes = solve::tightest(&[4, 2, 8, 1], &[8, 4, 4]);
@@ -632,6 +635,10 @@ fn policy_of_readme_is_the_compiled_one() {
 #[test]
 fn code_of_the_site_conforms() {
     conformance(|_seed| policy::scheduler().build().unwrap())
+        .cases(30)
+        .check()
+        .unwrap();
+    conformance(|_seed| links::scheduler().build().unwrap())
         .cases(30)
         .check()
         .unwrap();

@@ -33,7 +33,7 @@ fn round(core: &mut Runtime, n: u32, policy: &mut Pipeline) -> Vec<Action> {
             .unwrap();
     }
     core.decide(at, policy).unwrap();
-    let plan = core.plan().actions.clone();
+    let plan = core.decision().plan.actions.clone();
     let mut commands = Vec::new();
     core.take_commands(&mut commands);
     for command in commands {
@@ -503,7 +503,7 @@ fn policies_are_notified_of_launches_once_a_plan() {
     round(&mut core, 0, &mut policy);
     // A decision without a plan is not reported.
     core.decide(Time::new(1.0), &mut policy).unwrap();
-    assert!(core.plan().is_empty());
+    assert!(core.decision().plan.is_empty());
     round(&mut core, 1, &mut policy);
     let so_far = || std::mem::take(&mut *heard.lock().unwrap()).join(", ");
     assert_eq!(so_far(), "plan 0 1, end 0, end 1, plan 2 3");

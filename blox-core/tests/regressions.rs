@@ -143,7 +143,7 @@ fn released_spared_and_released_again_is_one_stop() {
     case.decide(0.0);
     case.decide(300.0);
     assert_eq!(case.core.counters().refused_plans, 0);
-    assert_eq!(case.core.plan().stops(), 1);
+    assert_eq!(case.core.decision().plan.stops(), 1);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn held_and_released_job_is_offered_once_a_pass() {
     case.decide(300.0);
     case.event(310.0, Event::Release { job: JobId(1) });
     case.decide(600.0);
-    let waits = case.core.plan().waits.iter();
+    let waits = case.core.decision().plan.waits.iter();
     let offered: Vec<JobId> = waits.map(|(job, _)| *job).collect();
     assert_eq!(offered, [JobId(0), JobId(1)]);
 }
@@ -294,8 +294,8 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
         draft.rollback(start);
         draft.release(JobId(0), Reason::NotChosen)?;
         draft.assign(JobId(1), on(1, 6.0))?;
-        assert!(!draft.has_resources(&on(0, 4.0)));
-        assert!(draft.has_resources(&on(0, 2.0)));
+        let its = draft.view().job(JobId(0)).expect("it was submitted");
+        assert!(!draft.fits(&its, &on(0, 4.0)) && draft.fits(&its, &on(0, 2.0)));
         let (node, job) = (NodeId(0), JobId(0));
         let no = DraftError::TooLittleLeft { node, job };
         assert_eq!(draft.spare(job), Err(no));

@@ -128,7 +128,7 @@ impl<'w> Stepper<'w> {
 
     /// Returns the plan of the last decision.
     pub fn plan(&self) -> &Plan {
-        self.parts.core.plan()
+        &self.parts.core.decision().plan
     }
 
     /// Returns the results so far. Jobs that have not ended are unfinished, and so are measured jobs

@@ -188,9 +188,9 @@ fn end_of(bytes: &[u8]) -> String {
 #[async_trait]
 impl NodeProvider for Programs {
     fn can(&self) -> NodeActionKinds {
-        use NodeActionKind::{Grow, PowerOff, PowerOn, Shrink};
+        use NodeActionKind::{Grow, Leave, PowerOff, PowerOn};
         let comes = self.resume.as_ref().map(|_| [PowerOn, Grow]);
-        let goes = self.suspend.as_ref().map(|_| [PowerOff, Shrink]);
+        let goes = self.suspend.as_ref().map(|_| [PowerOff, Leave]);
         let kinds: Vec<NodeActionKind> = [comes, goes].into_iter().flatten().flatten().collect();
         NodeActionKinds::of(&kinds)
     }
@@ -272,7 +272,7 @@ mod tests {
                 NodeActionKind::PowerOn,
                 NodeActionKind::PowerOff,
                 NodeActionKind::Grow,
-                NodeActionKind::Shrink,
+                NodeActionKind::Leave,
             ])
         );
         let (grow, off) = (
@@ -299,7 +299,7 @@ mod tests {
             programs,
             vec![
                 request(1, NodeActionKind::PowerOn),
-                request(2, NodeActionKind::Shrink),
+                request(2, NodeActionKind::Leave),
             ],
         );
         let late_answer = "the provider did not answer within 2 s".to_owned();

@@ -918,7 +918,7 @@ impl World {
         for name in &request.names {
             let known = self.nodes.iter().position(|n| n.key == *name);
             match (request.action, known) {
-                (NodeActionKind::PowerOff | NodeActionKind::Shrink, Some(i)) => {
+                (NodeActionKind::PowerOff | NodeActionKind::Leave, Some(i)) => {
                     self.switch_off(i);
                     self.nodes[i].off = true;
                 }

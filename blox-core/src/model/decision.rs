@@ -257,7 +257,7 @@ impl AfterDrain {
         match self {
             AfterDrain::Stay => None,
             AfterDrain::Off => Some(NodeActionKind::PowerOff),
-            AfterDrain::Leave => Some(NodeActionKind::Shrink),
+            AfterDrain::Leave => Some(NodeActionKind::Leave),
         }
     }
 }
@@ -277,7 +277,8 @@ pub enum NodeActionKind {
     /// Requests more nodes.
     Grow,
     /// Returns a node.
-    Shrink,
+    #[serde(alias = "shrink")]
+    Leave,
 }
 
 impl NodeActionKind {
@@ -285,7 +286,7 @@ impl NodeActionKind {
         NodeActionKind::PowerOn,
         NodeActionKind::PowerOff,
         NodeActionKind::Grow,
-        NodeActionKind::Shrink,
+        NodeActionKind::Leave,
     ];
 }
 
@@ -296,7 +297,7 @@ impl fmt::Display for NodeActionKind {
             NodeActionKind::PowerOn => "switches nodes on",
             NodeActionKind::PowerOff => "switches nodes off",
             NodeActionKind::Grow => "requests nodes",
-            NodeActionKind::Shrink => "returns nodes",
+            NodeActionKind::Leave => "returns nodes",
         })
     }
 }
@@ -478,6 +479,15 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// A decision without actions and steps.
+    pub(crate) const NONE: Decision = Decision {
+        version: 0,
+        actions: NodeActions::new(),
+        admissions: AdmissionDecisions { list: Vec::new() },
+        plan: Plan::NONE,
+        validity: Validity::NextRound,
+    };
+
     /// Empties the decision and keeps its memory.
     pub fn clear(&mut self) {
         self.version = 0;

@@ -4,7 +4,7 @@ use crate::units::GpuCount;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Div, Sub, SubAssign};
 
 /// The part of each of its GPUs that a job has: of the compute, and of the memory.
 ///
@@ -231,6 +231,7 @@ impl TryFrom<Written> for Share {
 /// let sum = Gpus::of(GpuCount(3), half) + GpuCount(2).into();
 /// assert_eq!((sum.to_string(), sum.number()), ("3.5".to_owned(), 3.5));
 /// assert!(sum < GpuCount(4).into() && Gpus::from(GpuCount(1)) - sum == Gpus::default());
+/// assert_eq!((sum / Share::WHOLE, sum / half), (GpuCount(3), GpuCount(7)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "f64")]
@@ -300,6 +301,24 @@ impl Sub for Gpus {
     #[inline]
     fn sub(self, other: Gpus) -> Gpus {
         Gpus(self.0.saturating_sub(other.0))
+    }
+}
+
+impl SubAssign for Gpus {
+    #[inline]
+    fn sub_assign(&mut self, other: Gpus) {
+        *self = *self - other;
+    }
+}
+
+/// The number of GPUs that have this amount together if a job has a share of each, rounded down.
+impl Div<Share> for Gpus {
+    type Output = GpuCount;
+
+    #[inline]
+    fn div(self, share: Share) -> GpuCount {
+        let count = self.0 / Gpus::of(GpuCount(1), share).0;
+        GpuCount(u32::try_from(count).unwrap_or(u32::MAX))
     }
 }
 

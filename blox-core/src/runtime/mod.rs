@@ -289,11 +289,10 @@ impl Runtime {
         &self.observers
     }
 
-    /// Returns the plan of the last decision, applied or refused. The plan is empty if the last
-    /// decision failed.
-    pub fn plan(&self) -> &Plan {
-        static NONE: Plan = Plan::NONE;
-        self.decision.as_ref().map_or(&NONE, |d| &d.plan)
+    /// Returns the last decision, applied or refused. It is empty if the last decision failed.
+    pub fn decision(&self) -> &Decision {
+        static NONE: Decision = Decision::NONE;
+        self.decision.as_ref().map_or(&NONE, |decision| decision)
     }
 
     /// Passes an event to the core.

@@ -244,7 +244,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the nodes in view, in order of registration.
-    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
+    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + Clone + use<'a> {
         let view = *self;
         self.cluster()
             .nodes()

@@ -154,7 +154,7 @@ fn elastic_flow_admits_by_the_plan_and_schedules_it() {
     b.submit(0.0, elastic(100.0, 100.0));
     b.submit(0.0, elastic(170.0, 100.0));
     b.submit(0.0, elastic(170.0, 100.0));
-    assert_eq!(b.round(0.0), "place 0 on 0 1; place 1 on 2 3");
+    assert_eq!(b.round(0.0), "reject 2; place 0 on 0 1; place 1 on 2 3");
     assert_eq!(b.phases(), "0 running, 1 running");
     // A later job fits at its minimum if job 0 returns its additional GPU. At 10 s, 82 of 100
     // iterations are left, so that one GPU is enough.

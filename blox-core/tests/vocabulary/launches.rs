@@ -786,7 +786,7 @@ fn panic_or_timeout_fails_only_the_decision() {
     b.core.take(&lost, &mut *b.policy).unwrap();
     assert_eq!(b.core.counters().failed_decisions, 2);
     // When both jobs are decided again, the one that could never run is rejected.
-    assert_eq!(b.round(900.0), "place 1 on 1");
+    assert_eq!(b.round(900.0), "reject 2; place 1 on 1");
     assert_eq!(b.phases(), "0 running, 1 running");
     b.metric(910.0, 0, "loss", 0.5);
     assert_eq!(b.core.observers().failed(), 1);

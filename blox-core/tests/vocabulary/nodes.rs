@@ -58,7 +58,7 @@ fn drained_node_preempts_on_time_and_powers_off() {
     let mut b = managed("2x1", vec![drain(0, 250.0, AfterDrain::Off)]);
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
-    assert_eq!(b.round(100.0), "");
+    assert_eq!(b.round(100.0), "drain 0 by 250 then off");
     assert_eq!(node(&b, 0).cordoned().map(Name::as_str), Some("upgrade"));
     // Nothing new is placed on it, and what runs continues until its time.
     b.submit(110.0, job(1, 1e6));
@@ -69,7 +69,7 @@ fn drained_node_preempts_on_time_and_powers_off() {
     assert_eq!(*b.job(0).reason(), Reason::NodeDrained);
     assert_eq!(node(&b, 0).status(), NodeStatus::Up);
     b.stopped(310.0, 0, 1);
-    assert_eq!(b.decide(400.0), "");
+    assert_eq!(b.decide(400.0), "power 0 off");
     assert_eq!(node(&b, 0).status(), NodeStatus::Off);
     assert_eq!(node(&b, 0).drain(), None);
     // The job waits for the other node.
@@ -82,7 +82,7 @@ fn a_drain_is_due_at_its_time_without_an_event() {
     let mut b = managed("1x1", vec![drain(0, 250.0, AfterDrain::Stay)]);
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
-    assert_eq!(b.round(100.0), "");
+    assert_eq!(b.round(100.0), "drain 0 by 250");
     assert_eq!(b.core.due(), Some(t(300.0)));
     assert_eq!(b.decide(300.0), "stop 0");
 }
@@ -206,8 +206,9 @@ fn node_that_does_not_go_is_up_and_cordoned() {
     b.round(0.0);
     b.submit(90.0, job(2, 1e6));
     // Nothing is placed on a node that leaves.
-    assert_eq!(b.round(100.0), "");
-    b.commands.clear();
+    let asked = "power 0 off; drain 1 by 0 then leave";
+    assert_eq!(b.decide(100.0), asked);
+    assert_eq!(b.take_commands(), asked);
     for i in 0..2 {
         let failed = Event::NodeActionFailed {
             id: ActionId(i),

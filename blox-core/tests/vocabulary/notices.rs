@@ -35,10 +35,7 @@ fn job_leaves_at_the_first_decision_after_its_notice() {
     bench.decide(300.0);
     assert_eq!(leaves_at(&bench, 0), Some(700.0));
     // The backend warns the job.
-    assert_eq!(
-        bench.take_commands(),
-        "Notify { job: JobId(0), attempt: 1, by: 700s }"
-    );
+    assert_eq!(bench.take_commands(), "notify 0.1 by 700");
     // No later notice counts, and the answer is valid until the notice is over.
     assert_eq!(bench.round(600.0), "");
     assert_eq!(bench.core.due(), Some(Time::new(900.0)));
@@ -85,10 +82,7 @@ fn second_notice_does_not_move_the_first() {
     bench.submit_all(0.0, [job(1, 9000.0)]);
     bench.round(0.0);
     bench.decide(300.0);
-    assert_eq!(
-        bench.take_commands(),
-        "Notify { job: JobId(0), attempt: 1, by: 1000s }"
-    );
+    assert_eq!(bench.take_commands(), "notify 0.1 by 1000");
     for at in [600.0, 900.0] {
         assert_eq!(bench.decide(at), "");
         // The backend warns a job once.
@@ -173,11 +167,11 @@ fn each_step_of_a_need_is_a_decision() {
     let mut bench = case("1x4", OnEvent::default(), composed("test", all, FirstFit));
     bench.submit(0.0, service(&[(0.0, 1.0), (400.0, 2.5)]));
     assert_eq!(bench.round(0.0), "place 0 on 0 1");
-    assert_eq!(bench.job(0).need(), Some(GpuCount(2)));
+    assert_eq!(bench.job(0).need(), Some(GpuCount(2).into()));
     assert_eq!(bench.core.due(), Some(Time::new(400.0)));
     bench.round(400.0);
     // Half a copy is no copy.
-    assert_eq!(bench.job(0).need(), Some(GpuCount(4)));
+    assert_eq!(bench.job(0).need(), Some(GpuCount(4).into()));
     assert_eq!(bench.core.due(), Some(Time::new(1000.0)));
     bench.ended(500.0, 0);
     bench.submit(500.0, job(1, 9000.0));

@@ -133,7 +133,7 @@ fn actions_of_versions_without_offers_are_read() {
     let shrink = read(r#"{"shrink": {"node": 1}}"#);
     assert_eq!(
         (shrink.name(), shrink.kind()),
-        ("drain", Some(NodeActionKind::Shrink))
+        ("drain", Some(NodeActionKind::Leave))
     );
     let grow = read(r#"{"grow": {"spec": {"gpus": 8}, "count": 2}}"#);
     let mut state = State::new(&"2x4".parse().unwrap()).unwrap();

@@ -209,7 +209,7 @@ fn guest_is_put_beside_its_job_by_any_placement() {
         (2, "place 0 on 0 1; place 1 on 0 1 overlapping"),
         (1, "place 0 on 0 1; place 1 on 0 overlapping"),
         // The job requests more GPUs.
-        (3, "place 0 on 0 1"),
+        (3, "reject 1; place 0 on 0 1"),
     ] {
         let mut bench = case("1x2", rounds(300.0), composed(paired.clone(), blind()));
         bench.submit_all(0.0, [job(2, 100.0), job(gpus, 100.0)]);
@@ -235,7 +235,13 @@ fn scheduling_reason_precedes_the_placement_reason() {
     bench.submit_all(0.0, vec![job(1, 100.0); 3]);
     let (applied, plan) = decided(&mut bench);
     assert_eq!((applied, plan.as_str()), (Ok(()), "place 0 on 0"));
-    let reason = |job| bench.core.plan().reason_for(JobId(job), GpuCount(1));
+    let reason = |job| {
+        bench
+            .core
+            .decision()
+            .plan
+            .reason_for(JobId(job), GpuCount(1))
+    };
     assert_eq!(reason(2), &quota);
     assert_ne!(reason(1), &quota);
 }

@@ -166,7 +166,7 @@ fn moved_node_keeps_its_jobs_and_serves_new_partition() {
     assert_eq!(b.round(100.0), "");
     // The timer of the manager, at the next round.
     assert_eq!(b.core.due(), Some(t(200.0)));
-    assert_eq!(b.round(200.0), "");
+    assert_eq!(b.round(200.0), "move 1 to b");
     // Job 1 of a continues on the node that now serves b.
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.submit(210.0, job(1, 1e6).in_virtual_cluster("a"));

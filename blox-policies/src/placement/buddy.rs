@@ -4,7 +4,7 @@ use super::anew::settle;
 use super::in_order::shortage_of_gpus;
 use super::moving::{change, changeable};
 use super::resizing::parts;
-use super::selector::{most_with_resources, suits};
+use super::selector::{has_resources, most_with_resources, suits};
 use super::types::beside_others;
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
@@ -219,8 +219,16 @@ fn resize(
     choose: impl FnOnce(&Draft<'_>) -> Option<GpuList>,
 ) -> Result<bool, DraftError> {
     change(draft, job, |draft| {
-        let chosen = choose(draft).map(|gpus| shape.on(gpus));
-        Ok(chosen.filter(|a| draft.has_resources(a)))
+        let view = draft.view();
+        let on_node =
+            |gpus: &GpuList, id| gpus.iter().filter(|g| on(view, **g) == Some(id)).count();
+        let has_room = |gpus: &GpuList| {
+            let nodes = gpus.iter().filter_map(|gpu| view.node(on(view, *gpu)?));
+            let mut parts = nodes.map(|node| (node, on_node(gpus, node.id()) as u32));
+            parts.all(|(node, count)| has_resources(draft, node, shape, count))
+        };
+        let chosen = choose(draft).filter(has_room);
+        Ok(chosen.map(|gpus| shape.on(gpus)))
     })
 }
 

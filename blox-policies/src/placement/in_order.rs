@@ -74,7 +74,7 @@ impl<R: NodeSelector> InOrder<R> {
     ///         let nodes = self.0.iter().filter_map(|id| cluster.node(*id));
     ///         let mut fitting = nodes.filter(|n| suits(n, job, shape, draft.view()));
     ///         let gpus = fitting.find_map(|n| draft.take_from(n.id(), shape.gpus.get()))?;
-    ///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
+    ///         Some(shape.on(gpus)).filter(|found| draft.fits(job, found))
     ///     }
     /// }
     ///
@@ -690,7 +690,7 @@ mod tests {
                 self.core.event(at, &event, &mut self.policy).unwrap();
             }
             self.core.decide(at, &mut self.policy).unwrap();
-            let (stops, places) = steps(&self.core.plan().actions);
+            let (stops, places) = steps(&self.core.decision().plan.actions);
             let alone = |(job, gpus, _)| (job, gpus);
             (stops, places.into_iter().map(alone).collect())
         }
@@ -743,14 +743,14 @@ mod tests {
             core.event(Time::ZERO, &event, &mut policy).unwrap();
         }
         core.decide(Time::ZERO, &mut policy).unwrap();
-        assert_eq!(core.plan().actions.len(), 2);
+        assert_eq!(core.decision().plan.actions.len(), 2);
         for job in [JobId(0), JobId(1)] {
             let (attempt, rate) = (1, 1.0);
             let event = Event::Started { job, attempt, rate };
             core.event(Time::new(1.0), &event, &mut policy).unwrap();
         }
         core.decide(Time::new(300.0), &mut policy).unwrap();
-        core.plan().actions.clone()
+        core.decision().plan.actions.clone()
     }
 
     fn place(job: u32, gpus: &[u32]) -> Action {
@@ -940,7 +940,7 @@ mod tests {
         let (stops, places) = run.round(600.0, &[(2, 0.5), (4, 3.5), (1, 3.8)]);
         assert_eq!(stops, [0, 2, 3]);
         assert_eq!(places, [(4, vec![2, 3]), (6, vec![1])]);
-        let why = run.core.plan().reason_for(JobId(5), GpuCount(4));
+        let why = run.core.decision().plan.reason_for(JobId(5), GpuCount(4));
         let (needed, free) = (GpuCount(4).into(), Gpus::default());
         assert_eq!(*why, Reason::TooFewGpus { needed, free });
     }

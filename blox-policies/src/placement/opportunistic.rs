@@ -151,7 +151,7 @@ impl Opportunistic {
             taken = spread(draft, &open, shape);
         }
         let found = shape.on(taken.iter().copied().collect());
-        if taken.len() == needed as usize && draft.has_resources(&found) {
+        if taken.len() == needed as usize && draft.fits(job, &found) {
             books.count(job, &taken);
             draft.assign(job.id(), found)
         } else {
@@ -185,7 +185,7 @@ impl Opportunistic {
         let view = draft.view();
         let mut by_type: SortedMap<GpuTypeId, Vec<(GpuId, &Node)>> = SortedMap::new();
         for node in view.nodes().filter(|node| suits(node, job, &shape, view)) {
-            let open = draft.room_on(node.id(), shape.share).map(|(gpu, _)| gpu);
+            let open = with_room(draft, node, shape.share);
             let idle = open.filter(|gpu| books.load(*gpu) < self.limit);
             let all = by_type.entry(node.gpu_type()).or_default();
             all.extend(idle.map(|gpu| (gpu, node)));
@@ -236,12 +236,20 @@ fn asked(request: &Request) -> Option<&Shape> {
     request.shapes.first()
 }
 
+/// Returns the GPUs of a node with room for a share.
+fn with_room(draft: &Draft<'_>, node: &Node, share: Share) -> impl Iterator<Item = GpuId> {
+    let fits = draft
+        .used_on(node.id())
+        .filter(move |(_, used)| used.has_room(share));
+    fits.map(|(gpu, _)| gpu)
+}
+
 /// Returns the GPUs that a guaranteed job could have now.
 fn open<'a>(books: &Books, draft: &Draft<'a>, job: &JobRef<'_>, shape: &Shape) -> Vec<Open<'a>> {
     let view = draft.view();
     let nodes = view.nodes().filter(|node| suits(node, job, shape, view));
     let on = |node: &'a Node| {
-        let room = draft.room_on(node.id(), shape.share).map(|(gpu, _)| gpu);
+        let room = with_room(draft, node, shape.share);
         let mut gpus: Vec<GpuId> = room.filter(|gpu| !books.reserved.contains(gpu)).collect();
         sort::by(&mut gpus, |a, b| books.load(*a).total_cmp(&books.load(*b)));
         Open { node, gpus }

@@ -105,7 +105,7 @@ impl NodeSelector for Pal {
             _ => best(&free, needed)?,
         };
         let found = shape.on(gpus);
-        draft.has_resources(&found).then_some(found)
+        draft.fits(job, &found).then_some(found)
     }
 
     fn is_alike(&self) -> bool {

@@ -53,7 +53,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Resuming<P> {
                 && draft.are_free(gpus)
                 && suited(draft, &job, shape, gpus);
             let there = shape.on(gpus.clone());
-            match same && draft.has_resources(&there) {
+            match same && draft.fits(&job, &there) {
                 true => draft.assign(request.job, there)?,
                 false => moved.push((job, shape.clone(), gpus)),
             }

@@ -26,7 +26,7 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 ///         let nodes = draft.nodes_with_free().filter(|n| suits(n, job, shape, draft.view()));
 ///         let take = |node| draft.take_from(node, shape.gpus.get());
 ///         let gpus = nodes.filter_map(|node| take(node.id())).last()?;
-///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
+///         Some(shape.on(gpus)).filter(|found| draft.fits(job, found))
 ///     }
 ///
 ///     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
@@ -107,21 +107,24 @@ pub(crate) fn on_nodes(
     shape: &Shape,
 ) -> Option<Assignment> {
     let mut gpus = GpuList::new();
-    for (node, count) in nodes {
+    for (id, count) in nodes {
+        let node = draft.view().node(*id)?;
+        if !has_resources(draft, node, shape, *count) {
+            return None;
+        }
         gpus.extend(match shape.share.is_whole() {
-            true => draft.take_from(*node, *count)?,
-            false => fullest(draft, *node, *count, shape.share)?,
+            true => draft.take_from(*id, *count)?,
+            false => fullest(draft, *id, *count, shape.share)?,
         });
     }
-    let found = shape.on(gpus);
-    draft.has_resources(&found).then_some(found)
+    Some(shape.on(gpus))
 }
 
 /// Returns `count` GPUs of a node with room for a share, those with the least room; `None` if it has
 /// fewer.
 #[cold]
 fn fullest(draft: &Draft<'_>, node: NodeId, count: u32, share: Share) -> Option<GpuList> {
-    let room = draft.room_on(node, share);
+    let room = draft.used_on(node).filter(|(_, used)| used.has_room(share));
     let mut room: Vec<(f64, GpuId)> = room
         .map(|(gpu, used)| (used.free_fraction(), gpu))
         .collect();

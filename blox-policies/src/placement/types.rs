@@ -57,9 +57,9 @@ pub(super) fn beside_others(
 ) -> Option<Assignment> {
     let count = shape.gpus.get() as usize;
     let on = |node: &Node| {
-        let room = draft.room_on(node.id(), shape.share);
-        let mut room: Vec<(GpuId, f64)> = room
-            .filter(|(_, used)| used.jobs() > 0)
+        let mut room: Vec<(GpuId, f64)> = draft
+            .used_on(node.id())
+            .filter(|(_, used)| used.jobs() > 0 && used.has_room(shape.share))
             .map(|(gpu, used)| (gpu, used.free_fraction()))
             .collect();
         if count == 0 || room.len() < count {
@@ -71,7 +71,7 @@ pub(super) fn beside_others(
         let mut gpus: GpuList = room.iter().map(|(gpu, _)| *gpu).collect();
         gpus.sort_unstable();
         let found = shape.on(gpus);
-        draft.has_resources(&found).then_some((left, found))
+        draft.fits(job, &found).then_some((left, found))
     };
     let view = draft.view();
     let nodes = view.nodes().filter(|node| suits(node, job, shape, view));

@@ -417,7 +417,7 @@ impl ClusterManager for Eva {
     }
 
     fn actions(&self) -> NodeActionKinds {
-        NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink])
+        NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Leave])
     }
 }
 

@@ -39,10 +39,11 @@ struct Need {
 
 impl Need {
     fn of(job: &JobRef<'_>) -> Self {
+        let share = job.share();
         Need {
             gang: job.gpus().get(),
-            gpus: job.need().unwrap_or_default().get(),
-            share: job.spec().extras().share.fraction(),
+            gpus: (job.need().unwrap_or_default() / share).get(),
+            share: share.fraction(),
         }
     }
 }

@@ -86,8 +86,12 @@ use std::sync::Arc;
 pub trait ExecutionModel: Policy {
     /// Returns the iterations a second of the job on the assignment that it starts on now: a finite
     /// number above 0. A job without a speed there ends the simulation with an error that names the
-    /// model. Called again when the other jobs on its GPUs change ([`running_beside`]); the rate may
-    /// then be 0. The order of calls for jobs that are launched at one moment is unspecified.
+    /// model. Called again when the other jobs within [reach](ExecutionModel::reach) change; the rate may
+    /// then be 0.
+    ///
+    /// A model counts only other jobs that run ([`Phase::Running`](blox_core::Phase::Running)).
+    /// [`View::running`] and [`running_beside`] return them; [`View::placed`] also returns jobs that have
+    /// yet to start. The job itself may or may not be among them. The order of calls for jobs that are launched at one moment is unspecified.
     fn rate(
         &self,
         memory: &mut Self::Memory,

@@ -114,7 +114,7 @@ fn some_place(
     let gpus = free(draft, job, shape.gpus, r);
     draft.widen();
     let on = shape.on(gpus?);
-    draft.has_resources(&on).then_some(on)
+    draft.fits(job, &on).then_some(on)
 }
 
 /// Returns that many free GPUs. The GPUs of a training job have one type.

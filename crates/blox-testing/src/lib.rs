@@ -83,7 +83,7 @@ fn joined(names: &[impl AsRef<str>]) -> String {
 }
 
 /// The simplest placement: jobs in order take the first free GPUs, until the first job that does
-/// not fit. Never preempts.
+/// not fit. Never preempts. CPUs, memory and parts of GPUs do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstFit;
 
@@ -97,7 +97,8 @@ impl PlacementPolicy for FirstFit {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         while let Some(request) = draft.next_candidate(requests) {
-            let needed = request.shapes[0].gpus;
+            let shape = &request.shapes[0];
+            let needed = shape.gpus;
             if let Some(job) = draft.view().job(request.job) {
                 draft.narrow_to(&job);
             }
@@ -114,7 +115,12 @@ impl PlacementPolicy for FirstFit {
                 draft.candidate_blocked(requests);
                 break;
             }
-            draft.assign(request.job, Assignment::of(free))?;
+            let config = shape.config.clone();
+            let found = Assignment {
+                config,
+                ..Assignment::of(free)
+            };
+            draft.assign(request.job, found)?;
             draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)

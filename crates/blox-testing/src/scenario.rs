@@ -2,9 +2,10 @@
 
 use blox_core::runtime::Runtime;
 use blox_core::{
-    Action, Assignment, ClusterSpec, Command, Decision, DecisionError, DecisionTrigger, Event,
-    EventError, GpuId, Input, JobId, JobRef, JobSpec, Lens, Outcome, Phase, Reason, Refused,
-    Rounds, Scheduler, State, Time,
+    Action, ActionId, AdmissionDecision, AfterDrain, Assignment, Cluster, ClusterSpec, Command,
+    Decision, DecisionError, DecisionTrigger, Event, EventError, GpuId, Input, JobId, JobRef,
+    JobSpec, Lens, NodeAction, NodeSpec, NodeStatus, Outcome, Phase, Reason, Refused, Rounds,
+    Scheduler, State, Time,
 };
 use std::sync::Arc;
 
@@ -227,6 +228,10 @@ impl Scenario {
     }
 
     /// Returns the steps of a decision made now, for instance `stop 0; place 1 on 2 3`.
+    ///
+    /// Node actions come first (`grow 2 of small`, `drain 0 by 600 then leave`), then rejected jobs
+    /// (`reject 3`), then the plan. In the plan, a config follows the GPUs (`place 1 on 2 3 as tp=2`), and
+    /// a notice is `notify 0 by 900`.
     pub fn decide(&mut self, at: f64) -> String {
         self.try_decide(at).unwrap_or_else(|e| panic!("{e}"))
     }
@@ -243,18 +248,26 @@ impl Scenario {
 
     /// Returns the steps of the last decision.
     pub fn steps(&self) -> String {
-        text(&self.core.plan().actions)
+        let (cluster, decision) = (self.core.state().cluster(), self.core.decision());
+        let managed = decision.actions.iter().map(|a| node_text(cluster, a));
+        let judged = decision.admissions.iter();
+        let rejected = judged.filter(|(_, its)| matches!(its, AdmissionDecision::Reject(_)));
+        let rejected = rejected.map(|(job, _)| format!("reject {job}"));
+        let planned = decision.plan.actions.iter().map(text);
+        let all: Vec<String> = managed.chain(rejected).chain(planned).collect();
+        all.join("; ")
     }
 
     /// Removes the commands and returns their text, for instance `stop 0.1; start 1.1`. A number of a
     /// launch follows each job.
     pub fn take_commands(&mut self) -> String {
-        let all: Vec<String> = self.commands.drain(..).map(|c| command_text(&c)).collect();
-        all.join("; ")
+        let cluster = self.core.state().cluster();
+        let all = self.commands.drain(..).map(|c| command_text(cluster, &c));
+        all.collect::<Vec<_>>().join("; ")
     }
 
     /// Carries out all commands at once, and all that follow from them. Skips commands that later
-    /// plans made obsolete.
+    /// plans made obsolete. Requested nodes join, and idle nodes leave.
     pub fn settle(&mut self, at: f64) {
         while !self.commands.is_empty() {
             for command in std::mem::take(&mut self.commands) {
@@ -277,9 +290,40 @@ impl Scenario {
                         let outcome = Outcome::Terminated;
                         self.event(at, Event::Ended { job, outcome });
                     }
+                    Command::Node { id, action } => self.carry_out(at, id, &action),
                     _ => {}
                 }
             }
+        }
+    }
+
+    fn carry_out(&mut self, at: f64, id: ActionId, action: &NodeAction) {
+        let cluster = self.core.state().cluster();
+        let status = |node| cluster.node(node).map(|node| node.status());
+        let events: Vec<Event> = match *action {
+            NodeAction::Grow { offer, .. } => {
+                let names = cluster.growth(id).map_or(&[][..], |growth| &growth.names);
+                let spec = cluster.offer(offer).map(|offer| offer.spec.clone());
+                let join = |(name, spec): (_, NodeSpec)| Event::NodeJoined {
+                    spec: Box::new(NodeSpec { name, ..spec }),
+                };
+                let specs = std::iter::repeat(spec.unwrap_or_default());
+                names
+                    .iter()
+                    .cloned()
+                    .map(Some)
+                    .zip(specs)
+                    .map(join)
+                    .collect()
+            }
+            NodeAction::Drain { node, .. } if status(node) != Some(NodeStatus::Left) => {
+                vec![Event::NodeLeft { node }]
+            }
+            NodeAction::Power { node, on: true } => vec![Event::NodeReturned { node }],
+            _ => Vec::new(),
+        };
+        for event in events {
+            self.event(at, event);
         }
     }
 
@@ -343,9 +387,9 @@ impl Scenario {
     }
 }
 
-/// Formats actions, for instance `stop 0; place 1 on 2 3 overlapping with 8 cpus`.
-fn text(actions: &[Action]) -> String {
-    let step = |a: &Action| match a {
+/// Formats a step of a plan, for instance `place 0 on 2 3 overlapping with 8 cpus as tp=2`.
+fn text(step: &Action) -> String {
+    match step {
         Action::Stop { job, .. } => format!("stop {job}"),
         Action::Place { job, assignment: a } => {
             let mut s = format!("place {job} on");
@@ -358,20 +402,131 @@ fn text(actions: &[Action]) -> String {
             if a.cpus != 0.0 {
                 s += &format!(" with {} cpus", a.cpus);
             }
+            if !a.config.is_none() {
+                s += &format!(" as {}", a.config);
+            }
             s
         }
         Action::Finish { job, .. } => format!("finish {job}"),
         Action::Promote { job } => format!("promote {job}"),
+        Action::Notify { job, by } => format!("notify {job} by {}", by.secs()),
         other => format!("{other:?}"),
-    };
-    actions.iter().map(step).collect::<Vec<_>>().join("; ")
+    }
 }
 
-fn command_text(c: &Command) -> String {
+/// Formats an action on a node, for instance `cordon 0`.
+fn node_text(cluster: &Cluster, action: &NodeAction) -> String {
+    let name = action.name();
+    match action {
+        NodeAction::Grow { offer, count } => match cluster.offer(*offer) {
+            Some(offer) => format!("{name} {count} of {}", offer.name),
+            None => format!("{name} {count}"),
+        },
+        NodeAction::Drain { node, by, then, .. } => {
+            let then = match then {
+                AfterDrain::Leave => " then leave",
+                AfterDrain::Off => " then off",
+                _ => "",
+            };
+            format!("{name} {node} by {}{then}", by.secs())
+        }
+        NodeAction::Move { node, partition } => {
+            let to = partition.as_ref().map_or("all", |name| name.as_str());
+            format!("{name} {node} to {to}")
+        }
+        NodeAction::Power { node, on } => {
+            format!("{name} {node} {}", if *on { "on" } else { "off" })
+        }
+        NodeAction::Cordon { node, .. } | NodeAction::Uncordon { node } => {
+            format!("{name} {node}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn command_text(cluster: &Cluster, c: &Command) -> String {
     match c {
         Command::Stop { job, attempt, .. } => format!("stop {job}.{attempt}"),
         Command::Start { job, attempt } => format!("start {job}.{attempt}"),
         Command::Change { job, attempt, .. } => format!("change {job}.{attempt}"),
+        Command::Notify { job, attempt, by } => format!("notify {job}.{attempt} by {}", by.secs()),
+        Command::Node { action, .. } => node_text(cluster, action),
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FirstFit;
+    use blox_core::policy::scheduling_fn;
+    use blox_core::{
+        ClusterManager, Composition, Config, GpuCount, NodeActionKind, NodeActionKinds,
+        NodeActions, Offer, Request, Seconds, Shape, Stateless, Validity, View,
+    };
+
+    /// Rents a node for each waiting job, and returns idle ones from 600 s on.
+    struct Renting;
+
+    impl Stateless for Renting {}
+
+    impl ClusterManager for Renting {
+        fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+            let waiting = view.active().filter(|job| !job.is_placed()).count() as u32;
+            let offers = view.cluster().offers().map(|(offer, _)| offer);
+            out.extend(offers.map(|offer| NodeAction::Grow {
+                offer,
+                count: waiting,
+            }));
+            out.retain(|_| waiting > 0);
+            if view.now() >= Time::new(600.0) {
+                out.extend(view.nodes().map(|node| NodeAction::Drain {
+                    node: node.id(),
+                    by: view.now(),
+                    then: AfterDrain::Leave,
+                    why: "idle".into(),
+                }));
+            }
+            Validity::NextRound
+        }
+
+        fn actions(&self) -> NodeActionKinds {
+            NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Leave])
+        }
+    }
+
+    #[test]
+    fn steps_show_nodes_rejections_configs_and_notices() {
+        let scheduling = scheduling_fn(|view: View<'_>, out: &mut blox_core::JobQueue| {
+            for job in view.active() {
+                let shape = Shape::gang(&job).with(Config::of([("tp", 2.0)]));
+                out.push(Request::with_shape(job.id(), shape));
+                if view.now() == Time::new(300.0) {
+                    out.notify(job.id(), Time::new(900.0));
+                }
+            }
+            Validity::NextRound
+        });
+        let policy = Composition::new("renting")
+            .cluster(Renting)
+            .scheduling(scheduling)
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let offer = Offer::new("small", NodeSpec::with_gpus(2), 4);
+        let mut case = Scenario::new(&ClusterSpec::of_offers(vec![offer]), policy);
+        let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(9000.0));
+        case.submit_all(0.0, [job(2), job(9)]);
+        // The manager sees a job once admission has accepted it.
+        assert_eq!(case.decide(0.0), "reject 1");
+        assert_eq!(case.decide(1.0), "grow 1 of small");
+        case.settle(1.0);
+        assert_eq!(case.round(2.0), "place 0 on 0 1 as tp=2");
+        assert_eq!(case.decide(300.0), "notify 0 by 900");
+        assert_eq!(case.take_commands(), "notify 0.1 by 900");
+        case.ended(400.0, 0);
+        assert_eq!(case.round(600.0), "drain 0 by 600 then leave");
+        let nodes = case.core.state().cluster().nodes();
+        assert!(nodes.iter().all(|node| node.status() == NodeStatus::Left));
     }
 }

@@ -202,7 +202,7 @@ impl ClusterManager for Growing {
     }
 
     fn actions(&self) -> NodeActionKinds {
-        NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink])
+        NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Leave])
     }
 }
 

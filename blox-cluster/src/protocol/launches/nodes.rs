@@ -128,7 +128,7 @@ impl Launches {
                     let why = format!("the provider did not answer within {secs} s");
                     self.fail_request(id, &why);
                 }
-                (NodeActionKind::PowerOff | NodeActionKind::Shrink, Some(node)) if accepted => {
+                (NodeActionKind::PowerOff | NodeActionKind::Leave, Some(node)) if accepted => {
                     let heard = self.links.get(&node).map_or(Millis(0), |link| link.heard);
                     if heard > since + limit {
                         let why = format!("it still reports {secs} s after the request");
@@ -148,7 +148,7 @@ impl Launches {
 
     /// Ends a request for a node that no longer reports.
     fn gone(&mut self, view: View<'_>, id: ActionId, node: NodeId, kind: NodeActionKind) {
-        if kind == NodeActionKind::Shrink {
+        if kind == NodeActionKind::Leave {
             if !self.open_on(node).is_empty() {
                 return;
             }
@@ -190,7 +190,7 @@ impl Launches {
             };
             match r.request.action {
                 NodeActionKind::PowerOn => n.wanted() != Some(Wanted::On(id)),
-                NodeActionKind::Shrink => n.wanted() != Some(Wanted::Leave(id)),
+                NodeActionKind::Leave => n.wanted() != Some(Wanted::Leave(id)),
                 // A node that goes off does so even if it is already wanted on again.
                 _ => false,
             }

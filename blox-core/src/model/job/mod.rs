@@ -212,11 +212,16 @@ impl Record {
     /// Returns the requested amount of GPUs.
     #[inline]
     pub(crate) fn amount(&self) -> Gpus {
-        let share = match self.extras {
+        Gpus::of(GpuCount(self.gpus), self.share())
+    }
+
+    /// Returns the requested part of each GPU.
+    #[inline]
+    fn share(&self) -> Share {
+        match self.extras {
             Wants::More => self.spec.extras().share,
             _ => Share::WHOLE,
-        };
-        Gpus::of(GpuCount(self.gpus), share)
+        }
     }
 
     /// Copies frequently used fields from the specification.
@@ -471,6 +476,11 @@ impl<'a> JobRef<'a> {
     pub fn amount(&self) -> Gpus {
         self.rec.amount()
     }
+    /// Returns the part of each GPU that the job requests.
+    #[inline]
+    pub fn share(&self) -> Share {
+        self.rec.share()
+    }
     /// Returns the time of submission.
     #[inline]
     pub fn submit(&self) -> Time {
@@ -613,13 +623,16 @@ impl<'a> JobRef<'a> {
         let here = notice.attempt == self.rec.attempt && self.rec.bound().is_some();
         (here && self.rec.phase != Phase::Stopping).then_some(notice.by)
     }
-    /// Returns the number of GPUs that a service needs now; `None` for a job that is no service. See
-    /// [`Submission::need_at`].
+    /// Returns the amount of GPUs that a service needs now: its [`share`](JobRef::share) of the number
+    /// that [`Submission::need_at`] returns. Returns `None` for a job that is no service.
     #[inline]
-    pub fn need(&self) -> Option<GpuCount> {
+    pub fn need(&self) -> Option<Gpus> {
         match self.rec.extras {
             Wants::Bare => None,
-            _ => self.rec.spec.need_at(self.now),
+            _ => {
+                let count = self.rec.spec.need_at(self.now)?;
+                Some(Gpus::of(count, self.share()))
+            }
         }
     }
     /// Returns the effective deadline: admission's, else the first one of the specification.

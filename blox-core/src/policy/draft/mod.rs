@@ -8,7 +8,7 @@ use crate::cluster::{Claims, Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
-use crate::model::share::{Share, Used};
+use crate::model::share::Used;
 use crate::queue::Request;
 use crate::reason::Reason;
 use crate::shape::Shape;
@@ -299,9 +299,11 @@ impl<'a> Draft<'a> {
         self.claims(gpu).used()
     }
 
-    /// Returns the GPUs of a node with room for a share, in ascending order, and the use of each.
-    /// Free GPUs are included. There are none if the node is not in view or takes no new jobs.
-    pub fn room_on(&self, node: NodeId, share: Share) -> impl Iterator<Item = (GpuId, Used)> + '_ {
+    /// Returns the working GPUs of a node in ascending order, and the use of each in the draft. There
+    /// are none if the node is not in view or takes no new jobs.
+    ///
+    /// A job with a part of a GPU may have those with [room](Used::has_room) for its share.
+    pub fn used_on(&self, node: NodeId) -> impl Iterator<Item = (GpuId, Used)> + '_ {
         let shown = self.view.node(node).filter(|node| self.shows(node));
         let free = self.mask(node);
         let open = shown.filter(|node| node.is_usable()).into_iter();
@@ -313,7 +315,7 @@ impl<'a> Draft<'a> {
                 } else {
                     self.used(gpu)
                 };
-                (node.works(gpu) && (is_free || used.has_room(share))).then_some((gpu, used))
+                node.works(gpu).then_some((gpu, used))
             };
             node.gpus().filter_map(state)
         })
@@ -666,10 +668,20 @@ impl<'a> Draft<'a> {
         node.is_some_and(|node| self.m.ledger.has_left(node, cpus, memory_gib))
     }
 
-    /// Returns whether the CPUs and the memory of an assignment are [left](Draft::has_left) on its
-    /// nodes.
+    /// Returns whether an assignment of a job without GPUs is right: [`Draft::assign`] takes it, and
+    /// the plan with it is not refused. So each GPU works and has room for the share, the job
+    /// [accepts](JobRef::accepts) its type, and CPUs and memory are [left](Draft::has_left).
+    ///
+    /// The check does not read the [`Shape`]: its GPU type and place are up to the placement policy.
     #[inline]
-    pub fn has_resources(&self, a: &Assignment) -> bool {
+    pub fn fits(&self, job: &JobRef<'_>, a: &Assignment) -> bool {
+        self.check(job.id(), a, None).is_ok()
+            && (!job.has_extras() || accepts_all(job.spec(), self.view.cluster(), &a.gpus))
+            && self.has_resources(a)
+    }
+
+    #[inline]
+    fn has_resources(&self, a: &Assignment) -> bool {
         self.m.ledger.lacking(self.view.cluster(), a).is_none()
     }
 

@@ -168,7 +168,7 @@ impl ClusterManager for Pollux {
 
     fn actions(&self) -> NodeActionKinds {
         match self.autoscale {
-            Some(_) => NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink]),
+            Some(_) => NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Leave]),
             None => NodeActionKinds::NONE,
         }
     }

@@ -157,7 +157,7 @@ impl NodeSelector for Placer {
         let parts = self.choose(&free, shape.gpus.get())?;
         let gpus = |(at, count): (usize, u32)| draft.free_gpus_on(nodes[at]).take(count as usize);
         let found = shape.on(parts.into_iter().flat_map(gpus).collect::<GpuList>());
-        draft.has_resources(&found).then_some(found)
+        draft.fits(job, &found).then_some(found)
     }
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {

@@ -40,7 +40,7 @@ fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Scenario {
 fn granted(case: &mut Scenario, at: f64, jobs: impl IntoIterator<Item = JobSpec>) -> String {
     case.submit_all(0.0, jobs);
     case.round(at);
-    let plan = case.core.plan();
+    let plan = &case.core.decision().plan;
     let text = plan.actions.iter().map(|action| match action {
         Action::Stop { job, .. } => format!("{job}: stop"),
         Action::Place { job, assignment: a } => {

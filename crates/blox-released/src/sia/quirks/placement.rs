@@ -156,7 +156,7 @@ impl PlacementPolicy for RoundAndRound {
             let parts = nodes.iter().map(|(node, n)| draft.take_from(*node, *n));
             let gpus: Option<Vec<GpuList>> = parts.collect();
             let assignment = gpus.map(|gpus| shape.on(gpus.into_iter().flatten().collect()));
-            match assignment.filter(|a| draft.has_resources(a)) {
+            match assignment.filter(|a| view.job(job).is_some_and(|job| draft.fits(&job, a))) {
                 Some(assignment) => draft.assign(job, assignment)?,
                 None => draft.explain(job, Reason::other("no CPUs or memory left on its nodes")),
             }
