@@ -177,8 +177,8 @@ impl SchedulingPolicy for Muri {
 mod tests {
     use super::*;
     use blox_core::{
-        AdmissionDecision, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, Seconds, State,
-        Time,
+        AdmissionDecision, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, Seconds, Share,
+        State, Time,
     };
     use std::sync::Arc;
 
@@ -187,10 +187,23 @@ mod tests {
 
     /// Returns the jobs of each request. A job has GPUs, a duration, and stages unless all are 0.
     fn groups(muri: Muri, cluster: &str, jobs: &[(u32, f64, Stages)]) -> Vec<Vec<u32>> {
+        groups_of_parts(muri, cluster, jobs, Share::WHOLE)
+    }
+
+    /// Like [`groups`], of jobs that each have a part of their GPUs.
+    fn groups_of_parts(
+        muri: Muri,
+        cluster: &str,
+        jobs: &[(u32, f64, Stages)],
+        share: Share,
+    ) -> Vec<Vec<u32>> {
         let cluster: ClusterSpec = cluster.parse().unwrap();
         let mut state = State::new(&cluster).unwrap();
         for (i, (gpus, duration, stages)) in jobs.iter().enumerate() {
-            let mut extras = Extras::default();
+            let mut extras = Extras {
+                share,
+                ..Extras::default()
+            };
             if *stages != [0.0; 4] {
                 let list = serde_json::Value::from(stages.to_vec());
                 extras.attributes.insert("stages".into(), list);
@@ -255,6 +268,17 @@ mod tests {
         // One of three jobs has a GPU alone.
         let jobs = [(1, 8.0, READS), (1, 9.0, READS), (1, 9.5, COMPUTES)];
         assert_eq!(groups(Muri::default(), "1x2", &jobs).len(), 2);
+    }
+
+    #[test]
+    fn jobs_with_parts_of_gpus_are_in_no_group() {
+        let jobs = [(1, 8.0, READS), (1, 9.0, COMPUTES), (1, 10.0, READS)];
+        let grouped = groups(Muri::default(), "1x1", &jobs);
+        assert_eq!(grouped, [[0, 1, 2]]);
+        // A GPU holds two of the halves, whatever their stages.
+        let half = Share::parts(1, 2).unwrap();
+        let alone = groups_of_parts(Muri::default(), "1x1", &jobs, half);
+        assert_eq!(alone, [[0], [1]]);
     }
 
     #[test]
