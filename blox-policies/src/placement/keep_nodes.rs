@@ -7,7 +7,7 @@ use super::selector::{
 use super::types::beside_others;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, Gpus, JobId, JobQueue, JobRef, Node, NodeId, Phase,
-    PlacementPolicy, Reason, Request, Room, Shape, Share, Stateless, Validity, sort,
+    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
 };
 use std::collections::VecDeque;
 
@@ -164,12 +164,8 @@ fn find<'r>(
 /// Returns the amount of GPUs that no job has, with the rest of GPUs that jobs have in part.
 #[cold]
 fn in_part(draft: &Draft<'_>, nodes: &[&Node]) -> f64 {
-    let least = Share::of(f64::MIN_POSITIVE);
-    let rooms = least.into_iter().flat_map(|least| {
-        let all = nodes.iter();
-        all.flat_map(move |n| draft.room_on(n.id(), least))
-    });
-    let left: f64 = rooms.map(|(_, used)| used.free_fraction()).sum();
+    let all = nodes.iter().flat_map(|n| draft.used_on(n.id()));
+    let left: f64 = all.map(|(_, used)| used.free_fraction()).sum();
     // Tolerance, because the fractions are rounded.
     left + 1e-9
 }
