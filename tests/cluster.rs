@@ -277,6 +277,69 @@ fn gang_on_two_nodes_has_connected_ranks() {
 }
 
 #[test]
+fn jobs_of_half_a_gpu_run_together_on_one() {
+    let c = Cluster::start("fifo", &[1]);
+    let out = c.dir.path().join("said");
+    std::fs::create_dir(&out).unwrap();
+    let script = "echo $CUDA_VISIBLE_DEVICES $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $BLOX_SHARE \
+        $BLOX_MEMORY_SHARE > $OUT/$BLOX_JOB_ID; exec sleep 600";
+    let env = format!("OUT={}", out.display());
+    let half = ["--gpu-share", "0.5", "--env", &env];
+    let run = ["--", "sh", "-c", script];
+    let first = c.submit(&[&half[..], &["--gpu-memory-share", "0.25"], &run].concat());
+    let second = c.submit(&[&half[..], &["--class", "spot:60"], &run].concat());
+    let third = c.submit(&[&half[..], &run].concat());
+    c.until("two jobs run", |c| {
+        [first, second].iter().all(|job| c.phase(*job) == "running")
+            && ["0", "1"]
+                .iter()
+                .all(|job| !read(&out.join(job)).is_empty())
+    });
+    assert_eq!(read(&out.join("0")), "0 50 0.5 0.25\n");
+    assert_eq!(read(&out.join("1")), "0 50 0.5\n");
+    assert_eq!(c.phase(third), "waiting");
+    let queue = c.run(&["queue"]).unwrap();
+    assert_eq!(queue.matches("1 x 0.5").count(), 3, "{queue}");
+    let shown = |job: u64, key: &str| c.job(job)[key].clone();
+    assert_eq!(shown(first, "gpu_memory_share"), 0.25);
+    assert_eq!(
+        (shown(second, "gpu_share"), shown(second, "class")),
+        (0.5.into(), "spot:60".into())
+    );
+    let show = c.run(&["show", &first.to_string()]).unwrap();
+    assert!(
+        show.contains("share      1/2 with 0.250 of the memory\n"),
+        "{show}"
+    );
+    c.run(&["cancel", &first.to_string()]).unwrap();
+    c.until_phase(third, "running");
+    // An ended job keeps its share.
+    assert_eq!(shown(first, "gpu_share"), 0.5);
+}
+
+#[test]
+fn submitted_service_gets_the_gpus_that_it_needs() {
+    let c = Cluster::start("serving", &[3]);
+    let wrong = c.run(&["submit", "--need", "3", "--", "true"]);
+    let expected = "expected SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD";
+    assert!(wrong.unwrap_err().contains(expected));
+    let wrong = c.run(&["submit", "--gpu-share", "1e-9", "--", "true"]);
+    assert!(
+        wrong
+            .unwrap_err()
+            .contains("expected a part from 1/21000 to 1")
+    );
+    let service = c.submit(&["--need", "0:2/86400", "--", "sleep", "600"]);
+    c.until_phase(service, "running");
+    let spot = c.submit(&["--class", "best-effort", "--", "sleep", "600"]);
+    c.until_phase(spot, "running");
+    assert_eq!(c.job(service)["needed_gpus"], 2);
+    let show = c.run(&["show", &service.to_string()]).unwrap();
+    assert!(show.contains("needs      2 GPUs now\n"), "{show}");
+    assert_eq!(c.json(&["nodes"])[0]["free"], 0);
+}
+
+#[test]
 fn ranks_of_a_gang_may_end_far_apart() {
     let c = Cluster::start("fifo", &[2, 2]);
     let script = "[ $RANK = 2 ] || sleep 12";

@@ -639,6 +639,7 @@ impl Controller {
     }
 
     fn submit(&mut self, at: Time, key: Name, spec: JobSpec) -> Result<JobId, RequestError> {
+        let spec = in_time_of(spec, self.launches.durable().unix(Time::ZERO));
         if let Some(&job) = self.launches.durable().keys.get(&key) {
             let same = match self.core.view().job(job) {
                 Some(j) => *j.truth().spec() == submitted(spec, j.spec().submit),
@@ -736,6 +737,14 @@ impl Controller {
         self.tell(Input::Event { at, event });
         Ok(JobId(0))
     }
+}
+
+/// Translates the need of a service from Unix time to the cluster's time, which is 0 at `origin`.
+fn in_time_of(mut spec: JobSpec, origin: f64) -> JobSpec {
+    if let Some(need) = spec.extras.as_mut().and_then(|e| e.need.as_mut()) {
+        *need = need.since(Seconds::new(origin));
+    }
+    spec
 }
 
 /// Sets the submission time of a specification and shifts its deadlines accordingly.

@@ -4,11 +4,27 @@ use crate::protocol::launches::{Brief, End, Goal, Past};
 use crate::protocol::scheduler::Controller;
 use crate::protocol::{Exit, Millis, PartId};
 use crate::wire::pb;
-use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
+use blox_core::{Class, JobId, JobRef, Name, NodeStatus, Phase, Reason, Share};
 use std::collections::BTreeSet;
 
 fn text(name: Option<&Name>) -> String {
     name.map_or_else(String::new, Name::to_string)
+}
+
+/// Returns the part of each GPU; 0 for whole GPUs.
+fn share(share: Share) -> f64 {
+    match share.fraction() {
+        1.0 => 0.0,
+        part => part,
+    }
+}
+
+/// Returns the class of a spot job; otherwise the text is empty.
+fn class(class: Class) -> String {
+    class
+        .is_spot()
+        .then(|| class.to_string())
+        .unwrap_or_default()
 }
 
 /// Lists one job, all jobs that have not ended, or all jobs that are not archived.
@@ -60,6 +76,9 @@ fn past(s: &Controller, job: &Past) -> pb::JobLine {
         name: brief.name.clone(),
         user: brief.user.clone(),
         gpus: brief.gpus,
+        gpu_share: share(brief.share),
+        gpu_memory_share: brief.share.memory_fraction().unwrap_or(0.0),
+        class: class(brief.class),
         reason: brief.why.clone(),
         submitted_s: durable.unix(brief.submit),
         ended_s: brief.ended.map_or(0.0, |at| durable.unix(at)),
@@ -117,6 +136,10 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         user: text(spec.user.as_ref()),
         phase: phase.to_string(),
         gpus: job.gpus().get(),
+        gpu_share: share(spec.extras().share),
+        gpu_memory_share: spec.extras().share.memory_fraction().unwrap_or(0.0),
+        class: class(spec.extras().class),
+        needed_gpus: spec.need_at(s.time(now)).map(blox_core::GpuCount::get),
         attempt: job.attempt(),
         reason: reason(s, job),
         submitted_s: s.launches().durable().unix(job.submit()),

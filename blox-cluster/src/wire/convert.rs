@@ -3,11 +3,12 @@
 use super::pb;
 use crate::protocol::{AttemptId, Orders, Report, timers::LONGEST_GRACE_S};
 use blox_core::{
-    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Submission, Time, TrainingSpec,
-    Work,
+    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Submission, Time,
+    TrainingSpec, Work,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// A protobuf message that failed validation.
@@ -40,6 +41,35 @@ fn finite(field: &'static str, x: f64) -> Result<f64, WireError> {
 
 fn name_of(text: &str) -> Option<Name> {
     (!text.is_empty()).then(|| Name::from(text))
+}
+
+/// Returns the part of each GPU; 0 is the whole GPU, and memory that is not counted.
+fn share_of(compute: f64, memory: f64) -> Result<Share, WireError> {
+    let part = |field, part| {
+        let expected = "a part from 1/21000 to 1";
+        Share::of(part).ok_or_else(|| wrong(field, part.to_string(), expected))
+    };
+    let share = match compute {
+        0.0 => Share::WHOLE,
+        _ => part("gpu_share", compute)?,
+    };
+    Ok(match memory {
+        0.0 => share,
+        _ => share.with_memory_of(part("gpu_memory_share", memory)?),
+    })
+}
+
+/// Parses a text that may be empty.
+fn written<T: FromStr<Err = &'static str>>(
+    field: &'static str,
+    text: &str,
+) -> Result<Option<T>, WireError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value = text.parse();
+    let value = value.map_err(|expected| wrong(field, format!("`{text}`"), expected))?;
+    Ok(Some(value))
 }
 
 /// Values of the protocol always have a JSON form.
@@ -194,6 +224,9 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         batch_size: (j.batch_size > 0).then_some(j.batch_size),
         group: name_of(&j.group),
         weight: finite("weight", j.weight)?,
+        share: share_of(j.gpu_share, j.gpu_memory_share)?,
+        class: written("class", &j.class)?.unwrap_or_default(),
+        need: written("need", &j.need)?,
         ..Extras::default()
     };
     for rate in j.rates {
@@ -478,6 +511,10 @@ mod tests {
             batch_size: 64,
             group: "search".into(),
             weight: 2.0,
+            gpu_share: 0.5,
+            gpu_memory_share: 0.25,
+            class: "spot:60".into(),
+            need: "0:1;60:2/120".into(),
             attributes: [("gmem".to_owned(), "2458.5".to_owned())].into(),
             ..pb::Job::default()
         };
@@ -494,6 +531,9 @@ mod tests {
                 "batch_size": 64,
                 "group": "search",
                 "weight": 2.0,
+                "share": { "compute": 10500, "memory": 5250 },
+                "class": "spot:60",
+                "need": { "period": 120.0, "steps": [[0.0, 1.0], [60.0, 2.0]] },
                 "attributes": {
                     "gmem": 2458.5,
                     "env": { "A": "b" },
@@ -519,6 +559,32 @@ mod tests {
         };
         let said = job_spec(wrong).unwrap_err().to_string();
         assert!(said.starts_with("attributes is `env` = `{}`"), "{said}");
+        let default = pb::Job::default;
+        let part = "expected a part from 1/21000 to 1";
+        for (wrong, text) in [
+            (
+                pb::Job { gpu_share: 1.5, ..default() },
+                format!("gpu_share is 1.5, {part}"),
+            ),
+            (
+                pb::Job { gpu_share: -0.5, ..default() },
+                format!("gpu_share is -0.5, {part}"),
+            ),
+            (
+                pb::Job { gpu_memory_share: f64::NAN, ..default() },
+                format!("gpu_memory_share is NaN, {part}"),
+            ),
+            (
+                pb::Job { class: "on demand".into(), ..default() },
+                "class is `on demand`, expected guaranteed, best-effort, spot or spot:SECONDS".into(),
+            ),
+            (
+                pb::Job { need: "3".into(), ..default() },
+                "need is `3`, expected SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last".into(),
+            ),
+        ] {
+            assert_eq!(job_spec(wrong).unwrap_err().to_string(), text);
+        }
         let wrong = pb::Job {
             training: r#"{"initial_batch": 64}"#.into(),
             ..pb::Job::default()

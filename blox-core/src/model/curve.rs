@@ -2,12 +2,17 @@
 
 use crate::units::{Seconds, Time, is_amount};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 /// A step function of time, repeated after its period: replicas of a service, network demand within
 /// an iteration, nodes that an owner needs, a quota.
 ///
 /// Values are finite and not negative. Each step is a time since the start of a period and the value
 /// from then on. The steps are in order, and the first is at 0. A period starts at time 0.
+///
+/// In files and options, a curve is `SECONDS:VALUE` pairs with `;` between them, then `/` and the
+/// seconds of the period.
 ///
 /// ```
 /// use blox_core::{Curve, Seconds, Time};
@@ -16,6 +21,8 @@ use serde::{Deserialize, Serialize};
 /// let at = |h: f64| Time::new(h * 3600.0);
 /// assert_eq!([day.at(at(7.9)), day.at(at(8.0)), day.at(at(25.0))], [2.0, 5.0, 2.0]);
 /// assert_eq!(day.next_after(at(8.0)), at(24.0));
+/// assert_eq!(day.to_string(), "0:2;28800:5/86400");
+/// assert_eq!("0:2; 28800:5 / 86400".parse(), Ok(day));
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields")]
@@ -42,6 +49,35 @@ impl TryFrom<Fields> for Curve {
     }
 }
 
+impl FromStr for Curve {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let seconds = |text: &str| Seconds::try_new(text.trim().parse().ok()?);
+        let step = |pair: &str| {
+            let (at, value) = pair.split_once(':')?;
+            Some((seconds(at)?, value.trim().parse().ok()?))
+        };
+        let all = || {
+            let (steps, period) = text.rsplit_once('/')?;
+            let steps: Option<Vec<_>> = steps.split(';').map(step).collect();
+            Curve::new(seconds(period)?, steps?)
+        };
+        all().ok_or("SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last")
+    }
+}
+
+impl fmt::Display for Curve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        for (at, value) in &self.steps {
+            write!(f, "{before}{at}:{value}")?;
+            before = ";";
+        }
+        write!(f, "/{}", self.period)
+    }
+}
+
 impl Curve {
     /// Creates a curve. Returns `None` unless the steps ascend from 0 and end within a period above
     /// 0, and the values are finite and not negative.
@@ -62,6 +98,33 @@ impl Curve {
     /// Returns the steps of a period: times since its start, with the values from then on.
     pub fn steps(&self) -> &[(Seconds, f64)] {
         &self.steps
+    }
+
+    /// Returns the curve of a clock that shows 0 at the time `origin` of this one.
+    ///
+    /// ```
+    /// use blox_core::{Curve, Seconds};
+    /// let day: Curve = "0:2;28800:5/86400".parse()?;
+    /// assert_eq!(day.since(Seconds::from_hours(6.0)).to_string(), "0:2;7200:5;64800:2/86400");
+    /// # Ok::<(), &'static str>(())
+    /// ```
+    #[must_use]
+    pub fn since(&self, origin: Seconds) -> Curve {
+        let period = self.period.secs();
+        let moved = |at: Seconds| (at - origin).secs().rem_euclid(period);
+        let steps = self.steps.iter().map(|(at, value)| (moved(*at), *value));
+        // A remainder may round to the period, which is 0 of the next one.
+        let mut steps: Vec<_> = steps.filter(|(at, _)| *at < period).collect();
+        steps.push((0.0, self.at(Time::ZERO + origin)));
+        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        steps.dedup_by_key(|step| step.0);
+        Curve {
+            period: self.period,
+            steps: steps
+                .into_iter()
+                .map(|(at, value)| (Seconds::new(at), value))
+                .collect(),
+        }
     }
 
     /// Returns the value at a time.
@@ -187,6 +250,26 @@ mod tests {
                 prop_assert_eq!(curve.next_after(last), next);
                 t = next;
             }
+        }
+
+        #[test]
+        fn another_clock_shows_the_same_values(
+            steps in prop::collection::btree_map(1u32..1000, 0.0..9.0, 0..6),
+            more in 0u32..9,
+            origin in -100_000i32..100_000,
+            t in -100_000i32..100_000,
+        ) {
+            // Multiples of 1/64: no sum is rounded.
+            let steps: Vec<(f64, f64)> = [(0.0, 7.0)]
+                .into_iter()
+                .chain(steps.iter().map(|(n, v)| (f64::from(*n) / 64.0, *v)))
+                .collect();
+            let curve = curve(f64::from(1000 + more) / 64.0, &steps).unwrap();
+            let (origin, t) = (Seconds::new(f64::from(origin) / 64.0), Time::new(f64::from(t) / 64.0));
+            let moved = curve.since(origin);
+            prop_assert!(Curve::new(moved.period, moved.steps.clone()).is_some());
+            prop_assert_eq!(moved.at(t), curve.at(t + origin));
+            prop_assert_eq!(moved.to_string().parse(), Ok(moved));
         }
 
         #[test]

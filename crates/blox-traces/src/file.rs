@@ -115,6 +115,9 @@ pub(super) fn shift(job: &mut JobSpec, origin: Seconds) {
         for deadline in &mut extras.deadlines {
             deadline.at = deadline.at - origin;
         }
+        if let Some(need) = &mut extras.need {
+            *need = need.since(origin);
+        }
     }
 }
 
@@ -123,17 +126,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shift_moves_deadlines_too() {
+    fn a_shift_moves_deadlines_and_needs_too() {
         let mut job = JobSpec::new(Time::new(100.0), blox_core::GpuCount(1), Seconds::new(1.0))
             .with_extras(blox_core::Extras {
                 deadlines: vec![blox_core::Deadline {
                     at: Time::new(130.0),
                     value: 1.0,
                 }],
+                need: "0:1;120:3/600".parse().ok(),
                 ..Default::default()
             });
         shift(&mut job, Seconds::new(90.0));
         assert_eq!(job.submit, Time::new(10.0));
         assert_eq!(job.extras().deadlines[0].at, Time::new(40.0));
+        let need = job.extras().need.as_ref().unwrap();
+        assert_eq!(need.to_string(), "0:1;30:3;510:1/600");
     }
 }

@@ -20,8 +20,8 @@ pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
 pub use advance::MAX_RETRIES;
 use blox_core::{
-    ActionId, AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time,
-    View,
+    ActionId, AdmissionDecision, Class, Event, Input, JobId, JobSpec, Name, NodeId, Reason,
+    Seconds, Share, Time, View,
 };
 use crc32c::crc32c;
 pub use nodes::{NodeLimits, RequestTotals, Requested};
@@ -79,6 +79,12 @@ pub struct Brief {
     pub user: String,
     /// Number of requested GPUs.
     pub gpus: u32,
+    /// The part of each GPU that it requested.
+    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    pub share: Share,
+    /// Guaranteed or spot.
+    #[serde(default, skip_serializing_if = "is_guaranteed")]
+    pub class: Class,
     /// Submission time.
     pub submit: Time,
     /// Time of its end or rejection.
@@ -104,6 +110,10 @@ pub struct Brief {
     /// Iterations that the job last reported as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
+}
+
+fn is_guaranteed(class: &Class) -> bool {
+    !class.is_spot()
 }
 
 /// An ended job, as the scheduler shows and archives it.
@@ -340,6 +350,8 @@ impl Durable {
                     name: text(&spec.name),
                     user: text(&spec.user),
                     gpus: spec.gpus.get(),
+                    share: extras.share,
+                    class: extras.class,
                     submit: at,
                     sum: sum_of(spec),
                     command: beginning(&extras.command),

@@ -2,6 +2,7 @@
 
 use crate::args::{SimulateArgs, decides};
 use crate::value::{AboveZero, Duration, Expected, NotNegative, parser};
+use blox_core::{Class, Curve, Share};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -132,6 +133,24 @@ pub(crate) struct SubmitArgs {
     /// Number of GPUs, all of which start together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub gpus: u32,
+    /// Part of each GPU, such as 0.5; other jobs may run on the rest [default: the whole GPU]
+    #[arg(long, value_name = "PART", value_parser = part)]
+    pub gpu_share: Option<f64>,
+    /// Part of the memory of each GPU [default: not counted]
+    #[arg(long, value_name = "PART", value_parser = part)]
+    pub gpu_memory_share: Option<f64>,
+    /// Copies of its GPUs that a service needs, such as 0:2;28800:5/86400: seconds and copies, then
+    /// the period; times are Unix time, so that days begin at midnight UTC
+    #[arg(long, value_name = "CURVE", value_parser = curve)]
+    pub need: Option<Curve>,
+    /// guaranteed, best-effort (spot), or spot:SECONDS with the guaranteed time of each launch
+    #[arg(
+        long,
+        value_name = "CLASS",
+        default_value = "guaranteed",
+        value_parser = parser::<Class>("guaranteed, best-effort, spot or spot:SECONDS")
+    )]
+    pub class: Class,
     /// Name of the job
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -250,6 +269,16 @@ pub(crate) enum Meaning {
     Fail,
     Complete,
     Requeue,
+}
+
+fn part(text: &str) -> Result<f64, Expected> {
+    let part = text.parse().ok();
+    part.filter(|part| Share::of(*part).is_some())
+        .ok_or(Expected("a part from 1/21000 to 1"))
+}
+
+fn curve(text: &str) -> Result<Curve, Expected> {
+    text.parse().map_err(Expected)
 }
 
 fn pair(text: &str) -> Result<(String, String), Expected> {

@@ -9,7 +9,7 @@ use crate::trace::info::date;
 use crate::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
-use blox_core::{Outcome, Seconds, TrainingSpec};
+use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::quoted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -216,6 +216,13 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
             .unwrap_or_default(),
         queue: a.queue.unwrap_or_default(),
         gpus: a.gpus,
+        gpu_share: a.gpu_share.unwrap_or(0.0),
+        gpu_memory_share: a.gpu_memory_share.unwrap_or(0.0),
+        class: match a.class.is_spot() {
+            true => a.class.to_string(),
+            false => String::new(),
+        },
+        need: a.need.map(|need| need.to_string()).unwrap_or_default(),
         priority: a.priority,
         iterations,
         rate: speed,
@@ -349,6 +356,10 @@ fn queue(jobs: &[pb::JobLine]) -> Grid {
         true => plain(&j.reason),
         false => String::new(),
     };
+    let gpus = |j: &&pb::JobLine| match j.gpu_share {
+        0.0 => j.gpus.to_string(),
+        part => format!("{} x {}", j.gpus, metric(part)),
+    };
     Grid::of(
         jobs,
         6,
@@ -359,11 +370,22 @@ fn queue(jobs: &[pb::JobLine]) -> Grid {
             ("phase", &|j| j.phase.clone()),
             ("nodes", &|j| plain(&j.nodes.join(" "))),
             ("why", &why),
-            ("GPUs", &|j| j.gpus.to_string()),
+            ("GPUs", &gpus),
             ("launch", &|j| j.attempt.to_string()),
             ("ran s", &|j| format!("{:.0}", j.running_s)),
         ],
     )
+}
+
+/// Returns the part of each GPU; `None` for whole GPUs.
+fn share_of(j: &pb::JobLine) -> Option<Share> {
+    let compute = match j.gpu_share {
+        0.0 => Share::WHOLE,
+        part => Share::of(part)?,
+    };
+    let memory = Share::of(j.gpu_memory_share);
+    let share = memory.map_or(compute, |memory| compute.with_memory_of(memory));
+    (!share.is_whole()).then_some(share)
 }
 
 fn node_table(nodes: &[pb::NodeLine]) -> Grid {
@@ -420,6 +442,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     };
     for (what, text) in [
         ("user", &j.user),
+        ("class", &j.class),
         ("phase", &j.phase),
         ("why", &j.reason),
         ("submitted", &submitted),
@@ -436,6 +459,12 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         false => format!(" on {}", plain(&j.nodes.join(" "))),
     };
     writeln!(out, "GPUs       {}{on}", j.gpus)?;
+    if let Some(share) = share_of(j) {
+        writeln!(out, "share      {share}")?;
+    }
+    if let Some(needed) = j.needed_gpus {
+        writeln!(out, "needs      {} now", number_of(needed, "GPU"))?;
+    }
     writeln!(
         out,
         "launches   {}, preempted {}",
@@ -532,7 +561,7 @@ fn job_json(j: &pb::JobLine) -> Value {
             "ran_s": a.ran_ms as f64 / 1000.0, "gpus": a.gpus, "estimated": a.estimated, "why": a.why,
         })
     };
-    json!({
+    let mut all = json!({
         "job": j.job, "name": j.name, "user": j.user, "phase": j.phase, "gpus": j.gpus,
         "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
         "running_s": j.running_s,
@@ -542,7 +571,20 @@ fn job_json(j: &pb::JobLine) -> Value {
         "nodes": j.nodes, "preemptions": j.preemptions,
         "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
-    })
+    });
+    if j.gpu_share > 0.0 {
+        all["gpu_share"] = json!(j.gpu_share);
+    }
+    if j.gpu_memory_share > 0.0 {
+        all["gpu_memory_share"] = json!(j.gpu_memory_share);
+    }
+    if !j.class.is_empty() {
+        all["class"] = json!(j.class);
+    }
+    if let Some(needed) = j.needed_gpus {
+        all["needed_gpus"] = json!(needed);
+    }
+    all
 }
 
 fn offer_json(o: &pb::OfferLine) -> Value {

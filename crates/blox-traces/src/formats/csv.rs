@@ -3,7 +3,7 @@
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
-use crate::cell::{number, values};
+use crate::cell::{self, number, values};
 use crate::rows::{LONGEST_S, Opened, TOO_LONG, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
@@ -65,10 +65,10 @@ columns! {
     /// submission, in seconds since the start (needed)
     submit_s: Column<Time>,
     /// requested GPUs, at least 1 (needed)
-    gpus: Column<GpuCount>,
-    /// the part of each GPU, above 0 and at most 1
+    gpus: Column<Gang>,
+    /// the part of each GPU, from 1/21000 to 1
     gpu_share: Option<Column<Part>>,
-    /// the part of the memory of each GPU, above 0 and at most 1
+    /// the part of the memory of each GPU, from 1/21000 to 1
     gpu_memory_share: Option<Column<Part>>,
     /// seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given)
     duration_s: Column<Seconds>,
@@ -130,7 +130,7 @@ pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
 }
 
 fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, WorkloadError> {
-    let (submit, gpus) = (t.get(row.submit_s)?, t.get(row.gpus)?);
+    let (submit, Gang(gpus)) = (t.get(row.submit_s)?, t.get(row.gpus)?);
     if submit.secs() > LONGEST_S {
         return Err(t.wrong(row.submit_s, TOO_LONG));
     }
@@ -236,6 +236,21 @@ fn share(t: &Table, row: &Row) -> Result<Share, WorkloadError> {
     })
 }
 
+/// A number of GPUs, at least 1.
+struct Gang(GpuCount);
+
+impl cell::Value for Gang {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let part = number(text, |x| x > 0.0 && x.fract() != 0.0);
+        GpuCount::parse(text)
+            .map(Gang)
+            .map_err(|expected| match part {
+                Some(_) => "a whole number of at least 1; gpu_share states the part of each GPU",
+                None => expected,
+            })
+    }
+}
+
 /// A number above 0.
 struct Rate(f64);
 
@@ -245,14 +260,14 @@ struct Samples(u32);
 /// A share of a step of at least 0 and below 1.
 struct Exchange(f64);
 
-/// A part above 0 and at most 1.
+/// A part from 1/21000 to 1.
 struct Part(Share);
 
 values! {
     Rate: "a number above 0", |t| number(t, |x| x > 0.0).map(Rate);
     Samples: "a whole number of at least 0", |t| t.trim().parse().ok().map(Samples);
     Exchange: "a share of at least 0 and below 1", |t| number(t, |x| (0.0..1.0).contains(&x)).map(Exchange);
-    Part: "a part above 0 and at most 1", |t| t.trim().parse().ok().and_then(Share::of).map(Part);
+    Part: "a part from 1/21000 to 1", |t| t.trim().parse().ok().and_then(Share::of).map(Part);
     i32: "a whole number of 32 bits", |t| t.trim().parse().ok();
     Class: "guaranteed, best-effort, spot or spot:SECONDS", |t| t.trim().parse().ok();
     Vec<Deadline>: "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first", |t| {
@@ -274,7 +289,7 @@ values! {
     Vec<String>: "a JSON array of strings", json;
     SortedMap<Name, Value>: "a JSON object", json;
     Arc<Sensitivity>: "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs", json;
-    Curve: "SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last", curve;
+    Curve: "SECONDS:VALUE joined by `;`, ascending from 0, then /PERIOD, above the last", |t| t.parse().ok();
     LossReports: "a JSON object of curve, with b0, b1 and b2, and epoch", json;
 }
 
@@ -313,17 +328,6 @@ fn speed(text: &str) -> Option<(&str, f64)> {
     let (gpu_type, rate) = text.rsplit_once(':')?;
     let gpu_type = gpu_type.trim();
     Some((gpu_type, rate.trim().parse().ok()?)).filter(|_| !gpu_type.is_empty())
-}
-
-/// Parses `SECONDS:VALUE;SECONDS:VALUE/PERIOD`.
-fn curve(text: &str) -> Option<Curve> {
-    let seconds = |text: &str| Seconds::try_new(text.trim().parse().ok()?);
-    let step = |pair: &str| {
-        let (at, value) = pair.split_once(':')?;
-        Some((seconds(at)?, value.trim().parse().ok()?))
-    };
-    let (steps, period) = text.rsplit_once('/')?;
-    Curve::new(seconds(period)?, list(steps, step)?)
 }
 
 fn deadline(text: &str) -> Option<Deadline> {
@@ -403,6 +407,62 @@ mod tests {
         let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
         assert_eq!(jobs[0].extras().deadlines.len(), 3);
         assert_eq!(jobs[0].extras().gpu_types, ["v100".into(), "a100".into()]);
+    }
+
+    #[test]
+    fn parts_of_gpus_are_a_column() {
+        let read = |gpus: &str, part: &str| -> Result<JobSpec, WorkloadError> {
+            let text = format!("submit_s,gpus,gpu_share,duration_s\n0,{gpus},{part},60\n");
+            Ok(collect(&mut read_text(&text)?)?.remove(0))
+        };
+        assert_eq!(
+            Some(read("2", "0.5").unwrap().extras().share),
+            Share::parts(1, 2)
+        );
+        for part in ["1e-9", "nan", "1.5", "0"] {
+            assert_eq!(
+                read("2", part).unwrap_err().to_string(),
+                format!("jobs.csv:2: gpu_share is `{part}`, expected a part from 1/21000 to 1")
+            );
+        }
+        assert_eq!(
+            read("0.5", "").unwrap_err().to_string(),
+            "jobs.csv:2: gpus is `0.5`, expected a whole number of at least 1; gpu_share states the part of each GPU"
+        );
+    }
+
+    #[test]
+    fn plans_that_no_job_can_follow_are_errors() {
+        let read = |gpus: u32, params: &str, plan: &str| {
+            let head = "submit_s,gpus,duration_s,attributes.params_b,attributes.plan";
+            let mut workload = read_text(&format!("{head}\n0,{gpus},60,{params},{plan}\n"))?;
+            collect(&mut workload)
+        };
+        assert!(read(8, "7", "tp=2 pp=4").is_ok());
+        // Without a model, this is an attribute of another meaning.
+        assert!(read(8, "", "gold").is_ok());
+        for (params, plan, error) in [
+            (
+                "7",
+                "tp=3",
+                "plan is `\"tp=3\"`, expected tp times pp that divides the GPUs of the job, or a row of `plans` on these GPUs",
+            ),
+            (
+                "7",
+                "tp=0",
+                "plan is `\"tp=0\"`, expected a plan such as `tp=2 pp=4`, with whole tp and pp from 1, zero to 3 and offload to 1",
+            ),
+            (
+                "abc",
+                "tp=2",
+                "params_b is `\"abc\"`, expected billions of parameters, a number above 0",
+            ),
+        ] {
+            assert_eq!(
+                read(8, params, plan).unwrap_err().to_string(),
+                format!("jobs.csv:2: attributes.{error}")
+            );
+        }
     }
 
     #[test]

@@ -170,8 +170,16 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
         texts.attributes = json(&extras.attributes);
     }
     texts.sensitivity = extras.sensitivity.as_ref().map(json).unwrap_or_default();
-    texts.traffic = extras.traffic.as_ref().map(curve).unwrap_or_default();
-    texts.need = extras.need.as_ref().map(curve).unwrap_or_default();
+    texts.traffic = extras
+        .traffic
+        .as_ref()
+        .map(Curve::to_string)
+        .unwrap_or_default();
+    texts.need = extras
+        .need
+        .as_ref()
+        .map(Curve::to_string)
+        .unwrap_or_default();
     texts.loss = extras.loss.as_ref().map(json).unwrap_or_default();
     texts
 }
@@ -192,13 +200,6 @@ fn speeds(speeds: &TypeSpeeds) -> String {
         return json(speeds);
     }
     join(speeds.types().map(|(name, rate)| format!("{name}:{rate}")))
-}
-
-/// Returns a curve as `SECONDS:VALUE;SECONDS:VALUE/PERIOD`.
-fn curve(curve: &Curve) -> String {
-    let steps = curve.steps().iter();
-    let steps = join(steps.map(|(at, value)| format!("{at}:{value}")));
-    format!("{steps}/{}", curve.period())
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {
