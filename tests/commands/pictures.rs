@@ -148,6 +148,14 @@ fn costs_services_and_evictions_show_where_they_occur() {
         let heading = jobs.lines().next().unwrap();
         assert!(has(heading, &columns), "{heading}");
         assert!(has(&read("serving/summary.json"), &figures), "{name}");
+        let assignments = read("serving/assignments.csv");
+        let heading = assignments.lines().next().unwrap();
+        assert!(
+            has(heading, &["share,memory_share,overlaps,config"]),
+            "{heading}"
+        );
+        assert_eq!(assignments.contains(",0.5,,0,\n"), occurs);
+        assert!(has(&read("serving/timeline.csv"), &["used_gpus"]), "{name}");
         for picture in pictures {
             let path = d.join(format!("{name}/plots/{picture}.svg"));
             assert_eq!(path.exists(), occurs, "{picture}");
@@ -156,6 +164,40 @@ fn costs_services_and_evictions_show_where_they_occur() {
     }
     let bars = fs::read_to_string(d.join("all/plots/services.svg")).unwrap();
     assert!(bars.contains(">lacked<") && bars.contains(">serving<"));
+}
+
+#[test]
+fn shares_configs_and_offers_are_in_the_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let plans = "attributes.params_b,attributes.plan";
+    let jobs = format!(
+        "submit_s,gpus,duration_s,gpu_share,{plans}\n0,1,600,,,\n0,1,3600,0.25,,\n900,1,600,,7,\n"
+    );
+    fs::write(d.join("jobs.csv"), jobs).unwrap();
+    done(
+        d,
+        "simulate fifo --trace jobs.csv --cluster 1x3,+2x8:a100=9.5 --assignments --output-dir r",
+    );
+    let read = |file: &str| fs::read_to_string(d.join("r").join(file)).unwrap();
+    // The first row was written before the first share.
+    assert_eq!(
+        read("fifo/assignments.csv"),
+        "job_id,job,launch,placed_s,start_s,stop_s,end_s,gpus,why,share,memory_share,overlaps,config\n\
+         0,0,1,0,30,900,900,0,completed,1,,0,\n\
+         2,2,1,900,930,1800,1800,0,completed,1,,0,\n\
+         1,1,1,0,30,3900,3900,1,completed,0.25,,0,\n"
+    );
+    let timeline = read("fifo/timeline.csv");
+    assert!(
+        timeline
+            .lines()
+            .any(|row| row.starts_with("64,") && row.ends_with(",1.25")),
+        "{timeline}"
+    );
+    assert!(read("manifest.json").contains(
+        "\"offers\": [\n    {\n      \"gpu_type\": \"a100\",\n      \"gpus\": 8,\n      \"most\": 2,"
+    ));
 }
 
 #[test]

@@ -21,10 +21,10 @@ fn share(share: Share) -> f64 {
 
 /// Returns the class of a spot job; otherwise the text is empty.
 fn class(class: Class) -> String {
-    class
-        .is_spot()
-        .then(|| class.to_string())
-        .unwrap_or_default()
+    match class.is_spot() {
+        true => class.to_string(),
+        false => String::new(),
+    }
 }
 
 /// Lists one job, all jobs that have not ended, or all jobs that are not archived.

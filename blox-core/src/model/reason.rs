@@ -305,6 +305,10 @@ impl fmt::Display for Shortfall {
             _ if self.resource == Resource::Gpus && possible.0 == 0.0 && !names.is_empty() => {
                 write!(f, "{of_type}, the cluster has none")
             }
+            Within::Cluster | Within::OneType if possible >= asked => write!(
+                f,
+                "{of_type}, the cluster has {possible}{unit}, but not where the placement rule wants them"
+            ),
             Within::OneType if names.len() != 1 => {
                 write!(f, " of one type, at most {possible} are possible")
             }

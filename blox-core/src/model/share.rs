@@ -53,11 +53,11 @@ impl Share {
         }
     }
 
-    /// Returns the nearest share to a fraction of the compute. Returns `None` unless the fraction
-    /// is above 0 and at most 1.
+    /// Returns the nearest share to a fraction of the compute. Returns `None` unless it is from
+    /// 1/21,000 to 1.
     pub fn of(fraction: f64) -> Option<Share> {
-        let valid = fraction > 0.0 && fraction <= 1.0;
-        let compute = (fraction * f64::from(WHOLE)).round().max(1.0);
+        let compute = (fraction * f64::from(WHOLE)).round();
+        let valid = compute >= 1.0 && fraction <= 1.0;
         valid.then_some(Share {
             compute: compute as u16,
             memory: 0,
@@ -445,10 +445,10 @@ mod tests {
         }
         assert_eq!(Share::parts(1, 21_001), None);
         assert_eq!(Share::of(0.5), Share::parts(1, 2));
-        assert_eq!(
-            (Share::of(0.0), Share::of(1.1), Share::of(f64::NAN)),
-            (None, None, None)
-        );
+        assert_eq!(Share::of(1.0 / 21_000.0), Share::parts(1, 21_000));
+        for none in [0.0, 1e-9, 1.1, -0.5, f64::NAN] {
+            assert_eq!(Share::of(none), None);
+        }
     }
 
     #[test]

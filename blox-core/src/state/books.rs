@@ -2,9 +2,11 @@
 
 use super::live::JobSet;
 use super::{NO_SLOT, State};
+use crate::assignment::Assignment;
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use crate::model::share::Gpus;
+use crate::units::GpuCount;
 use prefetch_index::prefetch_index;
 
 /// Job lists of the state. A job is in at most one of them.
@@ -51,12 +53,43 @@ impl State {
             owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
         };
         let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;
+        let is_alone = gpus as usize == bound.gpus.len();
+        if !(is_alone && bound.share.is_whole()) {
+            self.unused = self.unused_with(rec, bound, more);
+        }
         self.count_busy_time();
         self.busy = if more {
             self.busy + gpus
         } else {
             self.busy - gpus
         };
+    }
+
+    /// Returns the parts of busy GPUs that no running job has, after a job began to run on its GPUs if
+    /// `more`, else before.
+    #[cold]
+    fn unused_with(&self, rec: &Record, bound: &Assignment, more: bool) -> Gpus {
+        let whole = Gpus::from(GpuCount(1));
+        let mut unused = self.unused;
+        for gpu in &bound.gpus {
+            let others = self.cluster.bound_to(*gpu).filter(|o| *o != rec.id);
+            let part = |o| {
+                let other = self.record(o).filter(|r| r.phase == Phase::Running)?;
+                let on = other.bound().filter(|a| a.gpus.contains(gpu))?;
+                Some(Gpus::of(GpuCount(1), on.share))
+            };
+            let parts: Gpus = others.filter_map(part).sum();
+            let left = whole - (parts + Gpus::of(GpuCount(1), bound.share));
+            let alone = match parts == Gpus::default() {
+                true => parts,
+                false => whole - parts,
+            };
+            unused = match more {
+                true => unused + left - alone,
+                false => unused + alone - left,
+            };
+        }
+        unused
     }
 
     /// Notes that a job needs decisions at times of its own.

@@ -118,6 +118,10 @@ pub struct Applied {
     pub instant: bool,
 }
 
+fn is_nothing(amount: &Gpus) -> bool {
+    *amount == Gpus::default()
+}
+
 /// State of all jobs and of the cluster.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
@@ -138,6 +142,9 @@ pub struct State {
     demand_of_vc: Vec<Gpus>,
     /// Number of GPUs on which at least one job runs.
     busy: u32,
+    /// The parts of these GPUs that no running job has.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    unused: Gpus,
     /// GPU-seconds of busy GPUs until the last change of their number, and the time of it.
     #[serde(default)]
     busy_time: (f64, Time),
@@ -239,6 +246,11 @@ impl State {
     #[inline]
     pub fn busy_gpus(&self) -> u32 {
         self.busy
+    }
+
+    /// Returns the amount of GPUs that running jobs have: the sum of their parts, at most 1 a GPU.
+    pub fn used_gpus(&self) -> Gpus {
+        Gpus::from(GpuCount(self.busy)) - self.unused
     }
 
     /// Returns the GPU-seconds in which at least one job ran on the GPU. A GPU that several jobs

@@ -125,6 +125,17 @@ pub(super) fn check(state: &State) {
     let is_busy = |g: &usize| bound[*g].iter().any(|id| runs_on(id, GpuId(*g as u32)));
     let busy = (0..gpus as usize).filter(is_busy).count();
     assert_eq!(state.busy_gpus() as usize, busy);
+    let part = |id: &JobId| {
+        Gpus::of(
+            GpuCount(1),
+            state.record(*id).unwrap().bound().unwrap().share,
+        )
+    };
+    let used = (0..gpus).map(GpuId).map(|g| {
+        let running = bound[g.index()].iter().filter(|id| runs_on(id, g));
+        running.map(part).sum::<Gpus>().min(GpuCount(1).into())
+    });
+    assert_eq!(state.used_gpus(), used.sum());
     for g in (0..gpus).map(GpuId) {
         allocated[g.index()].sort_unstable();
         bound[g.index()].sort_unstable();

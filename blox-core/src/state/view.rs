@@ -291,6 +291,12 @@ impl<'a> View<'a> {
         GpuCount(self.state.busy_gpus())
     }
 
+    /// Returns the amount of GPUs that running jobs have, whether in view or not: the sum of their
+    /// parts, at most 1 a GPU.
+    pub fn used_gpus(&self) -> Gpus {
+        self.state.used_gpus()
+    }
+
     /// Returns the names of users, virtual clusters and partitions.
     pub fn names(&self) -> &'a Names {
         match self.lens.and_then(Lens::cluster) {

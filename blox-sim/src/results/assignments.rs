@@ -3,8 +3,8 @@
 use super::timeline::Timeline;
 use blox_core::SortedMap;
 use blox_core::{
-    Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
-    Name, Phase, Plan, Share, Time, View,
+    Action, AdmissionDecision, Config, Event, GpuId, GpuList, JobId, JobRef, Launches,
+    MetricCollector, Name, Phase, Plan, Share, Time, View,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,12 +32,19 @@ pub struct AssignmentRow {
     pub gpus: Vec<GpuId>,
     /// Its part of each GPU.
     pub share: Share,
+    /// Its configuration.
+    pub config: Config,
     /// Reason for leaving: `changed`, `stopped`, `crashed`, `launch failed`, `end of simulation`, or
     /// the outcome of the job.
     pub why: &'static str,
 }
 
 impl AssignmentRow {
+    /// Returns whether the job has whole GPUs without a config.
+    pub fn is_plain(&self) -> bool {
+        self.share == Share::WHOLE && self.config.is_none()
+    }
+
     /// Returns the GPUs as ranges, both ends included.
     pub fn ranges(&self) -> Vec<(u32, u32)> {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -103,6 +110,7 @@ struct Open {
     stop: Option<Time>,
     gpus: GpuList,
     share: Share,
+    config: Config,
 }
 
 /// Usage of the cluster over time and, if there is a sink, assignments.
@@ -151,13 +159,16 @@ impl Occupancy {
     #[inline]
     fn note(&mut self, view: View<'_>) {
         let placed_jobs = view.placed_count();
-        let levels = [
+        let used = view.used_gpus().number();
+        let [busy, usable, placed, queued, deferred] = [
             view.busy_gpus().get(),
             view.cluster().usable_gpus(),
             placed_jobs,
             self.live.saturating_sub(placed_jobs),
             view.deferred_count(),
-        ];
+        ]
+        .map(f64::from);
+        let levels = [busy, used, usable, placed, queued, deferred];
         self.timeline.set(view.now().secs(), levels);
     }
 }
@@ -175,6 +186,7 @@ impl Followed {
             stop: None,
             gpus: GpuList::from_slice(&bound.gpus),
             share: bound.share,
+            config: bound.config.clone(),
         };
         self.open.insert(id, open);
     }
@@ -202,6 +214,7 @@ impl Followed {
             end: at,
             gpus,
             share: open.share,
+            config: open.config,
             why,
         };
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -500,6 +513,7 @@ mod tests {
             end: Time::ZERO,
             gpus: [0, 1, 2, 5, 7, 8].map(GpuId).to_vec(),
             share: Share::WHOLE,
+            config: Config::NONE,
             why: "stopped",
         };
         assert_eq!(row.ranges(), [(0, 2), (5, 5), (7, 8)]);

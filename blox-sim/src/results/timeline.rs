@@ -17,6 +17,8 @@ pub struct TimelineRow {
     /// Mean number of GPUs with at least one running job. A shared GPU counts once. GPUs of starting
     /// and stopping jobs are excluded.
     pub busy_gpus: f64,
+    /// Mean amount of GPUs that running jobs have: the sum of their parts, at most 1 a GPU.
+    pub used_gpus: f64,
     /// Mean number of usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
     /// [`Summary`](super::Summary) refers to all GPUs instead.
     pub usable_gpus: f64,
@@ -30,7 +32,7 @@ pub struct TimelineRow {
 }
 
 /// Values of a timeline at one moment, in the order of the fields of a row.
-pub(crate) type Levels = [u32; 5];
+pub(crate) type Levels = [f64; 6];
 
 /// Sums of values over time.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ pub(crate) struct Timeline {
     /// Start of the first interval.
     origin: Option<f64>,
     length: f64,
-    sums: Vec<[f64; 5]>,
+    sums: Vec<Levels>,
     since: f64,
     /// End of the last interval.
     row_end: f64,
@@ -97,13 +99,13 @@ impl Timeline {
             if self.since >= self.row_end {
                 let i = ((self.since - origin) / self.length) as usize;
                 self.row_end = origin + (i + 1) as f64 * self.length;
-                self.sums.resize(i + 1, [0.0; 5]);
+                self.sums.resize(i + 1, [0.0; 6]);
             }
             let end = self.row_end.min(to);
             let lasts = end - self.since;
             if let Some(sums) = self.sums.last_mut() {
                 for (sum, level) in sums.iter_mut().zip(self.now) {
-                    *sum += lasts * f64::from(level);
+                    *sum += lasts * level;
                 }
             }
             self.since = end;
@@ -132,7 +134,7 @@ impl Timeline {
         self.settle();
         self.advance(end.max(self.since));
         let origin = self.origin.unwrap_or(0.0);
-        let row = |(i, sums): (usize, &[f64; 5])| {
+        let row = |(i, sums): (usize, &Levels)| {
             let time_s = origin + i as f64 * self.length;
             let length_s = self.length.min(end - time_s);
             let mean = |level: usize| sums[level] / length_s;
@@ -140,10 +142,11 @@ impl Timeline {
                 time_s,
                 length_s,
                 busy_gpus: mean(0),
-                usable_gpus: mean(1),
-                placed_jobs: mean(2),
-                queued_jobs: mean(3),
-                deferred_jobs: mean(4),
+                used_gpus: mean(1),
+                usable_gpus: mean(2),
+                placed_jobs: mean(3),
+                queued_jobs: mean(4),
+                deferred_jobs: mean(5),
             }
         };
         let rows = self.sums.iter().enumerate().map(row);
@@ -156,7 +159,8 @@ mod tests {
     use super::*;
 
     fn busy(busy_gpus: u32) -> Levels {
-        [busy_gpus, 4, 0, 0, 0]
+        let busy = f64::from(busy_gpus);
+        [busy, busy, 4.0, 0.0, 0.0, 0.0]
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     AssignmentRow, AssignmentSink, Contention, DeadlineFate, Evictions, JobResult, MissCause,
     RoundRow, TimelineRow, job_id,
 };
-use blox_core::{JobSpec, Seconds, Time};
+use blox_core::{Config, JobSpec, Seconds, Share, Time};
 use std::io::Write;
 
 /// An error while writing results.
@@ -229,7 +229,8 @@ pub fn write_rounds(sink: &mut dyn TableSink, rounds: &[RoundRow]) -> Result<(),
 
 /// Writes a row for each interval, with the columns
 /// `time_s,length_s,busy_gpus,usable_gpus,placed_jobs,queued_jobs,deferred_jobs`. All columns but
-/// the first two are means over the interval. See [`TimelineRow`].
+/// the first two are means over the interval. See [`TimelineRow`]. If jobs have parts of GPUs,
+/// `used_gpus` follows.
 ///
 /// # Errors
 /// If the table cannot be written.
@@ -237,7 +238,8 @@ pub fn write_timeline(
     sink: &mut dyn TableSink,
     timeline: &[TimelineRow],
 ) -> Result<(), WriteError> {
-    let columns: [Column<'_, TimelineRow>; 7] = [
+    let parts = timeline.iter().any(|r| r.used_gpus != r.busy_gpus);
+    let mut columns: Vec<Column<'_, TimelineRow>> = vec![
         ("time_s", &|row, r| number(row, r.time_s)),
         ("length_s", &|row, r| number(row, r.length_s)),
         ("busy_gpus", &|row, r| number(row, r.busy_gpus)),
@@ -246,6 +248,9 @@ pub fn write_timeline(
         ("queued_jobs", &|row, r| number(row, r.queued_jobs)),
         ("deferred_jobs", &|row, r| number(row, r.deferred_jobs)),
     ];
+    if parts {
+        columns.push(("used_gpus", &|row, r| number(row, r.used_gpus)));
+    }
     write(sink, &columns, timeline)
 }
 
@@ -287,24 +292,76 @@ fn seconds(sink: &mut dyn TableSink, seconds: Option<Seconds>) {
 ///
 /// `gpus` are numbers and ranges of numbers through all nodes, separated by spaces: `0-3 8`. The
 /// job ran from `start_s` to `stop_s`. The GPUs were allocated to it at `placed_s`, and it had left
-/// them at `end_s`.
+/// them at `end_s`. These columns can follow: `share`, the part of each GPU; `memory_share`, the part
+/// of its memory, if it is counted; `overlaps`, 1 if other jobs may use the same part; and `config`,
+/// knobs such as `pp=2 tp=4`.
 pub struct AssignmentWriter<S: TableSink> {
     sink: S,
+    all: bool,
     gpus: String,
     error: Option<WriteError>,
 }
 
 impl<S: TableSink> AssignmentWriter<S> {
-    /// Begins the table. [`AssignmentWriter::finish`] returns the first error.
-    pub fn new(mut sink: S) -> Self {
-        sink.begin(&[
-            "job_id", "job", "launch", "placed_s", "start_s", "stop_s", "end_s", "gpus", "why",
-        ]);
+    /// Begins the table, without shares and configs. [`AssignmentWriter::finish`] returns the first
+    /// error.
+    pub fn new(sink: S) -> Self {
+        Self::begin(sink, false)
+    }
+
+    /// Begins the table with shares and configs. First, it repeats the rows of a CSV table without
+    /// them, which are of whole GPUs.
+    ///
+    /// # Errors
+    /// The rows cannot be read or written.
+    pub fn with_shares(sink: S, rows: impl std::io::Read) -> Result<Self, WriteError> {
+        let mut writer = Self::begin(sink, true);
+        for row in csv::Reader::from_reader(rows).records() {
+            let row = row?;
+            for (at, cell) in row.iter().enumerate() {
+                match at {
+                    1 | 2 => writer.sink.whole(cell.parse().unwrap_or(0)),
+                    3..=6 => writer.sink.number(cell.parse().ok()),
+                    _ => writer.sink.text(Some(cell)),
+                }
+            }
+            writer.append(Share::WHOLE, &Config::NONE);
+            writer.sink.end_row()?;
+        }
+        Ok(writer)
+    }
+
+    fn begin(mut sink: S, all: bool) -> Self {
+        let columns = [
+            "job_id",
+            "job",
+            "launch",
+            "placed_s",
+            "start_s",
+            "stop_s",
+            "end_s",
+            "gpus",
+            "why",
+            "share",
+            "memory_share",
+            "overlaps",
+            "config",
+        ];
+        sink.begin(if all { &columns } else { &columns[..9] });
         AssignmentWriter {
             sink,
+            all,
             gpus: String::new(),
             error: None,
         }
+    }
+
+    fn append(&mut self, share: Share, config: &Config) {
+        self.sink.number(Some(share.fraction()));
+        self.sink.number(share.memory_fraction());
+        self.sink.whole(share.overlaps().into());
+        let knobs = (!config.is_none()).then(|| config.to_string());
+        self.sink.text(knobs.as_deref());
     }
 
     /// Ends the table and returns the first error, if any.
@@ -345,7 +402,10 @@ impl<S: TableSink + Send> AssignmentSink for AssignmentWriter<S> {
         }
         sink.text(Some(&self.gpus));
         sink.text(Some(a.why));
-        self.error = sink.end_row().err();
+        if self.all {
+            self.append(a.share, &a.config);
+        }
+        self.error = self.sink.end_row().err();
     }
 }
 

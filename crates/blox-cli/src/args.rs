@@ -486,8 +486,8 @@ pub(super) struct Options {
     /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
     /// memory, deadline, user_estimate, attributes.NAME. Units of submit, start, end and deadline:
     /// s (the default), ms, us, ns, min, h, d, epoch, epoch-ms, epoch-us, epoch-ns, date. Units of
-    /// durations: s to d, clock (D-HH:MM:SS). Units of GPUs and CPUs: count, percent, milli. Units
-    /// of memory: gib, mib, kib, bytes, gb, mb.
+    /// durations: s to d, clock (D-HH:MM:SS). Units of GPUs and CPUs: count, percent, milli; less
+    /// than one GPU is a part of it. Units of memory: gib, mib, kib, bytes, gb, mb.
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
     pub map: Option<Written<ColumnMap>>,
     /// Folder of throughput tables MODEL.csv, which make jobs with model and batch size elastic; or
@@ -557,7 +557,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[:TYPE][=PRICE], separated by commas, with + before an offer of nodes, or a
+    /// NODESxGPUS[:TYPE][@LAYOUT][=PRICE], separated by commas, with + before an offer of nodes, or a
     /// TOML file [default: {}]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     pub cluster: Option<String>,

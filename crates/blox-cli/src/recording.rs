@@ -7,7 +7,8 @@ use super::files::part_of;
 use super::output::{CHROME, Several, table_files};
 use blox_core::ClusterSpec;
 use blox_sim::results::{
-    AssignmentRow, AssignmentSink, AssignmentWriter, SharedSink, SharedWaitSink, WaitSink, WaitSpan,
+    AssignmentRow, AssignmentSink, AssignmentWriter, SharedSink, SharedWaitSink, WaitSink,
+    WaitSpan, WriteError,
 };
 use std::fs::File;
 use std::io::BufWriter;
@@ -22,8 +23,68 @@ pub(super) struct Recording {
 }
 
 struct Writers {
-    assignments: Option<AssignmentWriter<Several>>,
+    assignments: Option<Table>,
     chrome: Option<Chrome<BufWriter<File>>>,
+}
+
+/// The table `assignments`. It has columns of shares and configs from the first row with one on.
+struct Table {
+    paths: Vec<PathBuf>,
+    writer: AssignmentWriter<Several>,
+    is_plain: bool,
+    /// Why the columns could not be added.
+    failed: Option<WriteError>,
+}
+
+impl Table {
+    fn create(paths: Vec<PathBuf>) -> Result<Self, Failure> {
+        let create =
+            |path: &PathBuf| File::create(part_of(path)).map_err(|e| Failure::unwritable(path, e));
+        let files: Vec<File> = paths.iter().map(create).collect::<Result<_, _>>()?;
+        Ok(Table {
+            writer: AssignmentWriter::new(Several::of(paths.iter().cloned().zip(files))),
+            paths,
+            is_plain: true,
+            failed: None,
+        })
+    }
+
+    fn take(&mut self, row: AssignmentRow) {
+        if self.is_plain && !row.is_plain() {
+            self.is_plain = false;
+            self.failed = self.add_columns().err();
+        }
+        if self.failed.is_none() {
+            self.writer.take(row);
+        }
+    }
+
+    /// Begins the files again, with all columns.
+    fn add_columns(&mut self) -> Result<(), WriteError> {
+        self.writer.finish()?;
+        let mut rows = None;
+        let mut files = Vec::new();
+        for path in &self.paths {
+            let part = part_of(path);
+            // The first one is CSV.
+            if rows.is_none() {
+                rows = Some(File::open(&part)?);
+            }
+            std::fs::remove_file(&part)?;
+            files.push((path.clone(), File::create(part)?));
+        }
+        if let Some(rows) = rows {
+            self.writer = AssignmentWriter::with_shares(Several::of(files), rows)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), WriteError> {
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
+    }
 }
 
 impl AssignmentSink for Writers {
@@ -57,19 +118,15 @@ impl Recording {
         std::fs::create_dir_all(dir).map_err(|e| Failure::unwritable(dir, e))?;
         let create =
             |path: &PathBuf| File::create(part_of(path)).map_err(|e| Failure::unwritable(path, e));
-        let mut paths = Vec::new();
-        let mut files = Vec::new();
-        for path in table.iter().flatten() {
-            files.push((path.clone(), create(path)?));
-            paths.push(path.clone());
-        }
+        let mut paths = table.clone().unwrap_or_default();
+        let assignments = table.map(Table::create).transpose()?;
         let mut trace = None;
         if let Some(path) = chrome {
             trace = Some(Chrome::new(BufWriter::new(create(&path)?), cluster));
             paths.push(path);
         }
         let writers = Writers {
-            assignments: table.map(|_| AssignmentWriter::new(Several::of(files))),
+            assignments,
             chrome: trace,
         };
         Ok(Some(Recording {

@@ -351,7 +351,7 @@ fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
             (only(priced, "node\nhours"), &|(.., r)| {
                 decimal(figure(r, "rent_node_hours"), 1)
             }),
-            (only(priced, "rent_cost"), &|(.., r)| {
+            (only(priced, "cost"), &|(.., r)| {
                 decimal(figure(r, "rent_cost"), 2)
             }),
             (only(rated, "mean\nrho"), &|(.., r)| {

@@ -4,7 +4,12 @@ use blox_core::{SpecError, Submission};
 use serde_json::Value;
 
 /// An attribute: its name, the field of an error, the expected value, and the rule.
-type Known = (&'static str, &'static str, &'static str, fn(&Value) -> bool);
+type Known = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Submission, &Value) -> bool,
+);
 
 /// Returns whether a value is a finite number that fits.
 fn is(value: &Value, fits: impl Fn(f64) -> bool) -> bool {
@@ -13,60 +18,66 @@ fn is(value: &Value, fits: impl Fn(f64) -> bool) -> bool {
 
 const PERCENT: &str = "a number from 0 to 100";
 
-const KNOWN: [Known; 10] = [
+const KNOWN: [Known; 11] = [
     (
         "gpu_utilisation",
         "attributes.gpu_utilisation",
         "a fraction above 0 and at most 1",
-        |v| is(v, |x| x > 0.0 && x <= 1.0),
+        |_, v| is(v, |x| x > 0.0 && x <= 1.0),
     ),
-    ("gpu_util", "attributes.gpu_util", PERCENT, |v| {
+    ("gpu_util", "attributes.gpu_util", PERCENT, |_, v| {
         is(v, |x| (0.0..=100.0).contains(&x))
     }),
-    ("gmem_util", "attributes.gmem_util", PERCENT, |v| {
+    ("gmem_util", "attributes.gmem_util", PERCENT, |_, v| {
         is(v, |x| (0.0..=100.0).contains(&x))
     }),
     (
         "gmem",
         "attributes.gmem",
         "MiB of GPU memory, a number of at least 0",
-        |v| is(v, |x| x >= 0.0),
+        |_, v| is(v, |x| x >= 0.0),
     ),
     (
         "sharing_score",
         "attributes.sharing_score",
         "a number from 0 to 2",
-        |v| is(v, |x| (0.0..=2.0).contains(&x)),
+        |_, v| is(v, |x| (0.0..=2.0).contains(&x)),
     ),
     (
         "stages",
         "attributes.stages",
         "four numbers of seconds from 0 to 1e6, one of them above 0",
-        |v| crate::stages::times_of(v).is_some(),
+        |_, v| crate::stages::times_of(v).is_some(),
     ),
     (
         "params_b",
         "attributes.params_b",
         "billions of parameters, a number above 0",
-        |v| is(v, |x| x > 0.0),
+        |_, v| is(v, |x| x > 0.0),
     ),
     (
         "sequence",
         "attributes.sequence",
         "tokens of a sample, a number above 0",
-        |v| is(v, |x| x > 0.0),
+        |_, v| is(v, |x| x > 0.0),
     ),
     (
         "plan",
         "attributes.plan",
-        "a plan such as `tp=2 pp=4`",
-        |v| v.as_str().and_then(crate::plans::parsed).is_some(),
+        "a plan such as `tp=2 pp=4`, with whole tp and pp from 1, zero to 3 and offload to 1",
+        |_, v| v.as_str().and_then(crate::plans::parsed).is_some(),
     ),
     (
         "plans",
         "attributes.plans",
         "a list of objects with `gpus`, `speed` and knobs",
-        |v| crate::plans::measured(v).is_some(),
+        |_, v| crate::plans::measured(v).is_some(),
+    ),
+    (
+        "plan",
+        "attributes.plan",
+        "tp times pp that divides the GPUs of the job, or a row of `plans` on these GPUs",
+        crate::plans::divides,
     ),
 ];
 
@@ -98,7 +109,7 @@ pub fn check_attributes(job: &Submission, names: &[&str]) -> Result<(), SpecErro
     for (name, field, expected, fits) in KNOWN.into_iter().filter(|k| names.contains(&k.0)) {
         if let Some(value) = extras.attributes.get(name)
             && !value.is_null()
-            && !fits(value)
+            && !fits(job, value)
         {
             return Err(SpecError {
                 field,
@@ -142,6 +153,10 @@ mod tests {
             ("sequence", json!("long")),
             ("plan", json!("tp")),
             ("plan", json!("dp=2")),
+            ("plan", json!("tp=0")),
+            ("plan", json!("tp=1.5")),
+            ("plan", json!("zero=4")),
+            ("plan", json!("tp=2")),
             ("plans", json!([])),
             ("plans", json!([{"gpus": 0, "speed": 1}])),
             ("plans", json!([{"gpus": 1, "speed": 1, "dp": 2}])),

@@ -12,7 +12,7 @@
 //! | Model plans of data, tensor and pipeline parallelism | [`Plans`] |
 //! | Model jobs that share a link of the network | [`share_link`] |
 //! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
-//! | Check the attributes that these models read | [`check_attributes`] |
+//! | Check the attributes that these models read | [`check_attributes`], [`check_plans`] |
 //! | Look up the skew of tensor sizes | [`SkewTable`] |
 
 #![warn(missing_docs)]
@@ -33,7 +33,7 @@ mod workers;
 pub use attributes::check_attributes;
 pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
-pub use plans::Plans;
+pub use plans::{Plans, check_plans};
 pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};

@@ -1,6 +1,7 @@
 //! Execution plans: data, tensor and pipeline parallelism, ZeRO and offloading.
 
-use blox_core::{Assignment, Cluster, Config, GpuCount, NodeId, Submission};
+use crate::attributes::check_attributes;
+use blox_core::{Assignment, Cluster, Config, GpuCount, NodeId, SpecError, Submission};
 use serde_json::Value;
 
 /// The knobs of a plan.
@@ -187,12 +188,60 @@ pub(crate) fn measured(list: &Value) -> Option<Vec<(u32, Config, f64)>> {
 pub(crate) fn parsed(text: &str) -> Option<Config> {
     let knob = |word: &str| {
         let (knob, value) = word.split_once('=')?;
-        let value: f64 = value.parse().ok()?;
-        let known = KNOBS.into_iter().find(|known| *known == knob);
-        known.filter(|_| value >= 0.0).map(|knob| (knob, value))
+        let value: u32 = value.parse().ok()?;
+        let knob = KNOBS.into_iter().find(|known| *known == knob)?;
+        let fits = match knob {
+            "zero" => value <= 3,
+            "offload" => value <= 1,
+            _ => value > 0,
+        };
+        fits.then_some((knob, f64::from(value)))
     };
     let knobs: Option<Vec<_>> = text.split_whitespace().map(knob).collect();
     knobs.map(Config::of)
+}
+
+/// Returns whether a plan divides the GPUs of a job: into replicas, or as a measured plan does.
+pub(crate) fn divides(job: &Submission, plan: &Value) -> bool {
+    let Some(plan) = plan.as_str().and_then(parsed) else {
+        return false;
+    };
+    let gpus = job.gpus.get();
+    match job.attribute("plans").map(measured) {
+        Some(list) => {
+            let list = list.unwrap_or_default();
+            Source::Measured(list).best([gpus, gpus], &plan).is_some()
+        }
+        None => {
+            let [tp, pp] = ["tp", "pp"].map(|knob| plan.get(knob).unwrap_or(1.0));
+            f64::from(gpus) % (tp * pp) == 0.0
+        }
+    }
+}
+
+/// Checks the execution plans that a job states: `params_b`, `sequence`, `plan` and `plans`.
+///
+/// ```
+/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::check_plans;
+///
+/// let job = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(60.0)).with_extras(Extras {
+///     attributes: [("params_b".into(), 7.into()), ("plan".into(), "tp=3".into())].into(),
+///     ..Extras::default()
+/// });
+/// let wrong = check_plans(&job).unwrap_err();
+/// assert!(wrong.to_string().starts_with("attributes.plan is \"tp=3\", expected tp times pp that"));
+/// ```
+///
+/// # Errors
+/// The first wrong value. A `plan` or `sequence` of a job without a model and measured plans is not
+/// read.
+pub fn check_plans(job: &Submission) -> Result<(), SpecError> {
+    let stated = |name| job.attribute(name).is_some_and(|value| !value.is_null());
+    match ["params_b", "plans"].into_iter().any(stated) {
+        true => check_attributes(job, &["params_b", "sequence", "plan", "plans"]),
+        false => Ok(()),
+    }
 }
 
 const OPERATIONS_PER_S: f64 = 140e12;

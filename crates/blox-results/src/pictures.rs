@@ -194,7 +194,7 @@ pub(super) fn summaries(all: &[Contestant<'_>], unit: TimeUnit) -> Vec<Picture> 
     });
     let axis = Axis::fraction("usable GPUs with a running job").from(0.0);
     let utilisation = over_time(["utilisation", "GPU utilisation"], axis, unit, all, |r| {
-        (r.busy_gpus, r.usable_gpus.max(r.busy_gpus))
+        (r.used_gpus, r.usable_gpus.max(r.used_gpus))
     });
     let axis = Axis::new("jobs without GPUs").from(0.0);
     let names = ["queue-length", "Queue length"];

@@ -284,6 +284,7 @@ fn read_timeline(path: &Path) -> Result<Vec<TimelineRow>, FolderError> {
     let time = table.column("time_s")?;
     let length = table.column("length_s")?;
     let busy = table.column("busy_gpus")?;
+    let used = table.find("used_gpus").unwrap_or(busy);
     let usable = table.column("usable_gpus")?;
     let placed = table.column("placed_jobs")?;
     let queued = table.column("queued_jobs")?;
@@ -294,6 +295,7 @@ fn read_timeline(path: &Path) -> Result<Vec<TimelineRow>, FolderError> {
             time_s: table.number(time)?,
             length_s: table.number(length)?,
             busy_gpus: table.number(busy)?,
+            used_gpus: table.number(used)?,
             usable_gpus: table.number(usable)?,
             placed_jobs: table.number(placed)?,
             queued_jobs: table.number(queued)?,

@@ -1,8 +1,7 @@
 //! Cluster descriptions from the command line: a shorthand, or a file.
 //!
-//! The shorthand is `NODESxGPUS[:TYPE][=PRICE]`, joined by commas: `32x4`,
-//! `6x4:t4,3x8:rtx`, `32x4,network=100`. JOBS is the number of jobs that may share a GPU. A part that begins with
-//! `+` is an offer: `+16x4=12.24`. A file is TOML with a `[[node]]` table for each group of
+//! The shorthand is `NODESxGPUS[:TYPE][@LAYOUT][=PRICE]`, joined by commas: `32x4`,
+//! `6x4:t4,3x8:rtx`, `32x4,network=100`. A part that begins with `+` is an offer: `+16x4=12.24`. A file is TOML with a `[[node]]` table for each group of
 //! equal nodes, in the order of registration:
 //!
 //! ```toml
@@ -576,7 +575,7 @@ mod tests {
     fn an_argument_that_is_nothing_names_both_ways() {
         assert_eq!(
             read_cluster("32y4").unwrap_err().to_string(),
-            "cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100, or the path of a TOML file"
+            "cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS[:TYPE][@LAYOUT][=PRICE], with + before an offer, for instance 32x4, 3x8:a100 or +16x8=12.5, or the path of a TOML file"
         );
         assert_eq!(
             read_cluster("4000000000x64").unwrap_err().to_string(),

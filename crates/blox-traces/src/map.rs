@@ -24,8 +24,8 @@
 //! Numbers in `s` to `d` count from the trace's own start and are not shifted. `epoch` counts
 //! seconds since 1970; `date` has the form `2017-10-09 07:01:55` or `2017-10-09T07:01:55.25+08:00`.
 //! With `epoch` and `date`, the earliest job is submitted at 0. `clock` is
-//! `[DAYS-]HOURS:MINUTES:SECONDS`. `percent` and `milli` are hundredths and thousandths of a GPU. A
-//! job gets whole GPUs, with a notice.
+//! `[DAYS-]HOURS:MINUTES:SECONDS`. `percent` and `milli` are hundredths and thousandths of a GPU.
+//! Less than one GPU is a part of it. More than one GPU becomes whole GPUs, with a notice.
 //!
 //! A column with a comma, a colon or a quote in its name is written in double quotes. A quote
 //! inside is doubled: `gpus="GPUs, all":count`.

@@ -7,7 +7,7 @@ use super::rows::{NoJob, Opened, jobs, makes_sense, sensible};
 use super::source::Source;
 use super::table::{Column, SharedNames, Table};
 use blox_core::SortedMap;
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::sync::Arc;
 
@@ -55,12 +55,20 @@ impl MappedRow<'_> {
         let duration = self.duration()?;
         let submit = self.number(Field::Submit)?;
         let submit = submit.ok_or_else(|| self.wrong(Field::Submit, "a moment"))?;
-        let whole = gpus.ceil();
-        if whole != gpus {
+        let (whole, share) = match Share::of(gpus) {
+            Some(share) => (1.0, share),
+            None => (gpus.ceil(), Share::WHOLE),
+        };
+        if gpus > 0.0 && gpus < 1.0 {
+            if share == Share::WHOLE {
+                let expected = "a whole number of GPUs, or a part of one from 1/21000";
+                return Err(self.wrong(Field::Gpus, expected).into());
+            }
+        } else if whole != gpus {
             let counts = |m: &Mapping| m.unit.how == How::Number(1.0, 1.0);
             if self.map.get(Field::Gpus).is_some_and(counts) {
                 return Err(self
-                    .wrong(Field::Gpus, "a whole number of at least 0")
+                    .wrong(Field::Gpus, "a whole number of GPUs, or a part of one")
                     .into());
             }
             notices.add(NoticeKind::PartOfGpu, self.table.line());
@@ -86,6 +94,7 @@ impl MappedRow<'_> {
         let extras = Extras {
             model: self.name(Field::Model),
             group: self.name(Field::Group),
+            share,
             batch_size: self.parse(Field::BatchSize, "a whole number of at least 0")?,
             cpus: self.number(Field::Cpus)?.unwrap_or(0.0),
             memory_gib: self.number(Field::Memory)?.unwrap_or(0.0),
@@ -260,6 +269,35 @@ mod tests {
     }
 
     #[test]
+    fn less_than_one_gpu_is_a_part_of_it() {
+        for (map, cell) in [("g", "0.25"), ("g:percent", "25"), ("g:milli", "250")] {
+            let map = format!("submit=s,gpus={map},duration=d");
+            let trace = read(&map, &format!("s;g;d\n0;{cell};9\n")).unwrap();
+            assert!(trace.notices().is_empty());
+            let job = collect(&mut trace.jobs().unwrap()).unwrap().remove(0);
+            assert_eq!(
+                (job.gpus, Some(job.extras().share)),
+                (GpuCount(1), Share::parts(1, 4))
+            );
+        }
+        let wrong = |cell: &str| {
+            let trace = read(
+                "submit=s,gpus=g,duration=d",
+                &format!("s;g;d\n0;{cell};9\n"),
+            );
+            trace.unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong("1e-9"),
+            "t.csv:2: g is `1e-9`, expected a whole number of GPUs, or a part of one from 1/21000"
+        );
+        assert_eq!(
+            wrong("1.5"),
+            "t.csv:2: g is `1.5`, expected a whole number of GPUs, or a part of one"
+        );
+    }
+
+    #[test]
     fn own_columns_reach_policies_as_attributes() {
         let map = "submit=s,gpus=g,duration=d,attributes.class=c,attributes.level=\"l, x\"";
         let text = "s;g;d;c;l, x\n0;1;9;bert;2.5\n1;1;9;none;\n2;1;9;007;true\n";
@@ -305,7 +343,7 @@ mod tests {
             (",1,1,a", "when is ``, expected a moment"),
             (
                 "1,1.5,1,a",
-                "n is `1.5`, expected a whole number of at least 0",
+                "n is `1.5`, expected a whole number of GPUs, or a part of one",
             ),
             (
                 "1,-1,1,a",

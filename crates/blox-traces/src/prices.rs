@@ -46,7 +46,13 @@ pub fn read_prices(
                 offer,
                 count: table.count(reclaim)?,
             },
-            _ => return Err(table.wrong(price, "a price or a number of nodes in `reclaim`")),
+            [true, true] => {
+                let expected = "an empty cell, because `reclaim` has a number of nodes";
+                return Err(table.wrong(price, expected));
+            }
+            [false, false] => {
+                return Err(table.wrong(price, "a price, or a number of nodes in `reclaim`"));
+            }
         };
         all.push((at, event));
     }
@@ -98,11 +104,11 @@ mod tests {
             ),
             (
                 "0,offer-0,,\n",
-                "p.csv:2: price is ``, expected a price or a number of nodes in `reclaim`",
+                "p.csv:2: price is ``, expected a price, or a number of nodes in `reclaim`",
             ),
             (
                 "0,offer-0,1,1\n",
-                "p.csv:2: price is `1`, expected a price or a number of nodes in `reclaim`",
+                "p.csv:2: price is `1`, expected an empty cell, because `reclaim` has a number of nodes",
             ),
             (
                 "0,offer-0,-1,\n",

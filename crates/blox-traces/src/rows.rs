@@ -2,6 +2,7 @@
 
 use super::source::{LONGEST_ROW, Source, Text, reading_error, too_long};
 use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_perf::check_plans;
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde_json::Value;
@@ -271,6 +272,9 @@ pub(crate) fn makes_sense(
         Err(wrong_field(path, line, field, found, expected))
     };
     if let Err(e) = job.check() {
+        return wrong(e.field, e.found, e.expected);
+    }
+    if let Err(e) = check_plans(&job) {
         return wrong(e.field, e.found, e.expected);
     }
     let own = job.work.rate;

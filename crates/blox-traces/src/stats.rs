@@ -1,7 +1,7 @@
 //! Statistics of a workload.
 
 use blox_core::SortedMap;
-use blox_core::{JobSpec, Name};
+use blox_core::{Gpus, JobSpec, Name};
 use blox_sim::workload::{Workload, WorkloadError};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -42,7 +42,16 @@ pub struct Statistics {
     pub jobs_with_deadline: u64,
     /// Number of elastic jobs.
     pub elastic_jobs: u64,
-    /// Duration times GPUs, over all jobs.
+    /// Number of jobs that need a part of each GPU.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub jobs_with_share: u64,
+    /// Number of services.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub services: u64,
+    /// Number of spot jobs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spot_jobs: u64,
+    /// Duration times GPUs, over all jobs. A part of a GPU counts as its part.
     pub gpu_hours: f64,
     /// Average number of GPUs that the jobs keep busy between the first and the last submission. On
     /// a cluster with fewer GPUs the queue grows without bound. `None` if all jobs arrive at the
@@ -74,6 +83,10 @@ pub struct Statistics {
     pub origin_epoch_s: Option<f64>,
     /// Submissions over time, in at most 64 slices of equal length.
     pub over_time: Slices,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Upper bounds of the buckets of [`Statistics::by_duration`], in seconds.
@@ -204,7 +217,8 @@ impl Statistics {
         let (mut last, mut gaps, mut squares) = (None, 0.0, 0.0);
         while let Some(job) = workload.next_job()? {
             let at = job.submit.secs();
-            let gpu_hours = job.duration().hours() * f64::from(job.gpus.get());
+            let gpus = Gpus::of(job.gpus, job.extras().share);
+            let gpu_hours = job.duration().hours() * gpus.number();
             if all.jobs == 0 {
                 all.first_submit_s = at;
             }
@@ -263,6 +277,9 @@ impl Statistics {
             self.jobs_with_gpu_types += u64::from(!extras.gpu_types.is_empty());
             self.jobs_with_deadline += u64::from(!extras.deadlines.is_empty());
             self.elastic_jobs += u64::from(extras.levels.len() > 1);
+            self.jobs_with_share += u64::from(!extras.share.is_whole());
+            self.services += u64::from(extras.need.is_some());
+            self.spot_jobs += u64::from(extras.class.is_spot());
         }
     }
 }
@@ -320,6 +337,20 @@ mod tests {
         assert_eq!(s.over_time.jobs.iter().sum::<u64>(), 4);
         assert_eq!((s.over_time.width_s, s.over_time.jobs.len()), (1800.0, 51));
         assert_eq!((s.over_time.jobs[0], s.over_time.jobs[2]), (2, 1));
+    }
+
+    #[test]
+    fn half_a_gpu_is_half_the_work() {
+        use blox_core::{Class, Extras, Share};
+        let half = job(0.0, 2, 3600.0).with_extras(Extras {
+            share: Share::parts(1, 2).unwrap(),
+            class: Class::BEST_EFFORT,
+            ..Extras::default()
+        });
+        let s = Statistics::of(&mut Jobs::new(vec![half, job(3600.0, 1, 3600.0)]), None).unwrap();
+        assert_eq!((s.gpu_hours, s.load_gpus), (2.0, Some(2.0)));
+        assert_eq!((s.jobs_with_share, s.spot_jobs, s.services), (1, 1, 0));
+        assert_eq!(s.by_gpus[&2].gpu_hours, 1.0);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn eva() -> Pipeline {
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     let settings = EvaSettings {
-        beside: at_least(p, "beside", 0.0)?.min(1.0),
+        beside: share(p, "beside")?,
         moves: Seconds::new(at_least(p, "move_s", 0.0)?),
         boot: Seconds::new(at_least(p, "boot_s", 0.0)?),
     };

@@ -246,7 +246,7 @@ impl Network {
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
 /// assert_eq!(
 ///     err.to_string(),
-///     "cluster `6x4:t4,3y8`: part 2 is `3y8`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100"
+///     "cluster `6x4:t4,3y8`: part 2 is `3y8`, expected NODESxGPUS[:TYPE][@LAYOUT][=PRICE], with + before an offer, for instance 32x4, 3x8:a100 or +16x8=12.5"
 /// );
 /// # Ok::<(), blox_core::ClusterSpecError>(())
 /// ```
@@ -468,7 +468,7 @@ impl std::str::FromStr for ClusterSpec {
 pub enum ClusterSpecError {
     /// A part of the shorthand that is not a node group.
     #[error(
-        "cluster `{}`: part {part} is `{}`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100",
+        "cluster `{}`: part {part} is `{}`, expected NODESxGPUS[:TYPE][@LAYOUT][=PRICE], with + before an offer, for instance 32x4, 3x8:a100 or +16x8=12.5",
         on_one_line(text),
         on_one_line(found)
     )]

@@ -8,7 +8,7 @@ use super::super::resolve::{Experiment, Input};
 use super::super::result::Run;
 use super::super::table::{self, Failed};
 use super::printed::pretty;
-use blox_core::{ClusterSpec, NodeSpec};
+use blox_core::{ClusterSpec, NodeSpec, Offer, Seconds};
 use blox_results::ended;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -85,6 +85,9 @@ pub(crate) fn write_manifest(
         "schedulers": schedulers,
         "notices": notices,
     });
+    if !experiment.cluster.offers.is_empty() {
+        manifest["offers"] = offers(&experiment.cluster).into();
+    }
     if !failed.is_empty() {
         let each = failed.iter();
         manifest["failed"] = each
@@ -103,6 +106,18 @@ pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
             json!({ "nodes": nodes.len(), "gpus": nodes[0].gpus, "gpu_type": nodes[0].gpu_type })
         })
         .collect()
+}
+
+/// Returns the offers of nodes.
+pub(crate) fn offers(spec: &ClusterSpec) -> Vec<Value> {
+    let one = |offer: &Offer| {
+        json!({
+            "name": offer.name, "most": offer.most, "gpus": offer.spec.gpus,
+            "gpu_type": offer.spec.gpu_type, "price": offer.spec.price,
+            "notice_s": offer.notice.map(Seconds::secs),
+        })
+    };
+    spec.offers.iter().map(one).collect()
 }
 
 /// Returns the options on which results depend, by their long names.

@@ -12,7 +12,7 @@ pub(super) use folder::{
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{
     CHROME, COMMIT, GROUPS, MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs,
-    write_manifest,
+    offers, write_manifest,
 };
 pub(super) use printed::{csv, json, pretty, pretty_text};
 pub(super) use tables::{Several, table_files};

@@ -293,7 +293,7 @@ fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
             (only(priced, "node\nhours"), &|g| {
                 decimal(middle(g, "rent_node_hours"), 1)
             }),
-            (only(priced, "rent_cost"), &|g| {
+            (only(priced, "cost"), &|g| {
                 decimal(middle(g, "rent_cost"), 2)
             }),
             ("preempted", &|g| decimal(middle(g, "preemptions"), 0)),

@@ -181,7 +181,7 @@ impl Store {
         let files = RUN_FILES.iter().filter(|name| **name != MANIFEST);
         let files = files.filter_map(|name| Some(((*name).to_owned(), json!(size(name)?))));
         let files: Map<String, Value> = files.collect();
-        let manifest = json!({
+        let mut manifest = json!({
             "blox_version": env!("CARGO_PKG_VERSION"),
             "commit": output::COMMIT,
             "status": "complete",
@@ -196,6 +196,9 @@ impl Store {
             "notices": table::notices(experiment, &[run]),
             "lost": run.lost,
         });
+        if !experiment.cluster.offers.is_empty() {
+            manifest["offers"] = output::offers(&experiment.cluster).into();
+        }
         write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
     }
 

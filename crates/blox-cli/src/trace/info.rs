@@ -62,14 +62,22 @@ fn render(
         (s.models, "model"),
     ];
     let (types, deadlines) = (s.jobs_with_gpu_types, s.jobs_with_deadline);
-    let limited = number_of(types, "job");
+    let (limited, parts) = (number_of(types, "job"), number_of(s.jobs_with_share, "job"));
     let limits = [
         (types, format!("{limited} only on some GPU types")),
         (deadlines, format!("{} with a deadline", whole(deadlines))),
         (s.elastic_jobs, format!("{} elastic", whole(s.elastic_jobs))),
     ];
+    let kinds = [
+        (
+            s.jobs_with_share,
+            format!("{parts} with a part of each GPU"),
+        ),
+        (s.services, number_of(s.services, "service")),
+        (s.spot_jobs, number_of(s.spot_jobs, "spot job")),
+    ];
     let names = names.map(|(n, what)| (n, number_of(n, what)));
-    for (what, counts) in [("names", names), ("limits", limits)] {
+    for (what, counts) in [("names", names), ("limits", limits), ("kinds", kinds)] {
         let some = counts.into_iter().filter(|(n, _)| *n > 0);
         let some: Vec<String> = some.map(|(_, text)| text).collect();
         if !some.is_empty() {

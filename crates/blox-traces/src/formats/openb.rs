@@ -6,14 +6,14 @@
 //! | `name` | the job's name |
 //! | `cpu_milli`, `memory_mib` | CPUs in thousandths, memory in MiB |
 //! | `num_gpu` | requested GPUs |
-//! | `gpu_milli` | thousandths of the GPU, if one is requested |
+//! | `gpu_milli` | thousandths of each GPU, at most 1000 |
 //! | `gpu_spec` | the only GPU types, joined by a bar; empty for any |
 //! | `creation_time` | seconds; submission |
 //! | `scheduled_time` | seconds; its start, empty if there was none |
 //! | `deletion_time` | seconds; its end |
 //!
 //! A job is a pod that runs from `scheduled_time` to `deletion_time`. The earliest job is submitted
-//! at 0. A job with thousandths of a GPU has that part of it. `qos` and `pod_phase` are left out.
+//! at 0. A job with thousandths of a GPU has that part of each. `qos` and `pod_phase` are left out.
 //!
 //! Dropped, with a notice: pods without GPUs, pods that were never scheduled,
 //! pods without `deletion_time`.
@@ -22,7 +22,7 @@ use crate::cell::Moment;
 use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, Share, Time};
+use blox_core::{Extras, JobSpec, Seconds, Share, Time};
 use blox_sim::workload::{Dropped, Notices};
 use serde::Deserialize;
 
@@ -59,11 +59,13 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
         return Err(t.wrong(row.deletion_time, expected).into());
     }
     let milli = t.get(row.gpu_milli)?;
-    let part = Some(milli).filter(|milli| gpus == GpuCount(1) && *milli > 0.0 && *milli < 1000.0);
+    let share = match milli {
+        0.0 => Some(Share::WHOLE),
+        milli => Share::of(milli / 1000.0),
+    };
+    let expected = "thousandths of a GPU: 0, or from 1/21 to 1000";
     let mut extras = Extras {
-        share: part
-            .and_then(|milli| Share::of(milli / 1000.0))
-            .unwrap_or_default(),
+        share: share.ok_or_else(|| t.wrong(row.gpu_milli, expected))?,
         cpus: t.value(row.cpu_milli)?.unwrap_or(0.0) / 1000.0,
         memory_gib: t.value(row.memory_mib)?.unwrap_or(0.0) / 1024.0,
         ..Extras::default()
@@ -83,6 +85,7 @@ mod tests {
     use super::*;
     use crate::Format;
     use crate::open::read_bytes;
+    use blox_core::GpuCount;
     use blox_sim::workload::{Workload, collect};
 
     #[test]
@@ -125,6 +128,30 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "pods.csv:2: deletion_time is `8`, expected a moment not before scheduled_time"
+        );
+    }
+
+    #[test]
+    fn more_than_a_gpu_in_thousandths_is_an_error() {
+        let read = |gpus: u32, milli: &str| {
+            let text = format!(
+                "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\np,{gpus},{milli},5,9,5\n"
+            );
+            let mut workload = read_bytes("pods.csv", text.as_bytes(), Format::Openb)?;
+            Ok::<_, blox_sim::workload::WorkloadError>(collect(&mut workload)?.remove(0))
+        };
+        for milli in ["1500", "0.01"] {
+            assert_eq!(
+                read(1, milli).unwrap_err().to_string(),
+                format!(
+                    "pods.csv:2: gpu_milli is `{milli}`, expected thousandths of a GPU: 0, or from 1/21 to 1000"
+                )
+            );
+        }
+        let job = read(2, "500").unwrap();
+        assert_eq!(
+            (job.gpus, Some(job.extras().share)),
+            (GpuCount(2), Share::parts(1, 2))
         );
     }
 }
