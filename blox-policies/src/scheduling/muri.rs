@@ -122,9 +122,11 @@ impl Stateless for Muri {}
 impl SchedulingPolicy for Muri {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let most = self.most;
-        let mut jobs: Vec<JobRef<'_>> = view.active().collect();
-        sort::by(&mut jobs, |a, b| self.key(a).total_cmp(&self.key(b)));
-        let unit = Unit::of(view.active());
+        let mut keyed: Vec<(f64, JobRef<'_>)> =
+            view.active().map(|job| (self.key(&job), job)).collect();
+        sort::by(&mut keyed, |a, b| a.0.total_cmp(&b.0));
+        let jobs: Vec<JobRef<'_>> = keyed.into_iter().map(|(_, job)| job).collect();
+        let unit = Unit::of(jobs.iter().copied());
         let (mut groups, mut free) = (Groups::new(), unit.all(view.usable_gpus()));
         let (mut room, mut needed) = (free, 0);
         for (i, job) in jobs.iter().enumerate() {

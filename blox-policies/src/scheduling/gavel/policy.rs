@@ -215,20 +215,22 @@ impl Gavel {
     }
 
     /// Updates the types on which each job could be placed, and returns the jobs that could be
-    /// placed on any. `ids` are the types. Jobs whose types changed count as new jobs.
+    /// placed on any, and the unit of all jobs. `ids` are the types. Jobs whose types changed count
+    /// as new jobs.
     fn placeable(
         memory: &mut Rounds,
         view: View<'_>,
         ids: &[GpuTypeId],
         out: &JobQueue,
-    ) -> Vec<JobId> {
+    ) -> (Vec<JobId>, Unit) {
         let before = memory.able.renew(view).unwrap_or_default();
         let active: Vec<JobRef<'_>> = view.active().collect();
         let is_active = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
         memory.able.retain(is_active);
-        let mut jobs = Vec::new();
+        let (mut jobs, mut unit) = (Vec::new(), Unit::default());
         for job in active {
             let id = job.id();
+            unit.include(&job);
             let able = memory.able.of(id, |up| {
                 let on = |id: &GpuTypeId| Shape {
                     gpu_type: Some(*id),
@@ -246,7 +248,7 @@ impl Gavel {
                 jobs.push(id);
             }
         }
-        jobs
+        (jobs, unit)
     }
 
     /// Updates the cluster and the set of jobs, and records whether they changed. `ids` are the
@@ -255,15 +257,10 @@ impl Gavel {
         &self,
         memory: &mut Rounds,
         view: View<'_>,
-        (types, ids): (Vec<TypePool>, &[GpuTypeId]),
+        (mut types, ids): (Vec<TypePool>, &[GpuTypeId]),
         out: &JobQueue,
     ) {
         let m = &mut *memory;
-        let unit = Unit::of(view.active());
-        if m.unit != unit {
-            m.unit = unit;
-            m.rounds.set_gpus(|id| Some(unit.gang(&view.job(id)?)));
-        }
         let same_names = m.types.len() == types.len()
             && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
         if !same_names {
@@ -271,13 +268,16 @@ impl Gavel {
             m.jobs.clear();
             m.running.clear();
         }
-        let mut types = types;
+        let (active, unit) = Self::placeable(m, view, ids, out);
+        if m.unit != unit {
+            m.unit = unit;
+            m.rounds.set_gpus(|id| Some(unit.gang(&view.job(id)?)));
+        }
         for pool in &mut types {
             pool.gpus = unit.all(GpuCount(pool.gpus));
         }
         m.changed |= m.types != types;
         m.types = types;
-        let active = Self::placeable(m, view, ids, out);
         if m.jobs == active {
             return;
         }
