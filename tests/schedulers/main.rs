@@ -24,6 +24,7 @@ mod lucid;
 mod matrix;
 mod moving;
 mod outside;
+mod parts;
 mod placement;
 mod plain;
 mod promises;

@@ -1,9 +1,10 @@
 //! Nodes of offers by reservation prices.
 
 use blox_core::{
-    AfterDrain, Cluster, ClusterManager, Event, JobQueue, JobRef, Node, NodeAction, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity, View,
+    AfterDrain, Cluster, ClusterManager, Event, GpuCount, Gpus, JobQueue, JobRef, Node, NodeAction,
+    NodeActionKind, NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place,
+    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
+    View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -107,19 +108,20 @@ impl<'a> Bin<'a> {
 
 /// Returns whether a node holds these jobs.
 fn fits<'a, 'b: 'a>(spec: &NodeSpec, tasks: impl Iterator<Item = &'a Task<'b>> + Clone) -> bool {
-    let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
+    let (mut gpus, mut cpus, mut memory) = (Gpus::default(), 0.0, 0.0);
     for task in tasks {
         let shape = Shape::gang(&task.job);
-        gpus += shape.gpus.get();
+        gpus += shape.amount();
         cpus += shape.cpus;
         memory += shape.memory_gib;
         let gpu_type = spec.gpu_type.as_deref().unwrap_or_default();
-        if !task.job.spec().extras().runs_on(gpu_type) {
+        let runs = task.job.spec().extras().runs_on(gpu_type);
+        if !runs || shape.gpus.get() > spec.gpus {
             return false;
         }
     }
     let enough = |needed: f64, has: f64| has == 0.0 || needed <= has * (1.0 + 1e-9);
-    gpus <= spec.gpus && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
+    gpus <= GpuCount(spec.gpus).into() && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
 }
 
 /// Number of nodes of each offer that are not taken: those that are there, come or can be requested.
