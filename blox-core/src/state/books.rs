@@ -1,7 +1,8 @@
 //! Accounting of job changes: lists of jobs, counts, demand and busy GPUs.
 
 use super::live::JobSet;
-use super::{NO_SLOT, State};
+use super::{Kept, NO_SLOT, State};
+use crate::assignment::GpuList;
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use crate::model::share::Gpus;
@@ -38,25 +39,85 @@ impl State {
     /// Adds the GPUs of a job to the busy GPUs if `more`, else subtracts them. GPUs on which
     /// another job runs stay as counted. Call it while the job is running and its GPUs are bound.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
+        if !self.kept.is_empty() && !more {
+            self.end_kept(s);
+        }
         let rec = &self.records[s];
-        let Some(bound) = rec.bound().filter(|_| rec.phase == Phase::Running) else {
-            return;
+        if let Some(bound) = rec.bound().filter(|_| rec.phase == Phase::Running) {
+            let gpus = self.without_others(rec, &bound.gpus);
+            self.change_busy(gpus, more);
+        }
+    }
+
+    /// Returns the number of those of a job's GPUs on which no other job runs.
+    fn without_others(&self, rec: &Record, gpus: &[GpuId]) -> u32 {
+        let keeps = |g: &GpuId, r: &Record| {
+            let kept = self.kept.get(&r.id);
+            kept.is_some_and(|kept| kept.gpus.contains(g))
         };
         let runs_on = |g: &GpuId, r: &Record| {
             let holds = r.bound().is_some_and(|a| a.gpus.contains(g));
-            r.phase == Phase::Running && holds
+            r.phase == Phase::Running && holds || keeps(g, r)
         };
         let shared = |g: &GpuId| {
-            let mut owners = self.cluster.bound_to(*g);
+            let claims = self.cluster.bound_claims(*g);
+            let mut owners = claims.iter().map(|(owner, _)| owner);
             owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
         };
-        let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;
+        gpus.iter().filter(|g| !shared(g)).count() as u32
+    }
+
+    fn change_busy(&mut self, gpus: u32, more: bool) {
         self.count_busy_time();
-        self.busy = if more {
-            self.busy + gpus
-        } else {
-            self.busy - gpus
+        self.busy = match more {
+            true => self.busy + gpus,
+            false => self.busy - gpus,
         };
+    }
+
+    /// Returns the GPUs on which copies of a service run.
+    pub(super) fn copies_on(&self, s: usize) -> GpuList {
+        if self.timed.is_empty() {
+            return GpuList::new();
+        }
+        let rec = &self.records[s];
+        let needs = rec.spec.extras.as_ref().is_some_and(|e| e.need.is_some());
+        match (rec.phase, rec.bound()) {
+            (Phase::Running, Some(bound)) if needs => bound.gpus.clone(),
+            _ if needs => self
+                .kept
+                .get(&rec.id)
+                .map(|kept| kept.gpus.clone())
+                .unwrap_or_default(),
+            _ => GpuList::new(),
+        }
+    }
+
+    /// Notes that the whole copies of a service run on, on those of these GPUs that it keeps in a change.
+    pub(super) fn keep_copies(&mut self, s: usize, mut gpus: GpuList) {
+        let rec = &self.records[s];
+        let bound = rec.bound().map_or(&[][..], |bound| &bound.gpus);
+        gpus.retain(|gpu| bound.contains(gpu));
+        gpus.truncate(gpus.len() - gpus.len() % rec.gpus.max(1) as usize);
+        if !gpus.is_empty() {
+            let (busy, id) = (self.without_others(rec, &gpus), rec.id);
+            let since = self.now;
+            self.kept.insert(id, Kept { gpus, since });
+            self.change_busy(busy, true);
+        }
+    }
+
+    /// Counts the time of the copies of a service that ran on during a change.
+    pub(super) fn end_kept(&mut self, s: usize) {
+        let rec = &mut self.records[s];
+        if let Some(kept) = self.kept.remove(&rec.id) {
+            let passed = (self.now - kept.since).secs();
+            let share = rec.bound().map_or(1.0, |bound| bound.share.fraction());
+            rec.service += passed;
+            rec.gpu_service += passed * kept.gpus.len() as f64 * share;
+            let busy = self.without_others(&self.records[s], &kept.gpus);
+            self.change_busy(busy, false);
+        }
     }
 
     /// Notes that a job needs decisions at times of its own.
