@@ -6,7 +6,8 @@
 
 use blox::core::runtime::Runtime;
 use blox::core::{
-    ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Rounds, Seconds, State, Time,
+    ClusterSpec, Event, Extras, JobId, JobSpec, Outcome, Pipeline, Rounds, Seconds, Share, State,
+    Time,
 };
 use blox::core::{Command, GpuCount};
 use blox::sim::workload::Jobs;
@@ -217,5 +218,32 @@ fn overload(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, simulations, decisions, look_ahead, overload);
+/// Measures jobs with small parts of one GPU with their number.
+fn parts(c: &mut Criterion) {
+    let mut group = c.benchmark_group("parts of one GPU");
+    group.sample_size(10);
+    for jobs in [100, 400, 1_600] {
+        let specs: Vec<JobSpec> = (0..jobs)
+            .map(|n: u32| {
+                let long = Seconds::new(f64::from(3600 + n));
+                let job = JobSpec::new(Time::ZERO, GpuCount(1), long);
+                job.with_extras(Extras {
+                    share: Share::parts(1, 2000).expect("a share"),
+                    ..Extras::default()
+                })
+            })
+            .collect();
+        group.bench_function(format!("fifo, {jobs} jobs"), |b| {
+            b.iter(|| {
+                Simulation::new(ClusterSpec::uniform(1, 1))
+                    .run(blox::schedulers::fifo(), &mut Jobs::new(specs.clone()))
+                    .expect("a sound policy")
+                    .summary
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, simulations, decisions, look_ahead, overload, parts);
 criterion_main!(benches);

@@ -672,7 +672,7 @@ fn non_sticky_without_preemption_places_running_first() {
 
 #[test]
 fn a_job_over_its_quota_is_deferred_once() {
-    let quota = Quota::new(QuotaBy::User, 4);
+    let quota = Quota::new(QuotaBy::User, GpuCount(4));
     let policy = composed(Fifo::default(), InOrder::new(Consolidated::default()));
     let policy = policy.with_admission(quota.clone()).unwrap();
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 8), policy);

@@ -2,7 +2,7 @@
 
 use crate::clock::{Kind, Timer, Timers};
 use crate::completion::{AtRoundEnd, CompletionRule};
-use crate::execution::{AnyExecution, LinkJobs, Reach, beside};
+use crate::execution::{AnyExecution, LinkJobs, Reach, beside, on_nodes_of};
 use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
 use crate::stall::Stall;
@@ -1061,6 +1061,10 @@ impl Backend for Simulator<'_> {
                 Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
                 Command::Change { job, attempt, old } => {
                     self.refresh_all(view, self.near(view, *job, &old.gpus));
+                    if old.share.overlaps() {
+                        // The jobs there may now use parts of their own.
+                        self.refresh_all(view, on_nodes_of(view, &old.gpus));
+                    }
                     self.start(view, *job, *attempt, Some(old));
                 }
                 Command::Finish { job } => self.now_events.push_back(Event::Ended {

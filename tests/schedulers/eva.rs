@@ -2,7 +2,7 @@
 
 use super::cases;
 use blox::core::{
-    ClusterSpec, Event, JobSpec, NodeSpec, Offer, OfferId, OnEvent, Seconds, Share, Time,
+    ClusterSpec, Event, GpuCount, JobSpec, NodeSpec, Offer, OfferId, OnEvent, Seconds, Share, Time,
 };
 use blox::policies::admission::{Quota, QuotaBy};
 use blox::sim::completion::Exact;
@@ -66,7 +66,9 @@ fn node_that_joins_wakes_a_decision() {
 fn node_for_a_deferred_job_is_requested() {
     let eva = blox::schedulers::eva().with_trigger(OnEvent::default());
     // The second job is admitted when the first one has ended, on a node that is always there.
-    let eva = eva.with_admission(Quota::new(QuotaBy::User, 4)).unwrap();
+    let eva = eva
+        .with_admission(Quota::new(QuotaBy::User, GpuCount(4)))
+        .unwrap();
     let mut cluster = offered(None);
     cluster.nodes.push(NodeSpec::with_gpus(1));
     let simulation = Simulation::new(cluster).completion(Exact);

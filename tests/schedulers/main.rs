@@ -11,6 +11,8 @@ mod cases;
 mod compositions;
 mod conformance;
 mod copied;
+#[cfg(feature = "testing")]
+mod divided;
 mod elasticflow;
 mod estimates;
 mod eva;

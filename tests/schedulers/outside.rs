@@ -30,7 +30,7 @@ fn fifo_on(text: &str) -> Pipeline {
     composed("fifo", Fifo::default(), placement(text))
 }
 
-fn quota(text: &str) -> Pipeline {
+pub fn quota(text: &str) -> Pipeline {
     let placement = InOrder::new(Consolidated::default());
     composed("quota-tree", scheduling(text), placement)
 }

@@ -4,7 +4,7 @@
 use crate::cases::{self, job, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::registry::ComponentSpec;
-use blox::core::{Class, Curve, Share};
+use blox::core::{Class, Curve, Deadline, Share};
 use blox::prelude::*;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
@@ -133,6 +133,45 @@ fn copies_on_kept_gpus_serve_during_a_change() {
     assert_eq!(service.lacking_gpu, Seconds::new(30.0 + 2.0 * 30.0));
     assert_eq!(service.full, Seconds::new(10_800.0 - 60.0));
     assert_eq!(report.jobs[0].preemptions, 0);
+    // The first copy is busy while the others start, and while they end.
+    let busy = 3570.0 + 30.0 + 3.0 * 3570.0 + 3600.0;
+    assert_eq!(report.jobs[0].attained_gpu, Seconds::new(busy));
+    assert_eq!(report.summary.utilisation, busy / (4.0 * 10_800.0));
+}
+
+#[test]
+fn a_rejected_service_is_never_in_full() {
+    let jobs = [service(8, 7200.0, 7200.0, &[(0.0, 1.0)])];
+    let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+    let report = cases::run(&exact, serving(600.0), &jobs);
+    assert_eq!(report.summary.rejected, 1);
+    assert!(
+        report.jobs[0]
+            .service
+            .as_deref()
+            .unwrap()
+            .full_part()
+            .is_nan()
+    );
+    let services = report.summary.services.unwrap();
+    assert!(services.full.is_nan() && services.needed_gpu_h == 0.0);
+}
+
+#[test]
+fn a_service_has_no_deadline() {
+    let steps = [(0.0, 1.0)];
+    let due = |at: f64| {
+        with(service(1, 7200.0, 7200.0, &steps), |extras| {
+            extras.deadlines = vec![Deadline {
+                at: Time::new(at),
+                value: 1.0,
+            }];
+        })
+    };
+    let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
+    let report = cases::run(&exact, serving(600.0), &[due(3600.0), due(9000.0)]);
+    let fates = [0, 1].map(|i: usize| report.jobs[i].deadline_fate());
+    assert_eq!((fates, report.summary.deadlines), ([None, None], None));
 }
 
 #[test]

@@ -153,6 +153,12 @@ impl From<GpuCount> for Amount {
     }
 }
 
+impl From<Gpus> for Amount {
+    fn from(gpus: Gpus) -> Self {
+        Amount(gpus.number())
+    }
+}
+
 impl fmt::Display for Amount {
     /// At most three decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,11 +226,15 @@ impl Reason {
     /// let why = Reason::above_limit(GpuCount(9), GpuCount(8), "queue a");
     /// assert_eq!(why.to_string(), "asks for 9 GPUs, queue a allows at most 8");
     /// ```
-    pub fn above_limit(asked: GpuCount, limit: GpuCount, name: impl Into<Name>) -> Self {
+    pub fn above_limit(
+        asked: impl Into<Gpus>,
+        limit: impl Into<Gpus>,
+        name: impl Into<Name>,
+    ) -> Self {
         Reason::NeverFits(Arc::new(Shortfall {
             resource: Resource::Gpus,
-            asked: asked.into(),
-            possible: limit.into(),
+            asked: asked.into().into(),
+            possible: limit.into().into(),
             within: Within::Limit(name.into()),
             gpu_types: Vec::new(),
             unused_level: None,

@@ -347,6 +347,12 @@ pub struct Used {
 }
 
 impl Used {
+    pub(crate) const NONE: Used = Used {
+        compute: 0,
+        memory: 0,
+        jobs: 0,
+    };
+
     /// Returns whether another job with a share may have the GPU, too.
     #[inline]
     pub fn has_room(&self, share: Share) -> bool {
@@ -363,6 +369,11 @@ impl Used {
         f64::from(WHOLE.saturating_sub(self.compute)) / f64::from(WHOLE)
     }
 
+    /// Returns the amount that no share reserves.
+    pub(crate) fn left(&self) -> Gpus {
+        Gpus(u64::from(WHOLE.saturating_sub(self.compute)))
+    }
+
     /// Returns the number of jobs.
     pub fn jobs(&self) -> u32 {
         self.jobs
@@ -376,7 +387,6 @@ impl Used {
     }
 
     /// Removes a job.
-    #[cfg(test)]
     pub(crate) fn remove(&mut self, share: Share) {
         self.compute -= share.reserved();
         self.memory -= u32::from(share.memory);
@@ -388,6 +398,13 @@ impl Used {
         self.compute += u32::from(share.compute & !OVERLAPS);
         self.memory += u32::from(share.memory);
         self.jobs += 1;
+    }
+
+    /// Removes a job that was added in full.
+    pub(crate) fn remove_in_full(&mut self, share: Share) {
+        self.compute -= u32::from(share.compute & !OVERLAPS);
+        self.memory -= u32::from(share.memory);
+        self.jobs -= 1;
     }
 
     /// Returns whether a job finds room, if its part must be free even if it overlaps.

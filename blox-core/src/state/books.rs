@@ -1,11 +1,11 @@
 //! Accounting of job changes: lists of jobs, counts, demand and busy GPUs.
 
 use super::live::JobSet;
-use super::{NO_SLOT, State};
-use crate::assignment::Assignment;
+use super::{Kept, NO_SLOT, State};
+use crate::assignment::GpuList;
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
-use crate::model::share::Gpus;
+use crate::model::share::{Gpus, Share};
 use crate::units::GpuCount;
 use prefetch_index::prefetch_index;
 
@@ -40,56 +40,115 @@ impl State {
     /// Adds the GPUs of a job to the busy GPUs if `more`, else subtracts them. GPUs on which
     /// another job runs stay as counted. Call it while the job is running and its GPUs are bound.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
-        let rec = &self.records[s];
-        let Some(bound) = rec.bound().filter(|_| rec.phase == Phase::Running) else {
-            return;
-        };
-        let runs_on = |g: &GpuId, r: &Record| {
-            let holds = r.bound().is_some_and(|a| a.gpus.contains(g));
-            r.phase == Phase::Running && holds
-        };
-        let shared = |g: &GpuId| {
-            let mut owners = self.cluster.bound_to(*g);
-            owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
-        };
-        let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;
-        let is_alone = gpus as usize == bound.gpus.len();
-        if !(is_alone && bound.share.is_whole()) {
-            self.unused = self.unused_with(rec, bound, more);
+        if !self.kept.is_empty() && !more {
+            self.end_kept(s);
         }
-        self.count_busy_time();
-        self.busy = if more {
-            self.busy + gpus
-        } else {
-            self.busy - gpus
-        };
+        let rec = &self.records[s];
+        if let Some(bound) = rec.bound().filter(|_| rec.phase == Phase::Running) {
+            let change = self.change_of(rec, &bound.gpus, bound.share, more);
+            self.change_busy(change, more);
+        }
     }
 
-    /// Returns the parts of busy GPUs that no running job has, after a job began to run on its GPUs if
-    /// `more`, else before.
+    /// Returns the number of those of a job's GPUs on which no other job runs, and the parts of busy
+    /// GPUs that no job has after the job began to run on them if `more`, else before.
+    fn change_of(&self, rec: &Record, gpus: &[GpuId], share: Share, more: bool) -> (u32, Gpus) {
+        let is_free = |gpu: &&GpuId| self.running_beside(rec, **gpu).is_none();
+        let alone = gpus.iter().filter(is_free).count();
+        let unused = match alone == gpus.len() && share.is_whole() {
+            true => self.unused,
+            false => self.unused_with(rec, gpus, share, more),
+        };
+        (alone as u32, unused)
+    }
+
+    /// Returns the sum of the parts of a GPU on which other jobs run; `None` if there are none.
+    fn running_beside(&self, rec: &Record, gpu: GpuId) -> Option<Gpus> {
+        let runs = |r: &Record| {
+            let holds = r.bound().is_some_and(|a| a.gpus.contains(&gpu));
+            let keeps = || {
+                let kept = self.kept.get(&r.id);
+                kept.is_some_and(|kept| kept.gpus.contains(&gpu))
+            };
+            r.phase == Phase::Running && holds || keeps()
+        };
+        let claims = self.cluster.bound_claims(gpu);
+        let others = claims.iter().filter(|(owner, _)| *owner != rec.id);
+        let others = others.filter(|(owner, _)| self.record(*owner).is_some_and(runs));
+        let parts = others.map(|(_, share)| Gpus::of(GpuCount(1), share));
+        parts.reduce(|sum, part| sum + part)
+    }
+
     #[cold]
-    fn unused_with(&self, rec: &Record, bound: &Assignment, more: bool) -> Gpus {
-        let whole = Gpus::from(GpuCount(1));
+    fn unused_with(&self, rec: &Record, gpus: &[GpuId], share: Share, more: bool) -> Gpus {
+        let part = |share| Gpus::of(GpuCount(1), share);
+        let whole = part(Share::WHOLE);
         let mut unused = self.unused;
-        for gpu in &bound.gpus {
-            let others = self.cluster.bound_to(*gpu).filter(|o| *o != rec.id);
-            let part = |o| {
-                let other = self.record(o).filter(|r| r.phase == Phase::Running)?;
-                let on = other.bound().filter(|a| a.gpus.contains(gpu))?;
-                Some(Gpus::of(GpuCount(1), on.share))
-            };
-            let parts: Gpus = others.filter_map(part).sum();
-            let left = whole - (parts + Gpus::of(GpuCount(1), bound.share));
-            let alone = match parts == Gpus::default() {
-                true => parts,
-                false => whole - parts,
-            };
+        for gpu in gpus {
+            let parts = self.running_beside(rec, *gpu);
+            let left = whole - (parts.unwrap_or_default() + part(share));
+            let without = parts.map_or(Gpus::default(), |parts| whole - parts);
             unused = match more {
-                true => unused + left - alone,
-                false => unused + alone - left,
+                true => unused + left - without,
+                false => unused + without - left,
             };
         }
         unused
+    }
+
+    fn change_busy(&mut self, (gpus, unused): (u32, Gpus), more: bool) {
+        self.count_busy_time();
+        self.unused = unused;
+        self.busy = match more {
+            true => self.busy + gpus,
+            false => self.busy - gpus,
+        };
+    }
+
+    /// Returns the GPUs on which copies of a service run.
+    pub(super) fn copies_on(&self, s: usize) -> GpuList {
+        if self.timed.is_empty() {
+            return GpuList::new();
+        }
+        let rec = &self.records[s];
+        let needs = rec.spec.extras.as_ref().is_some_and(|e| e.need.is_some());
+        match (rec.phase, rec.bound()) {
+            (Phase::Running, Some(bound)) if needs => bound.gpus.clone(),
+            _ if needs => self
+                .kept
+                .get(&rec.id)
+                .map(|kept| kept.gpus.clone())
+                .unwrap_or_default(),
+            _ => GpuList::new(),
+        }
+    }
+
+    /// Notes that the whole copies of a service run on, on those of these GPUs that it keeps in a change.
+    pub(super) fn keep_copies(&mut self, s: usize, mut gpus: GpuList) {
+        let rec = &self.records[s];
+        let bound = rec.bound().map_or(&[][..], |bound| &bound.gpus);
+        gpus.retain(|gpu| bound.contains(gpu));
+        gpus.truncate(gpus.len() - gpus.len() % rec.gpus.max(1) as usize);
+        if !gpus.is_empty() {
+            let share = rec.bound().map_or(Share::WHOLE, |bound| bound.share);
+            let change = self.change_of(rec, &gpus, share, true);
+            let (id, since) = (rec.id, self.now);
+            self.kept.insert(id, Kept { gpus, since });
+            self.change_busy(change, true);
+        }
+    }
+
+    /// Counts the time of the copies of a service that ran on during a change.
+    pub(super) fn end_kept(&mut self, s: usize) {
+        let rec = &mut self.records[s];
+        if let Some(kept) = self.kept.remove(&rec.id) {
+            let passed = (self.now - kept.since).secs();
+            let share = rec.bound().map_or(Share::WHOLE, |bound| bound.share);
+            rec.service += passed;
+            rec.gpu_service += passed * kept.gpus.len() as f64 * share.fraction();
+            let change = self.change_of(&self.records[s], &kept.gpus, share, false);
+            self.change_busy(change, false);
+        }
     }
 
     /// Notes that a job needs decisions at times of its own.

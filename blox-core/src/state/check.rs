@@ -9,6 +9,7 @@ use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, Record, Wants, accepts, accepts_all};
 use crate::model::share::Share;
 use crate::units::is_amount;
+use std::borrow::Cow;
 
 /// Effects of a checked plan, in front of the state, which the check leaves unchanged.
 #[derive(Clone, Debug, Default)]
@@ -253,8 +254,9 @@ impl State {
                 return twice(gpu, job);
             }
             let claims = trial.claims_on(&self.cluster, gpu);
-            trial.shared |= !claims.is_empty();
-            if claims.used().has_room(a.share) {
+            let (used, shared) = (claims.used(), !claims.is_empty());
+            if used.has_room(a.share) {
+                trial.shared |= shared;
                 continue;
             }
             // A claim that overlaps reserves only memory.
@@ -366,7 +368,10 @@ impl State {
             || a.gpus.iter().any(|&g| {
                 self.cluster.node_with(g).is_some_and(|node| {
                     node.changed > version
-                        || trial.claims_on(&self.cluster, g).jobs().any(job_changed)
+                        || trial
+                            .claims_on(&self.cluster, g)
+                            .iter()
+                            .any(|(other, _)| job_changed(other))
                 })
             })
     }
@@ -536,22 +541,26 @@ impl Trial {
     }
 
     /// Returns the claims on a GPU. Claims of placed jobs must be [noted](Trial::note_claims).
-    fn claims_on(&self, cluster: &Cluster, gpu: GpuId) -> Claims {
-        if let Some(claims) = self.claims.get(gpu.index()) {
-            return claims.clone();
+    fn claims_on<'s>(&'s self, cluster: &'s Cluster, gpu: GpuId) -> Cow<'s, Claims> {
+        match self.claims.get(gpu.index()) {
+            Some(claims) => Cow::Borrowed(claims),
+            None => self.claims_before(cluster, gpu),
         }
+    }
+
+    /// Returns the claims on a GPU that has none in `claims`.
+    fn claims_before<'s>(&self, cluster: &'s Cluster, gpu: GpuId) -> Cow<'s, Claims> {
         match cluster.at(gpu) {
-            Some(on) if self.passing.has_left(on) => Claims::NONE,
+            Some(on) if self.passing.has_left(on) => Cow::Owned(Claims::NONE),
             _ => cluster.allocated_claims(gpu),
         }
     }
 
     /// Returns the claims on a GPU for a change.
     fn changed_claims(&mut self, cluster: &Cluster, gpu: GpuId) -> &mut Claims {
-        let claims = self.claims_on(cluster, gpu);
-        let its = self.claims.of(gpu.index(), Claims::default);
-        *its = claims;
-        its
+        let known = self.claims.get(gpu.index()).is_some();
+        let before = (!known).then(|| self.claims_before(cluster, gpu).into_owned());
+        self.claims.of(gpu.index(), || before.unwrap_or_default())
     }
 
     /// Adds the placed jobs to the claims on their GPUs.

@@ -6,10 +6,11 @@ use crate::assignment::Assignment;
 use crate::decision::{Action, Command, Plan};
 use crate::ids::{GpuId, JobId};
 use crate::job::{Bound, JobRef, Notice, Phase};
-use crate::model::share::Used;
+use crate::model::share::Share;
 use crate::reason::Reason;
 use crate::units::Time;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &mut Trial) {
@@ -86,16 +87,22 @@ impl State {
     /// blockers.
     fn recount_all(&mut self, trial: &Trial) {
         let mut jobs: Vec<usize> = Vec::new();
+        let mut gpus: BTreeSet<GpuId> = BTreeSet::new();
+        let mut beside = |gpu: GpuId, jobs: &mut Vec<usize>| {
+            if gpus.insert(gpu) {
+                let claims = self.cluster.allocated_claims(gpu);
+                let others = claims.iter().filter_map(|(other, _)| self.slot(other));
+                jobs.extend(others.filter(|o| self.records[*o].pending));
+            }
+        };
         for s in trial.slots() {
             jobs.push(s);
-            jobs.extend(self.pending_beside(s));
+            for &gpu in self.records[s].allocated.iter().flat_map(|a| &a.gpus) {
+                beside(gpu, &mut jobs);
+            }
         }
-        for old in &trial.olds {
-            let others = old
-                .gpus
-                .iter()
-                .flat_map(|gpu| self.cluster.allocated_to(*gpu));
-            jobs.extend(others.filter_map(|other| self.slot(other)));
+        for &gpu in trial.olds.iter().flat_map(|old| &old.gpus) {
+            beside(gpu, &mut jobs);
         }
         for &s in &jobs {
             self.recount(s);
@@ -103,20 +110,6 @@ impl State {
         for s in jobs {
             self.dispatch_if_clear(s);
         }
-    }
-
-    /// Returns the slots of the other jobs on the allocated GPUs of a job.
-    fn pending_beside(&self, s: usize) -> SmallVec<[usize; 4]> {
-        let gpus = self.records[s].allocated.iter().flat_map(|a| &a.gpus);
-        let jobs = gpus.flat_map(|gpu| self.cluster.allocated_to(*gpu));
-        let others = jobs.filter_map(|job| self.slot(job)).filter(|o| *o != s);
-        let mut slots: SmallVec<[usize; 4]> = SmallVec::new();
-        for o in others.filter(|o| self.records[*o].pending) {
-            if !slots.contains(&o) {
-                slots.push(o);
-            }
-        }
-        slots
     }
 
     /// Handles a job whose change in place was left out as stale. The job keeps its old allocation.
@@ -214,7 +207,10 @@ impl State {
                 Some(holder) if !self.cluster.has_several(gpu) => {
                     u32::from(holder.is_some_and(|holder| holder != rec.id))
                 }
-                _ => self.blockers_on(s, gpu).len() as u32,
+                _ => {
+                    let share = rec.allocated.as_ref().map_or(Share::WHOLE, |a| a.share);
+                    self.cluster.blockers(gpu, rec.id, share)
+                }
             };
         }
         let rec = &mut self.records[s];
@@ -225,32 +221,18 @@ impl State {
     }
 
     /// Returns the jobs that a pending launch waits for on a GPU: jobs that leave it or change their
-    /// part of it. There are none if the GPU has room for all of them meanwhile. The parts of these
-    /// jobs and of the launch count in full, even if they overlap.
+    /// part of it.
     fn blockers_on(&self, s: usize, gpu: GpuId) -> SmallVec<[JobId; 2]> {
-        let mut blockers = SmallVec::new();
         let rec = &self.records[s];
-        let Some(new) = &rec.allocated else {
-            return blockers;
-        };
+        let waits = |a: &&Assignment| self.cluster.blockers(gpu, rec.id, a.share) > 0;
+        if rec.allocated.as_ref().filter(waits).is_none() {
+            return SmallVec::new();
+        }
         let allocated = self.cluster.allocated_claims(gpu);
-        let mut used = Used::default();
-        for (holder, share) in self.cluster.bound_claims(gpu).iter() {
-            if holder == rec.id {
-                continue;
-            }
-            match allocated.of(holder) == Some(share) {
-                true => used.add(share),
-                false => {
-                    used.add_in_full(share);
-                    blockers.push(holder);
-                }
-            }
-        }
-        if used.has_full_room(new.share) {
-            blockers.clear();
-        }
-        blockers
+        let bound = self.cluster.bound_claims(gpu);
+        let others = bound.iter().filter(|(holder, _)| *holder != rec.id);
+        let leaving = others.filter(|(holder, share)| allocated.of(*holder) != Some(*share));
+        leaving.map(|(holder, _)| holder).collect()
     }
 
     /// Recounts the blockers of the other pending launches on GPUs, and dispatches launches without
@@ -316,15 +298,21 @@ impl State {
             rec.config = new.config.clone();
         }
         let (job, attempt) = (rec.id, rec.attempt);
+        let copies = self.copies_on(s);
         self.count_busy(s, false);
         let rec = &mut self.records[s];
         let old = rec.take_bound();
         rec.bound = Bound::AsAllocated;
-        let mut smaller = false;
+        let mut others: SmallVec<[GpuId; 2]> = SmallVec::new();
         for &gpu in &new.gpus {
-            let had = self.cluster.bound_claims(gpu).of(job);
+            let had = self.cluster.bound_share(gpu, job);
+            let smaller = had.is_some_and(|had| had != new.share);
+            // Launches wait there for jobs that leave. The room for them is now another: they wait for
+            // more, or no longer.
+            if (smaller || self.cluster.has_several(gpu)) && self.cluster.is_left(gpu) {
+                others.push(gpu);
+            }
             if had != Some(new.share) {
-                smaller |= had.is_some();
                 self.cluster.bind(job, gpu, new.share);
             }
         }
@@ -345,14 +333,15 @@ impl State {
                 }
                 rec.leaving.retain(|g| !new.gpus.contains(g));
                 self.set_phase(s, Phase::Starting);
+                if !copies.is_empty() && old.share == new.share {
+                    self.keep_copies(s, copies);
+                }
                 self.commands.push(Command::Change { job, attempt, old });
             }
             None => self.commands.push(Command::Start { job, attempt }),
         }
-        // The room for others is now another: they wait for more, or no longer.
-        let beside = |gpu: &GpuId| self.cluster.has_several(*gpu);
-        if smaller || new.gpus.iter().any(beside) {
-            self.recount_others(job, &new.gpus);
+        if !others.is_empty() {
+            self.recount_others(job, &others);
         }
     }
 }

@@ -19,6 +19,9 @@ impl State {
             Event::Started { job, attempt, rate } => {
                 let s = self.current("a start", *job, *attempt, &[Phase::Starting])?;
                 number("a start", *job, *rate)?;
+                if !self.kept.is_empty() {
+                    self.end_kept(s);
+                }
                 let rec = &mut self.records[s];
                 rec.rate = *rate;
                 rec.since = self.now;
@@ -508,9 +511,14 @@ impl State {
 
     fn unbind(&mut self, id: JobId, gpus: &[GpuId]) {
         for &gpu in gpus {
-            let was = self.cluster.bound_claims(gpu).of(id);
-            self.cluster.unbind(id, gpu);
+            let was = self.cluster.bound_share(gpu, id);
             let several = was != Some(Share::WHOLE) || self.cluster.has_several(gpu);
+            if several && !self.cluster.is_left(gpu) {
+                // No launch waits on this GPU.
+                self.cluster.unbind(id, gpu);
+                continue;
+            }
+            self.cluster.unbind(id, gpu);
             for owner in self.cluster.allocated_to(gpu).filter(|owner| *owner != id) {
                 let Some(o) = self.slot(owner).filter(|o| self.records[*o].pending) else {
                     continue;

@@ -1,6 +1,7 @@
 //! State of jobs and cluster. Events change it with [`State::apply`], plans with
 //! [`State::apply_plan`].
 
+use crate::assignment::GpuList;
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
 use crate::decision::{AfterDrain, Command, Plan, PlanError};
@@ -9,6 +10,7 @@ use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record, Witness};
 use crate::model::share::Gpus;
+use crate::sorted::SortedMap;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -122,6 +124,13 @@ fn is_nothing(amount: &Gpus) -> bool {
     *amount == Gpus::default()
 }
 
+/// The copies of a service that run on while its GPUs change in place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    gpus: GpuList,
+    since: Time,
+}
+
 /// State of all jobs and of the cluster.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
@@ -148,6 +157,9 @@ pub struct State {
     /// GPU-seconds of busy GPUs until the last change of their number, and the time of it.
     #[serde(default)]
     busy_time: (f64, Time),
+    /// Services in a change, with the GPUs on which copies run on.
+    #[serde(default, skip_serializing_if = "SortedMap::is_empty")]
+    kept: SortedMap<JobId, Kept>,
     pub(crate) touched: Vec<JobId>,
     gone: Vec<(JobId, u64)>,
     /// Jobs without an admission decision, in the order in which admission gets them.

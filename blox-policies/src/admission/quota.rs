@@ -23,24 +23,24 @@ pub enum QuotaBy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     by: QuotaBy,
-    gpus: u32,
-    named: SortedMap<String, u32>,
+    gpus: Gpus,
+    named: SortedMap<String, Gpus>,
 }
 
 impl Quota {
     /// Creates a quota of `gpus` GPUs for each owner.
-    pub fn new(by: QuotaBy, gpus: u32) -> Self {
+    pub fn new(by: QuotaBy, gpus: impl Into<Gpus>) -> Self {
         Quota {
             by,
-            gpus,
+            gpus: gpus.into(),
             named: SortedMap::new(),
         }
     }
 
     /// Sets another quota for one owner.
     #[must_use]
-    pub fn with(mut self, name: impl Into<String>, gpus: u32) -> Self {
-        self.named.insert(name.into(), gpus);
+    pub fn with(mut self, name: impl Into<String>, gpus: impl Into<Gpus>) -> Self {
+        self.named.insert(name.into(), gpus.into());
         self
     }
 
@@ -51,11 +51,11 @@ impl Quota {
         }
     }
 
-    pub(crate) fn limit(&self, view: View<'_>, owner: Option<NameId>) -> GpuCount {
+    pub(crate) fn limit(&self, view: View<'_>, owner: Option<NameId>) -> Gpus {
         let named = owner
             .and_then(|id| view.names().get(id))
             .and_then(|name| self.named.get(name.as_str()));
-        GpuCount(*named.unwrap_or(&self.gpus))
+        *named.unwrap_or(&self.gpus)
     }
 }
 
@@ -76,8 +76,7 @@ impl AdmissionPolicy for Quota {
         for (job, asks) in oldest_first(view, asking) {
             let owner = self.owner(&job);
             let asked = job.amount();
-            let limit = self.limit(view, owner);
-            let most: Gpus = limit.into();
+            let most = self.limit(view, owner);
             let used = used.entry(owner).or_default();
             if asked > most {
                 let name = owner.and_then(|id| view.names().get(id));
@@ -88,7 +87,7 @@ impl AdmissionPolicy for Quota {
                         format!("the quota of virtual cluster {name}")
                     }
                 };
-                out.reject(job.id(), Reason::above_limit(job.gpus(), limit, name));
+                out.reject(job.id(), Reason::above_limit(asked, most, name));
             } else if *used + asked <= most {
                 *used += asked;
                 out.accept(job.id());

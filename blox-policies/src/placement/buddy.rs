@@ -286,7 +286,7 @@ fn find(
     let view = draft.view();
     let job = view.job(job)?;
     if !shape.share.is_whole()
-        && let Some(found) = beside_others(draft, &job, shape)
+        && let Some(found) = beside_others(draft, &job, shape, false)
     {
         return Some(found.gpus);
     }

@@ -145,11 +145,12 @@ impl<R: NodeSelector> InOrder<R> {
                 continue;
             }
             let free = draft.free_gpus().saturating_sub(line.reserved);
-            let needed = match next {
-                Candidate::Gang(job) => job.amount(),
-                Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
+            let why = match next {
+                Candidate::Gang(job) => shortage_among(job.amount(), GpuCount(free).into()),
+                Candidate::Request(request) | Candidate::Moving(request) => {
+                    shortage(request, draft)
+                }
             };
-            let why = shortage_among(needed, GpuCount(free).into());
             let counted = by_count && matches!(next, Candidate::Gang(_));
             if self.blocked == Blocked::Skip && (counted || self.rule.is_alike()) {
                 draft.explain(job, why.clone());
@@ -159,7 +160,9 @@ impl<R: NodeSelector> InOrder<R> {
                 draft.candidate_blocked(requests);
             }
             blocked.get_or_insert(job);
-            let hopeless = free == 0 && !requests.preemption_allowed();
+            let hopeless = free == 0
+                && !requests.preemption_allowed()
+                && draft.free_amount() == Gpus::default();
             if self.blocked == Blocked::Stop || hopeless {
                 break;
             }
@@ -304,7 +307,11 @@ pub(super) fn place_or_explain<R: NodeSelector + ?Sized>(
 
 /// Returns the reason why a request could not be placed.
 pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
-    shortage_of_gpus(least_gpus(request), draft)
+    let needed = least_gpus(request);
+    match request.shapes.iter().all(|s| s.share.is_whole()) {
+        true => shortage_of_gpus(needed, draft),
+        false => shortage_among(needed, draft.free_amount()),
+    }
 }
 
 /// The fewest GPUs of a shape of the request.

@@ -111,7 +111,7 @@ fn find<'r>(
     evicted: &mut Vec<&'r Request>,
 ) -> Result<Option<Assignment>, DraftError> {
     if !shape.share.is_whole()
-        && let Some(found) = beside_others(draft, job, shape)
+        && let Some(found) = beside_others(draft, job, shape, false)
     {
         return Ok(Some(found));
     }

@@ -84,7 +84,7 @@ impl Opportunistic {
         let owner = quota.owner(job);
         let used = books.used.entry(owner).or_default();
         let asked = job.amount();
-        let enough = *used + asked <= quota.limit(draft.view(), owner).into();
+        let enough = *used + asked <= quota.limit(draft.view(), owner);
         if enough {
             *used += asked;
         }

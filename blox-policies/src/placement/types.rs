@@ -1,6 +1,6 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::selector::{NodeSelector, suits};
+use super::selector::{NodeSelector, most_with_resources, suits};
 use blox_core::{
     Assignment, Draft, GpuId, GpuList, GpuTypeId, JobRef, Node, Reason, Room, Shape, SortedMap,
     sort,
@@ -8,7 +8,9 @@ use blox_core::{
 use std::cmp::Reverse;
 
 /// Finds GPUs by the rule, and keeps training jobs on one GPU type. A job with parts of GPUs gets
-/// the rest of GPUs that others have in part, if one node has enough.
+/// the rest of GPUs that others have in part, if one node has enough. If the rule finds too few free
+/// GPUs, the job gets the rest of such GPUs together with free ones, on one node if possible. A rule
+/// that takes any free GPUs also takes them from several nodes.
 ///
 /// If the rule would spread a training job over several GPU types, it is tried on each type alone.
 /// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
@@ -19,12 +21,21 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
     job: &JobRef<'_>,
     shape: &Shape,
 ) -> Option<Assignment> {
-    if !shape.share.is_whole()
-        && !rule.takes_parts()
-        && let Some(found) = beside_others(draft, job, shape)
-    {
-        return Some(found);
+    if !shape.share.is_whole() && !rule.takes_parts() {
+        let whole = || find_free(rule, draft, job, shape);
+        let found = beside_others(draft, job, shape, false).or_else(whole);
+        return found.or_else(|| mixed(draft, job, shape, rule.takes_any()));
     }
+    find_free(rule, draft, job, shape)
+}
+
+#[inline]
+fn find_free<R: NodeSelector + ?Sized>(
+    rule: &R,
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> Option<Assignment> {
     let found = rule.find(draft, job, shape);
     let one_type = |a: &Assignment| type_of(draft, a).is_some();
     if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(one_type) {
@@ -47,19 +58,53 @@ pub(crate) fn find<R: NodeSelector + ?Sized>(
     })
 }
 
-/// Returns an assignment of GPUs that other jobs have in part, all on one node. Prefers the node
-/// whose GPUs then have the least room, and its GPUs with the least room.
+/// Returns an assignment of GPUs that other jobs have in part, together with free GPUs. They are on
+/// one node, or on several if `spread` and one node has too few.
+#[cold]
+fn mixed(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape, spread: bool) -> Option<Assignment> {
+    let one = beside_others(draft, job, shape, true);
+    if one.is_some() || !spread {
+        return one;
+    }
+    let view = draft.view();
+    let nodes = view.nodes().filter(|node| suits(node, job, shape, view));
+    let mut room: Vec<(GpuId, f64)> = Vec::new();
+    for node in nodes {
+        let mut here: Vec<(GpuId, f64)> = draft
+            .used_on(node.id())
+            .filter(|(_, used)| used.has_room(shape.share))
+            .map(|(gpu, used)| (gpu, used.free_fraction()))
+            .collect();
+        sort::by(&mut here, |a, b| a.1.total_cmp(&b.1));
+        here.truncate(most_with_resources(draft, node, shape, here.len() as u32) as usize);
+        room.append(&mut here);
+    }
+    let count = shape.gpus.get() as usize;
+    if count == 0 || room.len() < count {
+        return None;
+    }
+    sort::by(&mut room, |a, b| a.1.total_cmp(&b.1));
+    let mut gpus: GpuList = room[..count].iter().map(|(gpu, _)| *gpu).collect();
+    gpus.sort_unstable();
+    let found = shape.on(gpus);
+    let suits = draft.fits(job, &found) && (!trains(job) || type_of(draft, &found).is_some());
+    suits.then_some(found)
+}
+
+/// Returns an assignment of GPUs that other jobs have in part, and of free GPUs if `free`, all on one
+/// node. Prefers the node whose GPUs then have the least room, and its GPUs with the least room.
 #[cold]
 pub(super) fn beside_others(
     draft: &Draft<'_>,
     job: &JobRef<'_>,
     shape: &Shape,
+    free: bool,
 ) -> Option<Assignment> {
     let count = shape.gpus.get() as usize;
     let on = |node: &Node| {
         let mut room: Vec<(GpuId, f64)> = draft
             .used_on(node.id())
-            .filter(|(_, used)| used.jobs() > 0 && used.has_room(shape.share))
+            .filter(|(_, used)| (free || used.jobs() > 0) && used.has_room(shape.share))
             .map(|(gpu, used)| (gpu, used.free_fraction()))
             .collect();
         if count == 0 || room.len() < count {

@@ -1,8 +1,8 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    GpuCount, JobQueue, JobRef, NameId, Reason, Request, SchedulingPolicy, Shape, Shapes,
-    SortedMap, Validity, View, forward_policy, sort,
+    Gpus, JobQueue, JobRef, NameId, Reason, Request, SchedulingPolicy, Shape, Shapes, SortedMap,
+    Validity, View, forward_policy, sort,
 };
 
 /// A queue of a [`QuotaTree`].
@@ -11,9 +11,9 @@ pub struct Queue {
     /// Name: the virtual cluster of its jobs.
     pub name: String,
     /// Guaranteed GPUs, which it reclaims from borrowers.
-    pub quota: u32,
+    pub quota: Gpus,
     /// Maximum number of GPUs at a time, borrowed GPUs included.
-    pub most: u32,
+    pub most: Gpus,
     /// Index of its parent queue in the list. The parent must come before it.
     pub parent: Option<usize>,
 }
@@ -26,7 +26,7 @@ pub struct Queue {
 /// the whole cluster comes last. A job preempts jobs that come after it. Jobs of one level keep the
 /// order of the inner policy. If the inner policy does not preempt, running jobs come first.
 ///
-/// A job's queue is its virtual cluster. A job without a queue borrows.
+/// A job's queue is its virtual cluster. A job without a queue borrows. Parts of GPUs count as parts.
 #[derive(Clone, Debug)]
 pub struct QuotaTree<P> {
     inner: P,
@@ -47,7 +47,7 @@ impl<P> QuotaTree<P> {
     }
 
     /// Returns the queue whose limit the job would exceed, if any.
-    fn above_limit(&self, path: &[usize], used: &[u32], gpus: u32) -> Option<usize> {
+    fn above_limit(&self, path: &[usize], used: &[Gpus], gpus: Gpus) -> Option<usize> {
         let full = |at: &&usize| used[**at] + gpus > self.queues[**at].most;
         path.iter().find(full).copied()
     }
@@ -59,7 +59,7 @@ struct Open {
     at: usize,
     /// Index of the path of its job.
     path: usize,
-    gpus: u32,
+    gpus: Gpus,
 }
 
 forward_policy!(QuotaTree<P: SchedulingPolicy>, inner);
@@ -79,7 +79,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
-            let gpus = request.shapes.first().map_or(job.gpus(), |s| s.gpus).get();
+            let gpus = request
+                .shapes
+                .first()
+                .map_or(job.amount(), |s| Gpus::of(s.gpus, s.share));
             let path = *path_of.entry(job.virtual_cluster()).or_insert_with(|| {
                 paths.push(self.path(view, &job));
                 paths.len() - 1
@@ -93,7 +96,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
             });
         }
         let mut order = Vec::new();
-        let mut used = vec![0; self.queues.len()];
+        let mut used = vec![Gpus::default(); self.queues.len()];
         let levels = paths.iter().map(Vec::len).max().unwrap_or(0);
         for level in 0..=levels {
             open.retain(|&Open { at, path, gpus }| {
@@ -132,9 +135,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
         else {
             return Ok(shapes);
         };
-        let least = shapes.iter().map(|s| s.gpus).min().unwrap_or_default();
-        let limit = GpuCount(tightest.most);
-        shapes.retain(|shape| shape.gpus <= limit);
+        let amount = |shape: &Shape| Gpus::of(shape.gpus, shape.share);
+        let least = shapes.iter().map(amount).min().unwrap_or_default();
+        let limit = tightest.most;
+        shapes.retain(|shape| amount(shape) <= limit);
         match shapes.is_empty() {
             true => Err(Reason::above_limit(
                 least,

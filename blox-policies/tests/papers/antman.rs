@@ -2,7 +2,7 @@
 
 use super::job;
 use crate::{composed, with};
-use blox_core::{Class, ClusterSpec, JobSpec};
+use blox_core::{Class, ClusterSpec, GpuCount, JobSpec};
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::placement::Opportunistic;
 use blox_policies::scheduling::Fifo;
@@ -11,7 +11,7 @@ use blox_testing::Scenario;
 fn antman(nodes: usize, gpus: u32, quota: Option<u32>) -> Scenario {
     let mut placement = Opportunistic::new(0.8);
     if let Some(gpus) = quota {
-        placement = placement.within(Quota::new(QuotaBy::User, gpus));
+        placement = placement.within(Quota::new(QuotaBy::User, GpuCount(gpus)));
     }
     let cluster = ClusterSpec::uniform(nodes, gpus);
     Scenario::new(&cluster, composed(Fifo::default(), placement))

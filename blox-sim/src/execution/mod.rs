@@ -330,15 +330,23 @@ pub fn running_beside<'v>(
 
 /// Returns the other jobs bound to a GPU, without those that use other parts of it.
 fn bound_beside<'v>(view: View<'v>, job: JobId, gpu: GpuId) -> impl Iterator<Item = JobRef<'v>> {
-    let holders = view.cluster().bound_to(gpu);
-    let others = holders.filter(move |other| *other != job);
+    let its = view.job(job);
+    let has = |job: &JobRef<'_>| job.bound().is_some_and(|bound| bound.gpus.contains(&gpu));
+    // If jobs use parts of their own, none of them counts.
+    let shared = view.cluster().is_shared(gpu) || !its.as_ref().is_some_and(has);
+    let holders = shared.then(|| view.cluster().bound_to(gpu));
+    let others = holders
+        .into_iter()
+        .flatten()
+        .filter(move |other| *other != job);
     let jobs = others.filter_map(move |other| view.job(other));
     let share = move |job: &JobRef<'_>| job.bound().map_or(Share::WHOLE, |bound| bound.share);
-    let own = view.job(job).as_ref().map_or(Share::WHOLE, share);
+    let own = its.as_ref().map_or(Share::WHOLE, share);
     jobs.filter(move |other| !own.is_beside(share(other)))
 }
 
-/// Returns the other jobs bound to some of these GPUs, in order of job.
+/// Returns the other jobs bound to those of these GPUs that jobs [share](blox_core::Cluster::is_shared),
+/// in order of job.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
     let mut others = Vec::new();
     let cluster = view.cluster();

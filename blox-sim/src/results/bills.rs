@@ -89,6 +89,9 @@ impl Bill {
 fn price(view: View<'_>, on: &Assignment) -> f64 {
     let cluster = view.cluster();
     let part = |gpu| {
+        if !cluster.is_shared(gpu) {
+            return on.share.fraction();
+        }
         let jobs = cluster
             .bound_to(gpu)
             .filter_map(|job| view.job(job)?.bound());

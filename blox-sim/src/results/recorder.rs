@@ -286,10 +286,10 @@ fn kept_spec(job: &JobRef<'_>) -> Option<Arc<JobSpec>> {
     (!plain).then(|| job.truth().shared_spec())
 }
 
-/// Returns the effective deadline at submission.
+/// Returns the effective deadline at submission. A service has none: it has no work to do by then.
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
-    let counts = extras.class == Class::Guaranteed;
+    let counts = extras.class == Class::Guaranteed && extras.need.is_none();
     extras.deadlines.first().filter(|_| counts).map(|d| d.at)
 }
 

@@ -21,11 +21,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Returns the part of the time in full, from 0 to 1; 1 for a service that has not lived.
+    /// Returns the part of the time in full, from 0 to 1; NaN for a service that has not lived, such as
+    /// one that was rejected.
     pub fn full_part(&self) -> f64 {
         match self.lived > Seconds::ZERO {
             true => self.full / self.lived,
-            false => 1.0,
+            false => f64::NAN,
         }
     }
 
@@ -152,7 +153,7 @@ pub struct Services {
     /// GPU-hours that the services needed while they ran on fewer GPUs.
     pub lacking_gpu_h: f64,
     /// Part of the time in which a service ran on as many GPUs as it needed, over the time of all
-    /// services. A fraction from 0 to 1.
+    /// services. A fraction from 0 to 1; NaN (null in JSON) if no service has lived.
     pub full: f64,
 }
 

@@ -186,7 +186,8 @@ pub fn write_jobs(
             seconds(row, j.service.as_ref().map(|s| s.lacking_gpu))
         }),
         (only(serves, "full"), &|row, j| {
-            row.number(j.service.as_ref().map(|s| s.full_part()))
+            let full = j.service.as_ref().map(|s| s.full_part());
+            row.number(full.filter(|full| !full.is_nan()))
         }),
         (only(guarantees, "broken"), &|row, j| row.whole(j.broken)),
         (only(paid, "cost"), &|row, j| number(row, j.cost)),

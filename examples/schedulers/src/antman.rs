@@ -55,8 +55,7 @@ fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
     ];
     let by = chosen(p, "by", &by)?;
     if p.text("quota") != "none" {
-        let gpus = p.whole("quota", 0..=u64::from(u32::MAX))? as u32;
-        placement = placement.within(Quota::new(by, gpus));
+        placement = placement.within(Quota::new(by, gpus(p, "quota")?));
     }
     let composition = Composition::new("antman")
         .scheduling(Fifo::default())

@@ -8,6 +8,7 @@ use crate::model::share::{Share, Used};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The ledgers of all GPUs, in order of the GPUs.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,17 @@ struct Slot(u32);
 struct Table {
     entries: Vec<Claims>,
     unused: Vec<u32>,
+    /// What a launch may have to wait for, by entry. Counted for entries of bound claims only.
+    waits: Vec<Waits>,
+}
+
+/// The bound claims on a GPU, for launches that may wait for some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waits {
+    /// Number of claims that leave: they are not allocated, or with another share.
+    leaving: u32,
+    /// What the claims have together. Those that leave count in full, even if they overlap.
+    used: Used,
 }
 
 const NO_JOB: u32 = u32::MAX;
@@ -46,16 +58,54 @@ impl Ledgers {
 
     /// Returns the allocated claims on a GPU; none if it does not exist.
     #[inline]
-    pub fn allocated(&self, gpu: GpuId) -> Claims {
+    pub fn allocated(&self, gpu: GpuId) -> Cow<'_, Claims> {
         let its = self.gpus.get(gpu.index());
-        its.map_or(Claims::NONE, |its| self.table.claims(its.allocated))
+        its.map_or(Cow::Owned(Claims::NONE), |its| {
+            self.table.claims(its.allocated)
+        })
     }
 
     /// Returns the bound claims on a GPU; none if it does not exist.
     #[inline]
-    pub fn bound(&self, gpu: GpuId) -> Claims {
+    pub fn bound(&self, gpu: GpuId) -> Cow<'_, Claims> {
         let its = self.gpus.get(gpu.index());
-        its.map_or(Claims::NONE, |its| self.table.claims(its.bound))
+        its.map_or(Cow::Owned(Claims::NONE), |its| self.table.claims(its.bound))
+    }
+
+    /// Returns the share of a GPU that is bound to a job.
+    #[inline]
+    pub fn bound_share(&self, gpu: GpuId, job: JobId) -> Option<Share> {
+        let its = self.gpus.get(gpu.index())?;
+        self.table.share(its.bound, job)
+    }
+
+    /// Returns whether some GPU has several jobs in a ledger, or a job in part.
+    #[inline]
+    pub fn has_parts(&self) -> bool {
+        self.table.entries.len() > self.table.unused.len()
+    }
+
+    /// Returns whether some jobs leave a GPU, or change their share of it.
+    pub fn is_left(&self, gpu: GpuId) -> bool {
+        let its = self.gpus.get(gpu.index());
+        its.is_some_and(|its| self.table.waits(*its).leaving > 0)
+    }
+
+    /// Returns the number of other jobs that a launch waits for on a GPU: jobs that leave it or
+    /// change their share of it. It is 0 if the GPU has room for all of them meanwhile. The shares of
+    /// these jobs and of the launch count in full, even if they overlap.
+    pub fn blockers(&self, gpu: GpuId, job: JobId, share: Share) -> u32 {
+        let Some(its) = self.gpus.get(gpu.index()) else {
+            return 0;
+        };
+        let mut waits = self.table.waits(*its);
+        if let Some(own) = self.table.standing(*its, job) {
+            waits.remove(own);
+        }
+        match waits.used.has_full_room(share) {
+            true => 0,
+            false => waits.leaving,
+        }
     }
 
     /// Returns the job that a GPU is bound to whole, if any; `None` if it is bound to several jobs, or
@@ -69,12 +119,12 @@ impl Ledgers {
         }
     }
 
-    /// Returns whether a GPU is bound to several jobs.
+    /// Returns whether a GPU is bound to several jobs that use the same part of it.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
         let its = self.gpus.get(gpu.index());
         let entry = its.and_then(|its| its.bound.entry());
-        entry.is_some_and(|at| self.table.entries[at].count() > 1)
+        entry.is_some_and(|at| self.table.entries[at].is_shared())
     }
 
     /// Returns whether a GPU is allocated to several jobs, or to a job in part.
@@ -94,30 +144,38 @@ impl Ledgers {
 
     #[inline]
     pub fn allocate(&mut self, gpu: GpuId, job: JobId, share: Share) {
-        let slot = &mut self.gpus[gpu.index()].allocated;
-        self.table.add(slot, job, share);
+        let its = &mut self.gpus[gpu.index()];
+        let before = self.table.noted(*its, job);
+        self.table.add(&mut its.allocated, job, share);
+        self.table.note(*its, job, before);
     }
 
     /// Releases a GPU, and returns whether it is allocated to no other job.
     #[inline]
     pub fn deallocate(&mut self, gpu: GpuId, job: JobId) -> bool {
-        let slot = &mut self.gpus[gpu.index()].allocated;
-        self.table.remove(slot, job);
-        *slot == Slot::EMPTY
+        let its = &mut self.gpus[gpu.index()];
+        let before = self.table.noted(*its, job);
+        self.table.remove(&mut its.allocated, job);
+        self.table.note(*its, job, before);
+        its.allocated == Slot::EMPTY
     }
 
     /// Binds a GPU to a job, or changes the share of a job that it is bound to.
     #[inline]
     pub fn bind(&mut self, gpu: GpuId, job: JobId, share: Share) {
-        let slot = &mut self.gpus[gpu.index()].bound;
-        self.table.remove(slot, job);
-        self.table.add(slot, job, share);
+        self.unbind(gpu, job);
+        let its = &mut self.gpus[gpu.index()];
+        let before = self.table.noted(*its, job);
+        self.table.add(&mut its.bound, job, share);
+        self.table.note(*its, job, before);
     }
 
     #[inline]
     pub fn unbind(&mut self, gpu: GpuId, job: JobId) {
-        let slot = &mut self.gpus[gpu.index()].bound;
-        self.table.remove(slot, job);
+        let its = &mut self.gpus[gpu.index()];
+        let before = self.table.noted(*its, job);
+        self.table.remove(&mut its.bound, job);
+        self.table.note(*its, job, before);
     }
 
     /// Gives GPUs to a job in both ledgers. None of them is mixed. `contiguous` states that they
@@ -162,12 +220,87 @@ impl Slot {
 
 impl Table {
     #[inline]
-    fn claims(&self, slot: Slot) -> Claims {
+    fn claims(&self, slot: Slot) -> Cow<'_, Claims> {
         match slot.entry() {
-            Some(at) => self.entries[at].clone(),
-            None if slot == Slot::EMPTY => Claims::NONE,
-            None => Claims::whole(JobId(slot.0)),
+            Some(at) => Cow::Borrowed(&self.entries[at]),
+            None if slot == Slot::EMPTY => Cow::Owned(Claims::NONE),
+            None => Cow::Owned(Claims::whole(JobId(slot.0))),
         }
+    }
+
+    /// Returns the share of a job.
+    #[inline]
+    fn share(&self, slot: Slot, job: JobId) -> Option<Share> {
+        match slot.entry() {
+            Some(at) => self.entries[at].of(job),
+            None => (slot.0 == job.0).then_some(Share::WHOLE),
+        }
+    }
+
+    /// Returns the bound share of a job, and whether the job keeps it.
+    fn standing(&self, its: Pair, job: JobId) -> Option<(Share, bool)> {
+        let bound = self.share(its.bound, job)?;
+        Some((bound, self.share(its.allocated, job) == Some(bound)))
+    }
+
+    /// Returns what launches on a GPU may have to wait for.
+    fn waits(&self, its: Pair) -> Waits {
+        match its.bound.entry() {
+            Some(at) => self.waits[at],
+            None => self.count(its),
+        }
+    }
+
+    #[cold]
+    fn count(&self, its: Pair) -> Waits {
+        let mut waits = Waits::default();
+        for (job, _) in self.claims(its.bound).iter() {
+            self.standing(its, job)
+                .into_iter()
+                .for_each(|s| waits.add(s));
+        }
+        waits
+    }
+
+    /// Returns the entry of the bound claims, and how a job stands there, before a change.
+    #[inline]
+    fn noted(&self, its: Pair, job: JobId) -> Option<(usize, Option<(Share, bool)>)> {
+        let at = its.bound.entry()?;
+        Some((at, self.standing(its, job)))
+    }
+
+    /// Counts a change of a job's claims, if there is an entry for the bound claims.
+    #[inline]
+    fn note(&mut self, its: Pair, job: JobId, before: Option<(usize, Option<(Share, bool)>)>) {
+        if let Some(at) = its.bound.entry() {
+            self.note_at(at, its, job, before);
+        }
+    }
+
+    #[cold]
+    fn note_at(
+        &mut self,
+        at: usize,
+        its: Pair,
+        job: JobId,
+        before: Option<(usize, Option<(Share, bool)>)>,
+    ) {
+        let waits = match before {
+            Some((same, before)) if same == at => {
+                let mut waits = self.waits[at];
+                before.into_iter().for_each(|s| waits.remove(s));
+                self.standing(its, job)
+                    .into_iter()
+                    .for_each(|s| waits.add(s));
+                waits
+            }
+            // A new entry has few claims.
+            _ => self.count(its),
+        };
+        if at >= self.waits.len() {
+            self.waits.resize(self.entries.len(), Waits::default());
+        }
+        self.waits[at] = waits;
     }
 
     #[inline]
@@ -180,7 +313,10 @@ impl Table {
 
     #[cold]
     fn add_to_entry(&mut self, slot: &mut Slot, job: JobId, share: Share) {
-        let mut claims = self.claims(*slot);
+        if let Some(at) = slot.entry() {
+            return self.entries[at].add(job, share);
+        }
+        let mut claims = self.claims(*slot).into_owned();
         claims.add(job, share);
         self.set(slot, claims);
     }
@@ -196,18 +332,17 @@ impl Table {
 
     #[cold]
     fn remove_from_entry(&mut self, slot: &mut Slot, job: JobId) {
-        let mut claims = self.claims(*slot);
-        claims.remove(job);
-        self.set(slot, claims);
+        let Some(at) = slot.entry() else { return };
+        self.entries[at].remove(job);
+        if self.entries[at].simple().is_some() {
+            let claims = std::mem::take(&mut self.entries[at]);
+            self.set(slot, claims);
+        }
     }
 
     /// Sets the claims on a GPU. One whole claim, or none, needs no entry.
     fn set(&mut self, slot: &mut Slot, claims: Claims) {
-        let simple = match &claims.0[..] {
-            [] => Some(Slot::EMPTY),
-            [(job, share)] if share.is_whole() => Some(Slot(job.0)),
-            _ => None,
-        };
+        let simple = claims.simple();
         match (simple, slot.entry()) {
             (None, Some(at)) => self.entries[at] = claims,
             (None, None) => {
@@ -241,8 +376,8 @@ impl Serialize for Ledgers {
         let mut all = s.serialize_seq(Some(self.gpus.len()))?;
         for its in &self.gpus {
             all.serialize_element(&Written {
-                allocated: self.table.claims(its.allocated),
-                bound: self.table.claims(its.bound),
+                allocated: self.table.claims(its.allocated).into_owned(),
+                bound: self.table.claims(its.bound).into_owned(),
             })?;
         }
         all.end()
@@ -256,15 +391,21 @@ impl<'de> Deserialize<'de> for Ledgers {
             let mut its = Pair::both(Slot::EMPTY);
             ledgers.table.set(&mut its.allocated, allocated);
             ledgers.table.set(&mut its.bound, bound);
+            ledgers.table.note(its, JobId(NO_JOB), None);
             ledgers.gpus.push(its);
         }
         Ok(ledgers)
     }
 }
 
-/// The jobs on one GPU with their shares, in order of arrival.
+/// The jobs on one GPU with their shares, in order of job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims(SmallVec<[(JobId, Share); 2]>);
+pub(crate) struct Claims {
+    jobs: SmallVec<[(JobId, Share); 2]>,
+    used: Used,
+    /// Number of shares that overlap.
+    overlapping: u32,
+}
 
 /// A claim in a file. A whole GPU is written as the job alone, as before there were shares.
 #[derive(Serialize, Deserialize)]
@@ -277,7 +418,7 @@ enum WrittenClaim {
 /// Writes at least two places, even if they are empty: the form of versions with pairs only.
 impl Serialize for Claims {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let claims = self.0.iter().map(|(job, share)| match share.is_whole() {
+        let claims = self.jobs.iter().map(|(job, share)| match share.is_whole() {
             true => WrittenClaim::Whole(job.0),
             false => WrittenClaim::Part {
                 job: *job,
@@ -308,81 +449,143 @@ impl<'de> Deserialize<'de> for Claims {
         }
         // Before shares could overlap, jobs that had more than the whole together were partners.
         if !claims.used().is_possible() {
-            claims
-                .0
-                .iter_mut()
-                .for_each(|(_, share)| *share = share.overlapping());
+            let mut partners = Claims::NONE;
+            let jobs = claims.iter();
+            jobs.for_each(|(job, share)| partners.add(job, share.overlapping()));
+            return Ok(partners);
         }
         Ok(claims)
     }
 }
 
 impl Claims {
-    pub const NONE: Claims = Claims(SmallVec::new_const());
+    pub const NONE: Claims = Claims {
+        jobs: SmallVec::new_const(),
+        used: Used::NONE,
+        overlapping: 0,
+    };
 
     /// One job that has the GPU whole.
     #[inline]
     pub fn whole(job: JobId) -> Self {
         let mut claims = Claims::NONE;
-        claims.0.push((job, Share::WHOLE));
+        claims.add(job, Share::WHOLE);
         claims
     }
 
     /// Returns the jobs.
     #[inline]
     pub fn jobs(self) -> impl Iterator<Item = JobId> {
-        self.0.into_iter().map(|(job, _)| job)
+        self.jobs.into_iter().map(|(job, _)| job)
     }
 
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (JobId, Share)> + '_ {
-        self.0.iter().copied()
+        self.jobs.iter().copied()
     }
 
     /// Returns the share of a job.
     pub fn of(&self, job: JobId) -> Option<Share> {
-        let mut all = self.iter();
-        all.find_map(|(other, share)| (other == job).then_some(share))
+        let at = self.place(job).ok()?;
+        Some(self.jobs[at].1)
     }
 
     #[inline]
     pub fn contains(&self, job: JobId) -> bool {
-        self.of(job).is_some()
+        self.place(job).is_ok()
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.jobs.is_empty()
     }
 
     /// Returns the number of jobs.
     #[inline]
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.jobs.len()
     }
 
     /// Returns what the jobs have together.
+    #[inline]
     pub fn used(&self) -> Used {
-        let mut used = Used::default();
-        self.iter().for_each(|(_, share)| used.add(share));
-        used
+        self.used
+    }
+
+    /// Returns what the other jobs have together, if there are any.
+    pub fn used_by_others(&self, job: JobId) -> Option<Used> {
+        let mut used = self.used;
+        if let Some(own) = self.of(job) {
+            used.remove(own);
+        }
+        (used.jobs() > 0).then_some(used)
+    }
+
+    /// Returns whether several jobs use the same part.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.count() > 1 && (self.overlapping > 0 || !self.used.is_possible())
     }
 
     /// Returns the other jobs whose parts overlap a job's share.
     pub fn overlapping(&self, job: JobId, share: Share) -> impl Iterator<Item = JobId> + '_ {
-        let others = self.iter().filter(move |(other, _)| *other != job);
+        // Most often, all jobs have parts of their own.
+        let divided = self.overlapping == 0 && !share.overlaps() && self.used.is_possible();
+        let all = if divided { &[][..] } else { &self.jobs[..] };
+        let others = all.iter().filter(move |(other, _)| *other != job);
         let some = others.filter(move |(_, theirs)| !share.is_beside(*theirs));
-        some.map(|(other, _)| other)
+        some.map(|(other, _)| *other)
     }
 
-    #[inline]
     pub fn add(&mut self, job: JobId, share: Share) {
-        self.0.push((job, share));
+        let (Ok(at) | Err(at)) = self.place(job);
+        self.jobs.insert(at, (job, share));
+        self.used.add(share);
+        self.overlapping += u32::from(share.overlaps());
+    }
+
+    pub fn remove(&mut self, job: JobId) {
+        if let Ok(at) = self.place(job) {
+            let (_, share) = self.jobs.remove(at);
+            self.used.remove(share);
+            self.overlapping -= u32::from(share.overlaps());
+        }
     }
 
     #[inline]
-    pub fn remove(&mut self, job: JobId) {
-        self.0.retain(|(other, _)| *other != job);
+    fn place(&self, job: JobId) -> Result<usize, usize> {
+        self.jobs.binary_search_by_key(&job, |(other, _)| *other)
+    }
+
+    /// Returns the slot of claims that need no entry.
+    fn simple(&self) -> Option<Slot> {
+        match &self.jobs[..] {
+            [] => Some(Slot::EMPTY),
+            [(job, share)] if share.is_whole() => Some(Slot(job.0)),
+            _ => None,
+        }
+    }
+}
+
+impl Waits {
+    fn add(&mut self, (share, stays): (Share, bool)) {
+        match stays {
+            true => self.used.add(share),
+            false => {
+                self.leaving += 1;
+                self.used.add_in_full(share);
+            }
+        }
+    }
+
+    fn remove(&mut self, (share, stays): (Share, bool)) {
+        match stays {
+            true => self.used.remove(share),
+            false => {
+                self.leaving -= 1;
+                self.used.remove_in_full(share);
+            }
+        }
     }
 }
 
@@ -392,8 +595,8 @@ mod tests {
 
     const GPU: GpuId = GpuId(1);
 
-    fn jobs(claims: Claims) -> Vec<u32> {
-        claims.jobs().map(|job| job.0).collect()
+    fn jobs(claims: Cow<'_, Claims>) -> Vec<u32> {
+        claims.iter().map(|(job, _)| job).map(|job| job.0).collect()
     }
 
     #[test]
@@ -402,18 +605,18 @@ mod tests {
     }
 
     #[test]
-    fn shared_gpu_lists_jobs_in_order_of_arrival() {
+    fn shared_gpu_lists_its_jobs_in_order() {
         let mut ledgers = Ledgers::default();
         (0..3).for_each(|_| ledgers.push());
         for job in [7, 3, 5] {
             ledgers.allocate(GPU, JobId(job), Share::WHOLE);
             ledgers.bind(GPU, JobId(job), Share::WHOLE);
         }
-        assert_eq!(jobs(ledgers.allocated(GPU)), [7, 3, 5]);
+        assert_eq!(jobs(ledgers.allocated(GPU)), [3, 5, 7]);
         assert!(ledgers.is_shared(GPU) && ledgers.is_mixed(GPU));
         assert!(!ledgers.deallocate(GPU, JobId(3)));
-        assert_eq!(jobs(ledgers.allocated(GPU)), [7, 5]);
-        assert_eq!(jobs(ledgers.bound(GPU)), [7, 3, 5]);
+        assert_eq!(jobs(ledgers.allocated(GPU)), [5, 7]);
+        assert_eq!(jobs(ledgers.bound(GPU)), [3, 5, 7]);
         assert!(!ledgers.deallocate(GPU, JobId(7)));
         assert!(ledgers.deallocate(GPU, JobId(5)));
         for job in [5, 3] {
@@ -455,10 +658,10 @@ mod tests {
         let text = serde_json::to_string(&ledgers).unwrap();
         let none = NO_JOB;
         let empty = format!("{{\"allocated\":[{none},{none}],\"bound\":[{none},{none}]}}");
-        let parted = format!("{{\"allocated\":[7,3,5],\"bound\":[7,{none}]}}");
+        let parted = format!("{{\"allocated\":[3,5,7],\"bound\":[7,{none}]}}");
         assert_eq!(text, format!("[{empty},{parted},{empty}]"));
         let read: Ledgers = serde_json::from_str(&text).unwrap();
-        assert_eq!(jobs(read.allocated(GPU)), [7, 3, 5]);
+        assert_eq!(jobs(read.allocated(GPU)), [3, 5, 7]);
         assert_eq!(jobs(read.bound(GPU)), [7]);
         // Jobs that had more than the whole together were partners.
         let shares: Vec<Share> = read.allocated(GPU).iter().map(|(_, share)| share).collect();
@@ -466,7 +669,7 @@ mod tests {
         let again = serde_json::to_string(&read).unwrap();
         let again: Ledgers = serde_json::from_str(&again).unwrap();
         assert_eq!(again.allocated(GPU), read.allocated(GPU));
-        let large = text.replace("7,3", "2147483648,3");
+        let large = text.replace("3,5,7", "3,5,2147483648");
         assert!(serde_json::from_str::<Ledgers>(&large).is_err());
     }
 

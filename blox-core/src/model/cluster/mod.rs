@@ -33,6 +33,7 @@ pub(crate) use passing::Passing;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spec::{MAX_NODES, Network, NodeSpec, Offer};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Contiguous GPUs of a node, as a bit mask; bit 0 is the node's first GPU.
@@ -431,12 +432,12 @@ impl Cluster {
 
     /// Returns the jobs that a GPU is allocated to.
     pub fn allocated_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.allocated_claims(gpu).jobs()
+        self.allocated_claims(gpu).into_owned().jobs()
     }
 
     /// Returns the jobs that a GPU is bound to now.
     pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.bound_claims(gpu).jobs()
+        self.bound_claims(gpu).into_owned().jobs()
     }
 
     /// Returns what the jobs that a GPU is allocated to have of it together.
@@ -444,7 +445,7 @@ impl Cluster {
         self.allocated_claims(gpu).used()
     }
 
-    /// Returns whether a GPU is bound to several jobs now.
+    /// Returns whether a GPU is bound to several jobs now that use the same part of it.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
         self.ledgers.is_shared(gpu)
@@ -773,13 +774,35 @@ impl Cluster {
     }
 
     #[inline]
-    pub(crate) fn allocated_claims(&self, gpu: GpuId) -> Claims {
+    pub(crate) fn allocated_claims(&self, gpu: GpuId) -> Cow<'_, Claims> {
         self.ledgers.allocated(gpu)
     }
 
     #[inline]
-    pub(crate) fn bound_claims(&self, gpu: GpuId) -> Claims {
+    pub(crate) fn bound_claims(&self, gpu: GpuId) -> Cow<'_, Claims> {
         self.ledgers.bound(gpu)
+    }
+
+    /// Returns the share of a GPU that is bound to a job.
+    #[inline]
+    pub(crate) fn bound_share(&self, gpu: GpuId, job: JobId) -> Option<Share> {
+        self.ledgers.bound_share(gpu, job)
+    }
+
+    /// Returns whether some GPU is allocated or bound to several jobs, or to a job in part.
+    #[inline]
+    pub(crate) fn has_parts(&self) -> bool {
+        self.ledgers.has_parts()
+    }
+
+    /// Returns whether some jobs leave a GPU, or change their share of it.
+    pub(crate) fn is_left(&self, gpu: GpuId) -> bool {
+        self.ledgers.is_left(gpu)
+    }
+
+    /// Returns the number of other jobs that a launch with a share waits for on a GPU.
+    pub(crate) fn blockers(&self, gpu: GpuId, job: JobId, share: Share) -> u32 {
+        self.ledgers.blockers(gpu, job, share)
     }
 
     /// Returns the job that a GPU is bound to whole, if any; `None` if it is bound in another way.

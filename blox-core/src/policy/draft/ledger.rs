@@ -6,6 +6,7 @@ use crate::cluster::{Claims, Cluster, Node, OnNode, is_too_much};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::sorted::SortedMap;
 use crate::view::View;
+use std::borrow::Cow;
 
 /// The free GPUs of each node, and the nodes by their number of free GPUs.
 #[derive(Clone, Default)]
@@ -138,10 +139,10 @@ impl Ledger {
     }
 
     /// Returns the claims on a GPU, if they are recorded.
-    pub fn claims_on(&self, cluster: &Cluster, gpu: GpuId) -> Option<Claims> {
+    pub fn claims_on<'s>(&'s self, cluster: &'s Cluster, gpu: GpuId) -> Option<Cow<'s, Claims>> {
         let claims = self.claims.as_ref()?;
         Some(match claims.get(&gpu) {
-            Some(claims) => claims.clone(),
+            Some(claims) => Cow::Borrowed(claims),
             None => cluster.allocated_claims(gpu),
         })
     }
@@ -160,7 +161,7 @@ impl Ledger {
             return;
         };
         for gpu in &a.gpus {
-            let before = || cluster.allocated_claims(*gpu);
+            let before = || cluster.allocated_claims(*gpu).into_owned();
             let claims = claims.entry(*gpu).or_insert_with(before);
             match has {
                 true => claims.add(job, a.share),

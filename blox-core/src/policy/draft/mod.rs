@@ -8,13 +8,14 @@ use crate::cluster::{Claims, Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
-use crate::model::share::Used;
+use crate::model::share::{Gpus, Used};
 use crate::queue::Request;
 use crate::reason::Reason;
 use crate::shape::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;
+use std::borrow::Cow;
 use std::iter;
 
 mod kinds;
@@ -99,6 +100,32 @@ impl<'a> Draft<'a> {
             None => self.m.ledger.free_total,
             Some(_) => self.free_in_view(),
         }
+    }
+
+    /// Returns the amount of GPUs that no job has in the draft: free GPUs in view, and the rest of GPUs
+    /// that jobs have in part. GPUs that take no new jobs do not count.
+    #[inline]
+    pub fn free_amount(&self) -> Gpus {
+        let parted = self.m.ledger.records_claims() || self.view.cluster().has_parts();
+        match parted {
+            true => Gpus::from(GpuCount(self.free_gpus())) + self.parts_left(),
+            false => GpuCount(self.free_gpus()).into(),
+        }
+    }
+
+    /// Returns what is left of GPUs that are not free.
+    #[cold]
+    fn parts_left(&self) -> Gpus {
+        let nodes = self.view.nodes().filter(|node| node.is_usable());
+        let left = nodes.flat_map(|node| {
+            let free = self.mask(node.id());
+            let taken = move |gpu: &GpuId| free >> (gpu.0 - node.first_gpu) & 1 == 0;
+            let some = node
+                .gpus()
+                .filter(move |gpu| taken(gpu) && node.works(*gpu));
+            some.map(|gpu| self.used(gpu).left())
+        });
+        left.sum()
     }
 
     #[cold]
@@ -291,7 +318,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the jobs that a GPU has in the draft.
     pub fn jobs_on(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.claims(gpu).jobs()
+        self.claims(gpu).into_owned().jobs()
     }
 
     /// Returns what the jobs on a GPU have of it together in the draft.
@@ -789,15 +816,13 @@ impl<'a> Draft<'a> {
         if refused || !(takes_new || self.may_stay(gpu, a, was)) {
             return false;
         }
-        let mut claims = self.claims(gpu);
-        claims.remove(job);
-        if claims.is_empty() {
+        let Some(used) = self.claims(gpu).used_by_others(job) else {
             // If the node takes no new jobs, no other job can have taken the GPU.
             return !takes_new;
-        }
+        };
         let in_view = |node: &Node| self.view.node(node.id()).is_some();
         let node = self.view.cluster().node_with(gpu).filter(|n| in_view(n));
-        node.is_some() && claims.used().has_room(a.share)
+        node.is_some() && used.has_room(a.share)
     }
 
     /// Takes the GPUs of an assignment. Returns false and changes nothing unless all are in view
@@ -884,7 +909,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the claims on a GPU in the draft.
-    fn claims(&self, gpu: GpuId) -> Claims {
+    fn claims(&self, gpu: GpuId) -> Cow<'_, Claims> {
         let cluster = self.view.cluster();
         if let Some(claims) = self.m.ledger.claims_on(cluster, gpu) {
             return claims;
@@ -906,7 +931,7 @@ impl<'a> Draft<'a> {
         {
             claims.add(self.m.entries[e].job, share);
         }
-        claims
+        Cow::Owned(claims)
     }
 
     /// Returns the job's assignment from before the draft.

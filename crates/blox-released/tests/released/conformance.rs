@@ -3,8 +3,8 @@
 
 use blox_core::{
     AdmissionDecision, AdmissionDecisions, AdmissionPolicy, AnyPlacement, ClusterManager,
-    Composition, Event, JobId, NodeAction, NodeActions, NodeId, OnEvent, Pipeline, PlacementPolicy,
-    Policy, Rounds, SchedulingPolicy, Seconds, Time, Validity, View,
+    Composition, Event, GpuCount, JobId, NodeAction, NodeActions, NodeId, OnEvent, Pipeline,
+    PlacementPolicy, Policy, Rounds, SchedulingPolicy, Seconds, Time, Validity, View,
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
@@ -408,7 +408,9 @@ fn quotas_conform_in(cases: u64) {
     for by in [QuotaBy::User, QuotaBy::VirtualCluster] {
         let seen = Witness::default();
         let base = || {
-            let quota = Quota::new(by, 5).with("ada", 2).with("vc-b", 3);
+            let quota = Quota::new(by, GpuCount(5))
+                .with("ada", GpuCount(2))
+                .with("vc-b", GpuCount(3));
             Composition::new(format!("quota-{by:?}"))
                 .cluster(seen.clone())
                 .admission(quota)

@@ -27,8 +27,7 @@ pub(super) fn add(r: &mut Registry) {
                 "user" => QuotaBy::User,
                 _ => QuotaBy::VirtualCluster,
             };
-            let gpus = p.whole(GPUS.name, 0..=u64::from(u32::MAX))? as u32;
-            Ok(Arc::new(Quota::new(by, gpus)))
+            Ok(Arc::new(Quota::new(by, gpus(p, GPUS.name)?)))
         },
     );
 }

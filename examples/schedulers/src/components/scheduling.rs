@@ -1,8 +1,8 @@
 //! Registry entries of scheduling policies.
 
 use crate::parameters::*;
-use blox_core::AnyScheduling;
 use blox_core::estimate::{Estimator, Oracle};
+use blox_core::{AnyScheduling, GpuCount, Gpus};
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Queue, QuotaTree, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
@@ -68,13 +68,17 @@ fn queue(text: &str, before: &[Queue]) -> Option<Queue> {
         None => (text, None),
     };
     let mut words = own.split(':').map(str::trim);
-    let (name, quota) = (words.next()?, words.next()?.parse().ok()?);
-    let most = words.next().map(str::parse).transpose().ok()?;
+    let gpus = |text: &str| Gpus::try_from(text.parse::<f64>().ok()?).ok();
+    let (name, quota) = (words.next()?, gpus(words.next()?)?);
+    let most = match words.next() {
+        Some(most) => gpus(most)?,
+        None => GpuCount(u32::MAX).into(),
+    };
     let new = !name.is_empty() && place(name).is_none() && words.next().is_none();
     new.then(|| Queue {
         name: name.to_owned(),
         quota,
-        most: most.unwrap_or(u32::MAX),
+        most,
         parent,
     })
 }

@@ -16,7 +16,7 @@ pub use shares::*;
 
 use crate::estimate::{Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
-use blox_core::{AnyPlacement, Pipeline, Scheduler};
+use blox_core::{AnyPlacement, Gpus, Pipeline, Scheduler};
 use blox_policies::admission::LoadThreshold;
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{Allocation, Blocked, EasyBackfill, InOrder, NodeSelector, Split};
@@ -274,6 +274,11 @@ pub fn above_zero(p: &Params, name: &str) -> Result<f64, RegistryError> {
 pub fn at_least(p: &Params, name: &str, least: f64) -> Result<f64, RegistryError> {
     let expected = format!("a number of at least {least}");
     p.number(name, &expected, |x| x >= least)
+}
+
+/// Reads an amount of GPUs.
+pub fn gpus(p: &Params, name: &str) -> Result<Gpus, RegistryError> {
+    Gpus::try_from(at_least(p, name, 0.0)?).map_err(|why| p.wrong(name, why))
 }
 
 /// Reads a fraction above 0 and at most 1.
