@@ -280,7 +280,7 @@ fn victim_placed_beside_its_successor_starts_with_it() {
     assert_eq!(b.take_commands(), "");
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 1.1; start 0.2");
-    assert_eq!(b.ledgers(0), "allocated to 1+0, bound to 1+0");
+    assert_eq!(b.ledgers(0), "allocated to 0+1, bound to 0+1");
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub trait ExecutionModel: Policy {
     /// model. Called again when the other jobs within [reach](ExecutionModel::reach) change; the rate may
     /// then be 0.
     ///
-    /// A model counts only other jobs that run ([`Phase::Running`](blox_core::Phase::Running)).
+    /// A model counts only other jobs that run ([`Phase::Running`]).
     /// [`View::running`] and [`running_beside`] return them; [`View::placed`] also returns jobs that have
     /// yet to start. The job itself may or may not be among them. The order of calls for jobs that are launched at one moment is unspecified.
     fn rate(
