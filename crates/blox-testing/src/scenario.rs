@@ -478,7 +478,7 @@ mod tests {
                 offer,
                 count: waiting,
             }));
-            out.retain(|_| waiting > 0);
+            out.retain(|_| waiting > 0 && view.nodes().next().is_none());
             if view.now() >= Time::new(600.0) {
                 out.extend(view.nodes().map(|node| NodeAction::Drain {
                     node: node.id(),

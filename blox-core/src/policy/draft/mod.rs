@@ -280,7 +280,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns an assignment of the shape on GPUs of the job `host`, beside all jobs on them. Its
-    /// share [overlaps](Share::overlapping) theirs, unless it is a part that fits beside them.
+    /// share [overlaps](crate::Share::overlapping) theirs, unless it is a part that fits beside them.
     ///
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
     /// work and have room, or if the job does not accept one of them. Also returns `None` if too few
