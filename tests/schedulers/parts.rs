@@ -5,14 +5,16 @@ use blox::core::{ClusterSpec, JobSpec, Share};
 use blox::sim::Simulation;
 use blox::sim::overheads::FixedOverheads;
 
-/// Released programs, which give whole GPUs.
-const WHOLE: [&str; 6] = [
+/// Released programs, which give whole GPUs, and HiveD, whose smallest cell is a GPU (OSDI 2020,
+/// section 3).
+const WHOLE: [&str; 7] = [
     "blox-fifo",
     "blox-las",
     "blox-optimus",
     "blox-srtf",
     "blox-tiresias",
     "tiresias-dlas-gpu",
+    "hived",
 ];
 
 /// Returns jobs of an hour, each with a part of one GPU in 1/`of`.

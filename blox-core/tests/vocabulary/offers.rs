@@ -175,7 +175,7 @@ impl ClusterManager for Requests {
 }
 
 #[test]
-fn job_for_which_no_node_is_requested_says_so() {
+fn job_without_a_requested_node_has_a_reason() {
     let reason = |count, gpus| {
         let policy = composed("plain", by_submission(), FirstFit);
         let policy = policy.with_cluster(Requests(count)).unwrap();

@@ -17,7 +17,8 @@ use tree::{CellId, Leafs, Level, Outline, Tree};
 /// Reserves cells of the cluster for virtual clusters (HiveD, OSDI 2020).
 ///
 /// A *cell* is a GPU, a half of a cell on a node, a node, or the nodes of a
-/// [location](blox_core::NodeSpec::location). A virtual cluster reserves numbers of cells of some
+/// [location](blox_core::NodeSpec::location). The smallest cell is a GPU (section 3), so a job with a
+/// part of a GPU shares it with none. A virtual cluster reserves numbers of cells of some
 /// sizes. Jobs of other virtual clusters, or of none, share the cells that are left.
 ///
 /// **Guaranteed jobs** get GPUs in the cells of their virtual cluster: in the smallest cell with
