@@ -139,6 +139,10 @@ pub(crate) struct Job {
     since: Time,
     pub attained: f64,
     attained_gpu: f64,
+    /// True for a service whose GPUs change: its copies may run on where it keeps GPUs.
+    changes: bool,
+    /// The most that these copies attained so far, in seconds and in GPU-seconds.
+    kept: [f64; 2],
     crashes: u32,
     /// True if the job continues to work during its checkpoint.
     diligent: bool,
@@ -146,7 +150,17 @@ pub(crate) struct Job {
     seen: (f64, f64, u32),
 }
 
+/// Returns whether a value is `least`, or above it by at most `more`.
+fn is_within(value: f64, least: f64, more: f64) -> bool {
+    near(value, least) || value > least && value <= (least + more) * (1.0 + 1e-9)
+}
+
 impl Job {
+    /// Returns whether the job can have attained these seconds when it ended.
+    pub fn can_have_attained(&self, secs: f64) -> bool {
+        is_within(secs, self.attained, self.kept[0])
+    }
+
     /// Number of its GPUs, times the part of each.
     fn width(&self) -> f64 {
         self.gpus.len() as f64 * self.share.fraction()
@@ -203,6 +217,8 @@ impl ScriptedCluster {
             since: Time::ZERO,
             attained: 0.0,
             attained_gpu: 0.0,
+            changes: false,
+            kept: [0.0; 2],
             crashes: 0,
             diligent: false,
             seen: (0.0, 0.0, 0),
@@ -341,6 +357,9 @@ impl ScriptedCluster {
             j.attained += dt;
             j.attained_gpu += dt * j.width();
             j.told = (j.told + j.rate * dt).min(most.max(j.told));
+        } else if j.changes {
+            j.kept[0] += dt;
+            j.kept[1] += dt * j.width();
         }
         j.since = now;
     }
@@ -348,6 +367,7 @@ impl ScriptedCluster {
     fn leave(&mut self, job: JobId, truth: Truth) {
         let j = &mut self.jobs[job.index()];
         j.truth = truth;
+        j.changes = false;
         j.told = j.work;
         j.gpus.clear();
         j.leaving.clear();
@@ -396,8 +416,10 @@ impl ScriptedCluster {
                 self.is_current(job, token).then_some(())?;
                 let attempt = self.jobs[job.index()].attempt;
                 let rate = self.rate_of(job, view);
+                self.settle(job);
                 let j = &mut self.jobs[job.index()];
                 j.truth = Truth::Running;
+                j.changes = false;
                 j.since = self.now;
                 j.began = self.now;
                 j.rate = rate;
@@ -745,7 +767,10 @@ impl ScriptedCluster {
                 ));
             }
         }
+        self.settle(job);
+        let serves = self.script.jobs[job.index()].extras().need.is_some();
         let j = &mut self.jobs[job.index()];
+        j.changes = serves && !j.gpus.is_empty();
         j.truth = Truth::Launching;
         j.attempt = attempt;
         // Until a change is done, the job occupies its old and new GPUs.
@@ -960,9 +985,17 @@ impl ScriptedCluster {
             let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
             let attained = truth.attained + dt;
             let gpu_time = truth.attained_gpu + dt * truth.width();
+            let changes = match truth.changes {
+                true => now.secs() - truth.since.secs(),
+                false => 0.0,
+            };
+            let kept = [
+                truth.kept[0] + changes,
+                truth.kept[1] + changes * truth.width(),
+            ];
             if !near(job.work_done(), work)
-                || !near(job.attained_time().secs(), attained)
-                || !near(job.attained_gpu_time().secs(), gpu_time)
+                || !is_within(job.attained_time().secs(), attained, kept[0])
+                || !is_within(job.attained_gpu_time().secs(), gpu_time, kept[1])
             {
                 return Err(Problem::new(
                     Property::Work,

@@ -710,7 +710,7 @@ impl Case {
                     ending.work.to_string(),
                 );
             }
-            if !near(ending.attained, cluster.jobs[i].attained) {
+            if !cluster.jobs[i].can_have_attained(ending.attained) {
                 return wrong(
                     Property::Work,
                     format!("job {i} to have run for {} s", cluster.jobs[i].attained),
