@@ -345,8 +345,7 @@ fn bound_beside<'v>(view: View<'v>, job: JobId, gpu: GpuId) -> impl Iterator<Ite
     jobs.filter(move |other| !own.is_beside(share(other)))
 }
 
-/// Returns the other jobs bound to those of these GPUs that jobs [share](blox_core::Cluster::is_shared),
-/// in order of job.
+/// Returns the other jobs on GPUs that jobs [share](blox_core::Cluster::is_shared), in order of job.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
     let mut others = Vec::new();
     let cluster = view.cluster();

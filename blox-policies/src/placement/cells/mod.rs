@@ -98,7 +98,7 @@ struct Virtual {
 /// Index of the first reservation of a virtual cluster; `None` for all that reserve nothing.
 type Owner = Option<usize>;
 
-/// State of the cells. What depends on the whole cluster is kept from decision to decision.
+/// State of the cells. Decisions keep the values that depend on the whole cluster.
 #[derive(Clone, Debug)]
 struct Books {
     tree: Tree,
@@ -117,7 +117,7 @@ struct Books {
     marked: BTreeMap<JobId, (bool, GpuList)>,
 }
 
-/// Cells of a virtual cluster: those with places, and those of each level without.
+/// Cells of a virtual cluster, with and without places.
 #[derive(Clone, Debug, Default)]
 struct OwnCells {
     placed: BTreeSet<usize>,
@@ -350,8 +350,8 @@ impl Books {
         }
     }
 
-    /// Returns the best place, of those that a cell could get or that it has, for which `of` returns
-    /// something: the one with the fewest broken GPUs, then with the fewest GPUs of low priority.
+    /// Returns the best place that a cell could get or has, if `of` returns a value for it. Places
+    /// with the fewest broken GPUs come first, then those with the fewest GPUs of low priority.
     fn place<T>(
         &self,
         cell: &Virtual,
