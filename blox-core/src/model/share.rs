@@ -353,6 +353,13 @@ impl Used {
         jobs: 0,
     };
 
+    /// The use by one job that has the GPU whole.
+    pub(crate) const WHOLE: Used = Used {
+        compute: WHOLE,
+        memory: 0,
+        jobs: 1,
+    };
+
     /// Returns whether another job with a share may have the GPU, too.
     #[inline]
     pub fn has_room(&self, share: Share) -> bool {

@@ -64,6 +64,15 @@ impl State {
 
     /// Returns the sum of the parts of a GPU on which other jobs run; `None` if there are none.
     fn running_beside(&self, rec: &Record, gpu: GpuId) -> Option<Gpus> {
+        // Nearly always, the job has the GPU whole.
+        match self.cluster.bound_whole(gpu) {
+            Some(holder) if holder.is_none_or(|holder| holder == rec.id) => None,
+            _ => self.running_with(rec, gpu),
+        }
+    }
+
+    #[cold]
+    fn running_with(&self, rec: &Record, gpu: GpuId) -> Option<Gpus> {
         let runs = |r: &Record| {
             let holds = r.bound().is_some_and(|a| a.gpus.contains(&gpu));
             let keeps = || {

@@ -468,9 +468,11 @@ impl Claims {
     /// One job that has the GPU whole.
     #[inline]
     pub fn whole(job: JobId) -> Self {
-        let mut claims = Claims::NONE;
-        claims.add(job, Share::WHOLE);
-        claims
+        Claims {
+            jobs: SmallVec::from_buf_and_len([(job, Share::WHOLE); 2], 1),
+            used: Used::WHOLE,
+            overlapping: 0,
+        }
     }
 
     /// Returns the jobs.
