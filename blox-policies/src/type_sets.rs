@@ -1,6 +1,6 @@
 //! Room for jobs that accept only some GPU types.
 
-use crate::unit::Unit;
+use crate::unit::{Parts, Unit};
 use blox_core::{GpuCount, GpuTypeId, JobRef, Shape, View, sort};
 
 /// GPUs of one type, and the least share of CPUs and memory for each of them on a node. A share is
@@ -92,16 +92,34 @@ pub(crate) struct TypeSets {
 }
 
 impl TypeSets {
-    /// Finds the sets of these jobs, each in a shape.
+    /// Finds the sets of these jobs, each in a shape. Parts of GPUs count exactly.
     pub fn of<'a>(
         view: View<'_>,
         gpus: GpusByType,
         jobs: impl Iterator<Item = (JobRef<'a>, &'a Shape)>,
     ) -> Self {
+        TypeSets::in_unit(view, gpus, jobs, Parts::exact)
+    }
+
+    /// Like [`TypeSets::of`], but jobs with parts that fit by count also fit on GPUs.
+    pub fn safe<'a>(
+        view: View<'_>,
+        gpus: GpusByType,
+        jobs: impl Iterator<Item = (JobRef<'a>, &'a Shape)>,
+    ) -> Self {
+        TypeSets::in_unit(view, gpus, jobs, Parts::safe)
+    }
+
+    fn in_unit<'a>(
+        view: View<'_>,
+        gpus: GpusByType,
+        jobs: impl Iterator<Item = (JobRef<'a>, &'a Shape)>,
+        unit: impl Fn(Parts) -> Unit,
+    ) -> Self {
         let mut sets: Vec<Vec<bool>> = vec![vec![true; gpus.0.len()]];
-        let mut unit = Unit::default();
+        let mut parts = Parts::default();
         for (job, shape) in jobs {
-            unit.include(&job);
+            parts.include(&job);
             if job.needs_only_gpus() && shape.gpu_type.is_none() {
                 continue;
             }
@@ -111,6 +129,7 @@ impl TypeSets {
             }
         }
         sort::by_key(&mut sets, |set| (gpus.sum(|i| set[i]), set.clone()));
+        let unit = unit(parts);
         let units = |of: &dyn Fn(usize) -> bool| unit.all(GpuCount(gpus.sum(of)));
         let sizes = sets.iter().map(|set| units(&|i| set[i])).collect();
         let lines = sets.iter().map(|set| {

@@ -222,7 +222,7 @@ impl Chronus {
         let jobs = view.active().chain(asking);
         let jobs: Vec<(JobRef<'_>, Shape)> = jobs.map(|j| (j, Shape::gang(&j))).collect();
         let known = jobs.iter().map(|(job, shape)| (*job, shape));
-        Arc::new(TypeSets::of(view, GpusByType::usable(view), known))
+        Arc::new(TypeSets::safe(view, GpusByType::usable(view), known))
     }
 
     /// Returns the latest suitable leases, if there are enough.

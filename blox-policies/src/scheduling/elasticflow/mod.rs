@@ -194,7 +194,7 @@ impl ElasticFlow {
             .map(|job| (job, Shape::gang(&job)))
             .collect();
         let known = known.iter().map(|(job, shape)| (*job, shape));
-        let sets = TypeSets::of(view, GpusByType::usable(view), known);
+        let sets = TypeSets::safe(view, GpusByType::usable(view), known);
         let whole = Free::whole(Arc::new(sets), now);
         memory.free.clone_from(&whole);
         let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();

@@ -5,7 +5,7 @@ use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use crate::scheduling::listed::{Placeable, on_known_types};
 use crate::scheduling::settling::Settling;
-use crate::unit::Unit;
+use crate::unit::{Parts, Unit};
 use blox_core::{
     AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Plan,
     Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
@@ -227,10 +227,10 @@ impl Gavel {
         let active: Vec<JobRef<'_>> = view.active().collect();
         let is_active = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
         memory.able.retain(is_active);
-        let (mut jobs, mut unit) = (Vec::new(), Unit::default());
+        let (mut jobs, mut parts) = (Vec::new(), Parts::default());
         for job in active {
             let id = job.id();
-            unit.include(&job);
+            parts.include(&job);
             let able = memory.able.of(id, |up| {
                 let on = |id: &GpuTypeId| Shape {
                     gpu_type: Some(*id),
@@ -248,7 +248,7 @@ impl Gavel {
                 jobs.push(id);
             }
         }
-        (jobs, unit)
+        (jobs, parts.exact())
     }
 
     /// Updates the cluster and the set of jobs, and records whether they changed. `ids` are the
