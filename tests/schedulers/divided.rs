@@ -82,7 +82,7 @@ fn queues_with_quotas_count_parts_as_parts() {
     assert_eq!(starts("a:1:1/b:0.5:0.5"), [true, true, false, true]);
 }
 
-/// What random runs reached.
+/// Counts of the cases that random runs reached.
 #[derive(Debug, Default)]
 struct Reached {
     gangs: u32,
