@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 /// The unit in which a decision counts GPUs: a whole one, unless jobs request parts of GPUs.
 ///
-/// With parts, it is the largest part of which all requested parts are multiples. So policies count
-/// in whole numbers, and a decision without parts counts GPUs. If that part is smaller than a 120th,
-/// the unit is a 120th, and parts are rounded up. A part that counts its memory is as large as the
-/// larger of its compute and memory: no unit is granted that a GPU lacks.
+/// If jobs request parts, the unit is the largest part of which all requested parts are multiples.
+/// So policies count in whole numbers, and a decision without parts counts GPUs. If that part is
+/// smaller than a 120th, the unit is a 120th, and parts are rounded up. A part that counts its memory
+/// is as large as the larger of its compute and memory: no unit is granted that a GPU lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unit {
     /// Number of units of a GPU, from 1.

@@ -50,8 +50,8 @@ impl State {
         }
     }
 
-    /// Returns the number of those of a job's GPUs on which no other job runs, and the parts of busy
-    /// GPUs that no job has after the job began to run on them if `more`, else before.
+    /// Returns the number of a job's GPUs on which no other job runs, and the unused parts of busy
+    /// GPUs. With `more`, these parts are the ones after the job began to run, else before.
     fn change_of(&self, rec: &Record, gpus: &[GpuId], share: Share, more: bool) -> (u32, Gpus) {
         let is_free = |gpu: &&GpuId| self.running_beside(rec, **gpu).is_none();
         let alone = gpus.iter().filter(is_free).count();
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Notes that the whole copies of a service run on, on those of these GPUs that it keeps in a change.
+    /// Notes the GPUs that a service keeps in a change, on which its whole copies continue to run.
     pub(super) fn keep_copies(&mut self, s: usize, mut gpus: GpuList) {
         let rec = &self.records[s];
         let bound = rec.bound().map_or(&[][..], |bound| &bound.gpus);

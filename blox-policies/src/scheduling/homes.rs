@@ -98,7 +98,7 @@ impl Homes {
     }
 }
 
-/// What no job of a round has taken of the GPUs, in units.
+/// Units of the GPUs that no job of a round has taken.
 pub(super) struct Untaken {
     unit: Unit,
     taken: Vec<u32>,

@@ -345,7 +345,7 @@ fn bound_beside<'v>(view: View<'v>, job: JobId, gpu: GpuId) -> impl Iterator<Ite
     jobs.filter(move |other| !own.is_beside(share(other)))
 }
 
-/// Returns the other jobs bound to those of these GPUs that jobs [share](blox_core::Cluster::is_shared),
+/// Returns the other jobs bound to the [shared](blox_core::Cluster::is_shared) ones of these GPUs,
 /// in order of job.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
     let mut others = Vec::new();

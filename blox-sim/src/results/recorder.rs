@@ -286,7 +286,8 @@ fn kept_spec(job: &JobRef<'_>) -> Option<Arc<JobSpec>> {
     (!plain).then(|| job.truth().shared_spec())
 }
 
-/// Returns the effective deadline at submission. A service has none: it has no work to do by then.
+/// Returns the effective deadline at submission. A service has none, because it has no work to
+/// complete.
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
     let counts = extras.class == Class::Guaranteed && extras.need.is_none();

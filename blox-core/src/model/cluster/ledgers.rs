@@ -33,7 +33,7 @@ struct Slot(u32);
 struct Table {
     entries: Vec<Claims>,
     unused: Vec<u32>,
-    /// What a launch may have to wait for, by entry. Counted for entries of bound claims only.
+    /// Claims that a launch may have to wait for, by entry. Counted for entries of bound claims only.
     waits: Vec<Waits>,
 }
 
@@ -42,7 +42,7 @@ struct Table {
 struct Waits {
     /// Number of claims that leave: they are not allocated, or with another share.
     leaving: u32,
-    /// What the claims have together. Those that leave count in full, even if they overlap.
+    /// Sum of the claims. Claims that leave count in full, even if they overlap.
     used: Used,
 }
 

@@ -105,7 +105,7 @@ impl Pool {
     /// that delays a reservation, which has a time and a number of GPUs to spare.
     ///
     /// Prefers GPUs that jobs have in part, those with the least room first. If the job runs beyond the
-    /// time of the reservation, it prefers GPUs that are not free by then.
+    /// time of the reservation, it prefers GPUs that are not free at this time.
     fn take(
         &mut self,
         (gpus, each): (u32, u32),
