@@ -13,7 +13,7 @@ use blox_core::{
 use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
 
-/// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
+/// Takes free GPUs, then the GPUs of the last jobs in order. If there are still too few, changes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Preempting;

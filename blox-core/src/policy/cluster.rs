@@ -45,8 +45,8 @@ pub trait ClusterManager: Policy {
     /// Returns the actions that need a provider of nodes and that the manager uses. A backend that
     /// cannot carry them out refuses the scheduler. Any other use of them is an error of the policy.
     ///
-    /// With [`Grow`](crate::NodeActionKind::Grow), a job is admitted if it could ever be placed on
-    /// the nodes and the [offers](crate::Cluster::offers) of the cluster.
+    /// If the actions include [`Grow`](crate::NodeActionKind::Grow), a job is admitted if it could
+    /// ever be placed on the nodes and the [offers](crate::Cluster::offers) of the cluster.
     fn actions(&self) -> NodeActionKinds {
         NodeActionKinds::NONE
     }

@@ -85,7 +85,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the number of this decision, for memories that depend on consecutive decisions. It
-    /// is one more than the last, or two more after a failed decision.
+    /// rises by one, or by two after a failed decision.
     #[inline]
     pub fn decision(&self) -> u64 {
         self.state.decision

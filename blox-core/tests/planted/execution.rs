@@ -119,7 +119,7 @@ fn rate_at_launch() -> Pipeline {
     )
 }
 
-/// Expects that a placed job holds its GPUs: a job may still wait for those of a stopping job.
+/// Expects that a placed job holds its GPUs: a job may still wait for GPUs of a stopping job.
 fn gpus_of_placed() -> Pipeline {
     let policy = scheduling_fn(|view, out| {
         let bound = |j: &JobRef<'_>| j.bound().expect("a placed job holds GPUs").count();

@@ -78,8 +78,8 @@ fn with(sums: &[f64], bid: &Bid) -> Vec<f64> {
     next
 }
 
-/// Returns the number of `left` GPUs that this bidder gets, and the logarithm of their value. Among
-/// optimal numbers, it is the smallest.
+/// Returns the number of `left` GPUs that this bidder gets, and the logarithm of their value. If
+/// several numbers are optimal, it is the smallest.
 fn choice(sums: &[f64], bid: &Bid, left: usize) -> (u32, f64) {
     let nothing = libm::log(bid.nothing);
     let mut best = (0, nothing, sums[left] + nothing);

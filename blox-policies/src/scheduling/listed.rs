@@ -142,7 +142,7 @@ impl Up {
     }
 }
 
-/// What is known about each job from [`Up::could_place`].
+/// Known values of jobs that depend on [`Up::could_place`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Placeable<T> {
     #[serde(skip)]

@@ -12,8 +12,8 @@ use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 /// type](blox_core::Extras::speeds) also has speeds beside other jobs. Its rate is the one of the
 /// inner model ([`Profiled`](super::Profiled)), which falls back on the same rules.
 ///
-/// Jobs with different parts of a GPU do not slow each other. A job with a smaller part than it asks
-/// for is slower in proportion.
+/// If the parts of jobs on a GPU do not overlap, the jobs do not slow each other. A job with a
+/// smaller part than it asks for is slower in proportion.
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,

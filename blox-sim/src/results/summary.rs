@@ -54,8 +54,9 @@ pub struct Summary {
     /// jobs.
     pub makespan_s: f64,
     /// GPU utilisation: GPU-seconds with a running job / GPU-seconds of nodes that were up, over the
-    /// makespan. A GPU that several jobs share counts once. A node counts from when it joins until it
-    /// leaves, except while it is lost or powered off. A fraction from 0 to 1. 0 without a makespan.
+    /// makespan. A job with a part of a GPU counts by this part. A GPU with packed jobs counts once. A
+    /// node counts from when it joins until it leaves, except while it is lost or powered off. A
+    /// fraction from 0 to 1. 0 without a makespan.
     pub utilisation: f64,
     /// Cost of the nodes; `None` unless the cluster has prices or offers.
     #[serde(skip_serializing_if = "Option::is_none")]

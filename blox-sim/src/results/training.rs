@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Given {
-    /// GPU-seconds: the sum of number of GPUs x allocated time. An allocation lasts from its plan
-    /// until the plan that releases it, a crash, a failed launch, or the job's end. Includes the time
-    /// of launches.
+    /// GPU-seconds: the sum of number of GPUs x allocated time. A GPU counts in full, even if the job
+    /// has only a part of it. An allocation lasts from its plan until the plan that releases it, a
+    /// crash, a failed launch, or the job's end. Includes the time of launches.
     pub gpu: Seconds,
     /// Number of allocations after the first: of other GPUs, or after a stop, a crash or a failed
     /// launch.
@@ -58,7 +58,8 @@ pub struct TrainingFigures {
     pub jobs: u64,
     /// Mean number of [`Given::restarts`] of a job.
     pub restarts: f64,
-    /// Mean GPU-hours allocated to a job ([`Given::gpu`] / 3600), restarts included.
+    /// Mean GPU-hours allocated to a job ([`Given::gpu`] / 3600), restarts included. A GPU counts in
+    /// full, even if the job has only a part of it.
     pub gpu_hours: f64,
     /// Mean number of jobs in the system over time, from the first submission to the last submission
     /// or end. Counts jobs of all kinds, running and waiting, measured or not; rejected jobs count

@@ -126,13 +126,14 @@ pub struct Offer {
     pub spec: NodeSpec,
     /// Largest number of nodes at a time.
     pub most: u32,
-    /// Time from the notice until the provider takes a node back; `None` if it takes none back.
+    /// Time from the notice until the provider takes a node back. With `None`, a node leaves at
+    /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<Seconds>,
 }
 
 impl Offer {
-    /// Returns an offer of at most `most` nodes that the provider does not take back.
+    /// Returns an offer of at most `most` nodes that the provider takes back without notice.
     pub fn new(name: impl Into<Name>, spec: NodeSpec, most: u32) -> Self {
         Offer {
             name: name.into(),

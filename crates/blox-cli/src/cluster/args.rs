@@ -139,8 +139,8 @@ pub(crate) struct SubmitArgs {
     /// Part of the memory of each GPU [default: not counted]
     #[arg(long, value_name = "PART", value_parser = part)]
     pub gpu_memory_share: Option<f64>,
-    /// Copies of its GPUs that a service needs, such as 0:2;28800:5/86400: seconds and copies, then
-    /// the period; times are Unix time, so that days begin at midnight UTC
+    /// Copies of its GPUs that a service needs, such as '0:2;28800:5/86400': seconds and copies,
+    /// then the period; times are Unix time, so that days begin at midnight UTC
     #[arg(long, value_name = "CURVE", value_parser = curve)]
     pub need: Option<Curve>,
     /// guaranteed, best-effort (spot), or spot:SECONDS with the guaranteed time of each launch
