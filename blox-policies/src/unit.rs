@@ -52,6 +52,15 @@ impl Default for Parts {
 }
 
 impl Parts {
+    /// Returns the parts of these jobs.
+    pub fn of<'a>(jobs: impl IntoIterator<Item = JobRef<'a>>) -> Self {
+        let mut parts = Parts::default();
+        for job in jobs {
+            parts.include(&job);
+        }
+        parts
+    }
+
     /// Adds the part of a job.
     #[inline]
     pub fn include(&mut self, job: &JobRef<'_>) {
@@ -107,11 +116,7 @@ impl Default for Unit {
 impl Unit {
     /// Returns the exact unit of these jobs.
     pub fn of<'a>(jobs: impl IntoIterator<Item = JobRef<'a>>) -> Self {
-        let mut parts = Parts::default();
-        for job in jobs {
-            parts.include(&job);
-        }
-        parts.exact()
+        Parts::of(jobs).exact()
     }
 
     /// Returns the units of some whole GPUs.

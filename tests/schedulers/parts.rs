@@ -1,8 +1,9 @@
 //! Every scheduler counts parts of GPUs as parts.
 
-use crate::cases::{job, run, with};
-use blox::core::{ClusterSpec, JobSpec, Share};
+use crate::cases::{finishes, job, run, scheduler, with};
+use blox::core::{ClusterSpec, Deadline, Extras, JobSpec, Outcome, Share, Time};
 use blox::sim::Simulation;
+use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 
 /// Released programs, which give whole GPUs, and HiveD, whose smallest cell is a GPU (OSDI 2020,
@@ -61,4 +62,32 @@ fn parts_that_do_not_fit_take_turns() {
         .filter(|(_, end)| *end > 7200.0 * 1.25)
         .collect();
     assert!(late.is_empty(), "{late:?}");
+}
+
+#[test]
+fn admitted_jobs_with_odd_parts_meet_their_deadlines() {
+    // Two GPUs hold two of three jobs with 0.6 of a GPU, though all three count 1.8 GPUs.
+    let due = |extras: &mut Extras| {
+        extras.share = Share::parts(3, 5).unwrap();
+        let at = Time::new(3700.0);
+        extras.deadlines = vec![Deadline { at, value: 1.0 }];
+    };
+    let jobs = vec![with(job(0.0, 1, 3600.0), due); 3];
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 2))
+        .overheads(FixedOverheads::FREE)
+        .completion(Exact);
+    for name in ["elasticflow", "edf-admission"] {
+        let report = run(&simulation, scheduler(name), &jobs);
+        let ends: Vec<_> = report.jobs.iter().filter_map(|job| job.outcome).collect();
+        let of = |outcome| ends.iter().filter(|its| **its == outcome).count();
+        assert_eq!(
+            (of(Outcome::Completed), of(Outcome::Rejected)),
+            (2, 1),
+            "{name}"
+        );
+        let ended = finishes(&report).into_iter().zip(&ends);
+        let on_time = |end: Option<f64>| end.is_some_and(|end| end <= 3700.0);
+        let mut done = ended.filter(|(_, outcome)| **outcome == Outcome::Completed);
+        assert!(done.all(|(end, _)| on_time(end)), "{name}");
+    }
 }

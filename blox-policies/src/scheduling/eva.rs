@@ -1,7 +1,8 @@
 //! Nodes of offers by reservation prices.
 
+use crate::unit::{Parts, Unit};
 use blox_core::{
-    AfterDrain, Cluster, ClusterManager, Event, GpuCount, Gpus, JobQueue, JobRef, Node, NodeAction,
+    AfterDrain, Cluster, ClusterManager, Event, GpuCount, JobQueue, JobRef, Node, NodeAction,
     NodeActionKind, NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place,
     Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
     View,
@@ -65,15 +66,21 @@ pub struct EvaMemory {
 #[derive(Clone, Copy)]
 struct Task<'a> {
     job: JobRef<'a>,
+    unit: Unit,
     /// `None` if no offer holds it.
     price: Option<f64>,
     on: Option<NodeId>,
 }
 
 impl<'a> Task<'a> {
-    fn new(job: JobRef<'a>, on: Option<NodeId>) -> Self {
+    fn new(job: JobRef<'a>, on: Option<NodeId>, unit: Unit) -> Self {
         let price = None;
-        Task { job, price, on }
+        Task {
+            job,
+            unit,
+            price,
+            on,
+        }
     }
 
     fn price(&self) -> f64 {
@@ -108,10 +115,11 @@ impl<'a> Bin<'a> {
 
 /// Returns whether a node holds these jobs.
 fn fits<'a, 'b: 'a>(spec: &NodeSpec, tasks: impl Iterator<Item = &'a Task<'b>> + Clone) -> bool {
-    let (mut gpus, mut cpus, mut memory) = (Gpus::default(), 0.0, 0.0);
+    let (mut units, mut all, mut cpus, mut memory) = (0, 0, 0.0, 0.0);
     for task in tasks {
         let shape = Shape::gang(&task.job);
-        gpus += shape.amount();
+        units += task.unit.gang(&task.job);
+        all = task.unit.all(GpuCount(spec.gpus));
         cpus += shape.cpus;
         memory += shape.memory_gib;
         let gpu_type = spec.gpu_type.as_deref().unwrap_or_default();
@@ -121,7 +129,7 @@ fn fits<'a, 'b: 'a>(spec: &NodeSpec, tasks: impl Iterator<Item = &'a Task<'b>> +
         }
     }
     let enough = |needed: f64, has: f64| has == 0.0 || needed <= has * (1.0 + 1e-9);
-    gpus <= GpuCount(spec.gpus).into() && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
+    units <= all && enough(cpus, spec.cpus) && enough(memory, spec.memory_gib)
 }
 
 /// Number of nodes of each offer that are not taken: those that are there, come or can be requested.
@@ -245,11 +253,13 @@ impl Eva {
             ..task
         };
         let mut tasks: Vec<Task<'a>> = Vec::new();
-        for job in view.active().chain(view.submitted()) {
+        let jobs = || view.active().chain(view.submitted());
+        let unit = Parts::of(jobs()).safe();
+        for job in jobs() {
             let on = job
                 .assignment()
                 .and_then(|a| cluster.node_of(*a.gpus.first()?));
-            tasks.push(priced(Task::new(job, on), &free));
+            tasks.push(priced(Task::new(job, on, unit), &free));
         }
         blox_core::sort::by_key(&mut tasks, |task| task.job.id());
         let mut bins: Vec<Bin<'a>> = Vec::new();
@@ -452,7 +462,7 @@ impl SchedulingPolicy for Eva {
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
-        let task = Task::new(*job, None);
+        let task = Task::new(*job, None, Parts::of([*job]).safe());
         let nodes = view.nodes().map(|node| node.spec());
         let mut all = view
             .cluster()

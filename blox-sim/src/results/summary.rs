@@ -53,7 +53,7 @@ pub struct Summary {
     /// ([`Report::ended`](crate::Report::ended)), its end replaces the last end. 0 without such
     /// jobs.
     pub makespan_s: f64,
-    /// GPU utilisation: GPU-seconds with a running job / GPU-seconds of nodes that were up, over the
+    /// GPU utilisation: GPU-seconds of running jobs / GPU-seconds of nodes that were up, over the
     /// makespan. A job with a part of a GPU counts by this part. A GPU with packed jobs counts once. A
     /// node counts from when it joins until it leaves, except while it is lost or powered off. A
     /// fraction from 0 to 1. 0 without a makespan.
@@ -237,7 +237,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "utilisation",
         "GPUs busy",
-        "GPU-seconds with a running job / GPU-seconds of nodes that were up, over the makespan",
+        "GPU-seconds of running jobs (a part of a GPU counts as its part) / GPU-seconds of nodes that were up, over the makespan",
     ),
     column(
         "preemptions",

@@ -172,15 +172,21 @@ pub(super) fn services(
     if shelf.get(&spec.name).is_none() {
         return Err(given.unknown("services", &spec.name, shelf.names()));
     }
-    built(
+    let named = built(
         given,
         "services",
         spec.clone(),
         shelf,
         seed,
         ParamDoc::option,
-    )
-    .map(Some)
+    )?;
+    if named.1.jobs_per_hour(&ClusterSpec::uniform(1, 1)).is_some() {
+        return Err(Failure::new(format!(
+            "--services is `{}`, which never ends, expected a workload that ends, such as `services`",
+            spec.name
+        )));
+    }
+    Ok(Some(named))
 }
 
 /// Returns whether a time or a number of jobs limits the simulation.
