@@ -199,9 +199,12 @@ impl Gandiva {
         let unit = Unit::of(order.iter().map(|(_, job)| *job));
         let gangs = order.iter().map(|(_, job)| u64::from(unit.gang(job)));
         let fit = gangs.sum::<u64>() <= u64::from(unit.all(view.usable_gpus()));
-        let parts = || unit != Unit::default();
-        let mut gpus = Untaken::new(view, unit);
-        if fit && !(parts() && order.iter().any(|(_, job)| !gpus.take_any(job))) {
+        // Parts that fit by count may not fit on GPUs.
+        let parts_fit = || {
+            let mut gpus = Untaken::new(view, unit);
+            order.iter().all(|(_, job)| gpus.take_any(job))
+        };
+        if fit && (unit == Unit::default() || parts_fit()) {
             for (_, job) in order {
                 match chosen.shares(view, &job) {
                     true => chosen.delayed = true,
@@ -319,11 +322,7 @@ impl SchedulingPolicy for Gandiva {
         let guests = self.packs && !all && self.pack(memory, view, &mut chosen);
         let chosen = chosen.jobs;
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
-        let unit = Unit::of(chosen.iter().map(|(job, _)| *job));
-        let taken = chosen.iter().map(|(job, _)| unit.gang(job)).sum();
-        let spare = unit.all(view.usable_gpus()).saturating_sub(taken) / unit.per_gpu();
-        let growing =
-            self.grows && all && grow(view, &memory.settling, &chosen, &mut counts, spare);
+        let growing = self.grows && all && grow(view, &memory.settling, &chosen, &mut counts);
         for ((job, host), gpus) in chosen.iter().zip(counts) {
             out.push(match host {
                 Some(host) => Request::with_shape(
@@ -347,15 +346,17 @@ impl SchedulingPolicy for Gandiva {
 }
 
 /// Lets jobs with levels keep what they grew to, or grow by a level if their node has room, in order
-/// of submission. They may have `spare` GPUs more than they request. Returns whether a job grew, or
-/// may grow once it runs.
+/// of submission. Together they have at most the GPUs that no job takes. Returns whether a job grew,
+/// or may grow once it runs.
 fn grow(
     view: View<'_>,
     settling: &Settling,
     chosen: &[(JobRef<'_>, Option<JobId>)],
     counts: &mut [u32],
-    mut spare: u32,
 ) -> bool {
+    let unit = Unit::of(chosen.iter().map(|(job, _)| *job));
+    let taken = chosen.iter().map(|(job, _)| unit.gang(job)).sum();
+    let mut spare = unit.all(view.usable_gpus()).saturating_sub(taken) / unit.per_gpu();
     let mut taken: SortedMap<NodeId, u32> = SortedMap::new();
     let mut order: Vec<usize> = (0..chosen.len()).collect();
     sort::by_key(&mut order, |i| chosen[*i].0.id());

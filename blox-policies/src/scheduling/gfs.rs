@@ -92,7 +92,7 @@ impl GfsMemory {
         let mut now: SortedMap<Option<NameId>, f64> = SortedMap::new();
         for job in view.active().filter(|job| !job.class().is_spot()) {
             let owner = job.virtual_cluster().or(job.user());
-            *now.entry(owner).or_default() += amount(&job);
+            *now.entry(owner).or_default() += job.amount().number();
         }
         for id in now.keys().copied() {
             if self.owners.iter().all(|owner| owner.id != id) {
@@ -188,10 +188,6 @@ fn update_of(at: Time) -> u64 {
     (at.secs() / UPDATES.secs()).floor().max(0.0) as u64
 }
 
-fn amount(job: &JobRef<'_>) -> f64 {
-    job.amount().number()
-}
-
 /// Returns how many periods of its guaranteed time the launch of a running spot job has completed by
 /// a time. A job without a guaranteed time has periods of an hour.
 fn periods(job: &JobRef<'_>, at: Time) -> f64 {
@@ -258,7 +254,7 @@ impl Gfs {
         // GPU-seconds since the start; `None` for a job that does not run.
         let waste = |id: &JobId| {
             let job = view.job(*id).filter(|job| job.phase() == Phase::Running)?;
-            Some(amount(&job) * (view.now() - job.last_start()?).secs())
+            Some(job.amount().number() * (view.now() - job.last_start()?).secs())
         };
         let wasted = |job: &JobId| waste(job).unwrap_or(0.0);
         jobs.sort_by(|a, b| wasted(b).total_cmp(&wasted(a)));
@@ -397,7 +393,7 @@ impl PlacementPolicy for Gfs {
     ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let spots = view.placed().filter(|job| job.class().is_spot());
-        let mut used: f64 = spots.map(|job| amount(&job)).sum();
+        let mut used: f64 = spots.map(|job| job.amount().number()).sum();
         // The last job that did not fit and needs only GPUs.
         let mut blocked: Option<JobRef<'_>> = None;
         for request in requests.all(view).iter() {
@@ -413,13 +409,13 @@ impl PlacementPolicy for Gfs {
                 continue;
             }
             if let Class::Spot { guaranteed } = job.class()
-                && used + amount(&job) > memory.quota(guaranteed) + 1e-9
+                && used + job.amount().number() > memory.quota(guaranteed) + 1e-9
             {
                 draft.explain(job.id(), Reason::QuotaReached);
                 continue;
             }
             if place_in_free(&Consolidated::default(), request, draft)? {
-                used += if spot { amount(&job) } else { 0.0 };
+                used += if spot { job.amount().number() } else { 0.0 };
             } else if spot || !Gfs::evict(memory, draft, &job, request)? {
                 draft.explain(job.id(), shortage_of(request, draft));
                 if plain {

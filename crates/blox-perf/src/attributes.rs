@@ -121,6 +121,31 @@ pub fn check_attributes(job: &Submission, names: &[&str]) -> Result<(), SpecErro
     Ok(())
 }
 
+/// Checks the execution plans that a job states: `params_b`, `sequence`, `plan` and `plans`.
+///
+/// ```
+/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::check_plans;
+///
+/// let job = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(60.0)).with_extras(Extras {
+///     attributes: [("params_b".into(), 7.into()), ("plan".into(), "tp=3".into())].into(),
+///     ..Extras::default()
+/// });
+/// let wrong = check_plans(&job).unwrap_err();
+/// assert!(wrong.to_string().starts_with("attributes.plan is \"tp=3\", expected tp times pp that"));
+/// ```
+///
+/// # Errors
+/// The first wrong value. A `plan` or `sequence` of a job without a model and measured plans is not
+/// read.
+pub fn check_plans(job: &Submission) -> Result<(), SpecError> {
+    let stated = |name| job.attribute(name).is_some_and(|value| !value.is_null());
+    match ["params_b", "plans"].into_iter().any(stated) {
+        true => check_attributes(job, &["params_b", "sequence", "plan", "plans"]),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

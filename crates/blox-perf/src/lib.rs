@@ -30,10 +30,10 @@ mod utilisation;
 mod variability;
 mod workers;
 
-pub use attributes::check_attributes;
+pub use attributes::{check_attributes, check_plans};
 pub use loss::{converged, fit_loss, flat_from, without_outliers};
 pub use pairs::{PairTable, PairTableError};
-pub use plans::{Plans, check_plans};
+pub use plans::Plans;
 pub use sharing::sharing_score;
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};

@@ -403,8 +403,8 @@ impl Policy for AlloX {
 
 impl SchedulingPolicy for AlloX {
     fn schedule(&self, memory: &mut Progress, view: View<'_>, out: &mut JobQueue) -> Validity {
-        // A job with a part of a GPU needs no free one.
-        let none_free = view.free_gpus().get() == 0 && Unit::of(view.waiting()).per_gpu() == 1;
+        // Beside a job with a part of a GPU, another one needs no free GPU.
+        let none_free = view.free_gpus().get() == 0 && Unit::of(view.placed()).per_gpu() == 1;
         if view.waiting_count() == 0 || none_free {
             return Validity::UntilEvent;
         }
