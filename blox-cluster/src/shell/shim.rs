@@ -13,7 +13,7 @@ use super::progress;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
-use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Said, Timers};
+use crate::protocol::{AttemptId, Exit, Fence, Final, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -69,7 +69,7 @@ pub struct StatusFile {
     pub ran: Millis,
     /// Last reported progress and metrics.
     #[serde(flatten)]
-    pub said: Said,
+    pub reported: JobReport,
 }
 
 /// Runs the shim of the launch in `dir` until the launch has ended.
@@ -122,7 +122,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         killing: false,
         last_control: Some(control),
         last_status: None,
-        said: Said::default(),
+        reported: JobReport::default(),
         wrong_since: None,
         bad_file: None,
     }
@@ -192,7 +192,7 @@ struct Watch {
     last_control: Option<Control>,
     last_status: Option<StatusFile>,
     /// Last reported progress and metrics.
-    said: Said,
+    reported: JobReport,
     /// Time since which the progress file is invalid.
     wrong_since: Option<Millis>,
     /// Error of the progress file that ends the launch at the next poll.
@@ -263,14 +263,14 @@ impl Watch {
         }
         // After the exits, so that a last report of a rank counts.
         self.bad_file = self.read_progress();
-        self.tell();
+        self.write_status();
         Ok(None)
     }
 
     /// Reads the progress file. Returns the error once the file has been invalid for long enough.
     fn read_progress(&mut self) -> Option<BadFile> {
         match progress::read(&self.dir.join("progress")) {
-            Ok(said) => (self.said, self.wrong_since) = (said, None),
+            Ok(report) => (self.reported, self.wrong_since) = (report, None),
             // The next poll may succeed.
             Err(ReadError::Io(_)) => {}
             Err(ReadError::Bad(bad)) => {
@@ -281,13 +281,13 @@ impl Watch {
         None
     }
 
-    fn tell(&mut self) {
+    fn write_status(&mut self) {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
             // Whole seconds, because the file is rewritten when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
-            said: self.said.clone(),
+            reported: self.reported.clone(),
         };
         // After an error the next poll writes the file again; the launch continues.
         if self.last_status.as_ref() != Some(&status)
@@ -480,7 +480,7 @@ mod tests {
             r#"{"running":true,"stopping":false,"ran":7,"progress":{"done":2.0,"saved":1.0}}"#;
         let status: StatusFile = serde_json::from_str(old).unwrap();
         assert_eq!(
-            status.said.progress.map(|p| (p.done, p.saved)),
+            status.reported.progress.map(|p| (p.done, p.saved)),
             Some((2.0, 1.0))
         );
         let text = serde_json::to_string(&status).unwrap();
