@@ -73,7 +73,7 @@ fn excuse_ties(
         ("deadlines met", "accepted", met, Some(some)),
         ("ended", "finished", ends.len() as f64, Some(0.0)),
     ];
-    let mut said = Vec::new();
+    let mut compared = Vec::new();
     for (what, name, found, tolerance) in aggregates {
         let Some(expected) = case.number(name)? else {
             return Ok(());
@@ -82,13 +82,13 @@ fn excuse_ties(
         if (found - expected).abs() > tolerance.unwrap_or(LOOSE * expected.abs()) {
             return Ok(());
         }
-        said.push(format!("{what} {found} (expected {expected})"));
+        compared.push(format!("{what} {found} (expected {expected})"));
     }
     out.differences.retain(|d| !is_end(d));
     out.notes.push(format!(
         "{moved} of {jobs} ends differ where shares are not unique, so ends and outcomes are compared by aggregates, within {} % (of few jobs, one deadline): {}; submissions one by one",
         LOOSE * 100.0,
-        said.join(", ")
+        compared.join(", ")
     ));
     Ok(())
 }
