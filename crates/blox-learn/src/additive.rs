@@ -257,12 +257,12 @@ impl Additive {
         let coarse = Binned::fit(frame, params.pair_bins)?;
         let left: Vec<f64> = (0..n)
             .map(|i| {
-                let said: f64 = terms
+                let predicted: f64 = terms
                     .iter()
                     .zip(&mains)
                     .map(|(t, s)| s[t.bins[i] as usize])
                     .sum();
-                target[i] - intercept - said
+                target[i] - intercept - predicted
             })
             .collect();
         let chosen = best_pairs(&coarse, &left, params);
@@ -323,21 +323,21 @@ impl Additive {
     /// # Errors
     /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
-        let mut said = vec![self.intercept; frame.rows()];
+        let mut predictions = vec![self.intercept; frame.rows()];
         for shape in &self.shapes {
             let bins = bin_frame([&shape.feature], frame)?;
-            for (s, b) in said.iter_mut().zip(&bins[0]) {
+            for (s, b) in predictions.iter_mut().zip(&bins[0]) {
                 *s += shape.scores[usize::from(*b)];
             }
         }
         for pair in &self.pairs {
             let width = pair.b.bins.count();
             let bins = bin_frame([&pair.a, &pair.b], frame)?;
-            for (s, (a, b)) in said.iter_mut().zip(bins[0].iter().zip(&bins[1])) {
+            for (s, (a, b)) in predictions.iter_mut().zip(bins[0].iter().zip(&bins[1])) {
                 *s += pair.scores[usize::from(*a) * width + usize::from(*b)];
             }
         }
-        Ok(said)
+        Ok(predictions)
     }
 
     /// Returns the intercept, which is the prediction for average terms.

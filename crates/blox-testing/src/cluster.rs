@@ -76,7 +76,7 @@ enum What {
     Over(JobId, u64),
     Progress(JobId, u64),
     /// A report of the running job. It may arrive after the job has stopped running.
-    Heard(JobId, Event),
+    Report(JobId, Event),
     Finishes(JobId),
     Joins(NodeSpec),
     PowersOn(NodeId),
@@ -133,7 +133,7 @@ pub(crate) struct Job {
     /// Work done as of `since`.
     pub work: f64,
     /// Work that the state counts.
-    told: f64,
+    counted: f64,
     launched_with: f64,
     rate: f64,
     since: Time,
@@ -211,7 +211,7 @@ impl ScriptedCluster {
             over: None,
             began: Time::ZERO,
             work: 0.0,
-            told: 0.0,
+            counted: 0.0,
             launched_with: 0.0,
             rate: 0.0,
             since: Time::ZERO,
@@ -314,8 +314,8 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         let over = j.over.take()?;
         (j.attained, j.attained_gpu) = (over.attained, over.attained_gpu);
-        j.told = j.work;
-        j.seen.0 = j.seen.0.min(j.told);
+        j.counted = j.work;
+        j.seen.0 = j.seen.0.min(j.counted);
         j.seen.1 = j.seen.1.min(j.attained);
         self.tally.late_ends += 1;
         Some(Event::Ran {
@@ -326,7 +326,7 @@ impl ScriptedCluster {
     }
 
     /// Returns the job of the entry if its launch must get its `Ran` event first.
-    fn tells_of(&self, what: &What, view: View<'_>) -> Option<JobId> {
+    fn needs_ran(&self, what: &What, view: View<'_>) -> Option<JobId> {
         match what {
             What::Started(job, token)
             | What::LaunchFails(job, token)
@@ -356,7 +356,7 @@ impl ScriptedCluster {
         if runs {
             j.attained += dt;
             j.attained_gpu += dt * j.width();
-            j.told = (j.told + j.rate * dt).min(most.max(j.told));
+            j.counted = (j.counted + j.rate * dt).min(most.max(j.counted));
         } else if j.changes {
             j.kept[0] += dt;
             j.kept[1] += dt * j.width();
@@ -368,7 +368,7 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         j.truth = truth;
         j.changes = false;
-        j.told = j.work;
+        j.counted = j.work;
         j.gpus.clear();
         j.leaving.clear();
     }
@@ -504,7 +504,7 @@ impl ScriptedCluster {
                 }
                 None
             }
-            What::Heard(job, event) => view.job(job).map(|_| event),
+            What::Report(job, event) => view.job(job).map(|_| event),
             What::Finishes(job) => {
                 if self.outcome(job.index()).is_some() {
                     return None;
@@ -617,8 +617,8 @@ impl ScriptedCluster {
         // Progress after the start of the checkpoint is not reported.
         let j = &mut self.jobs[job.index()];
         if outcome != Outcome::Completed {
-            self.tally.lost += j.work - j.told;
-            j.work = j.told;
+            self.tally.lost += j.work - j.counted;
+            j.work = j.counted;
         }
         self.leave(job, Truth::Ended(outcome));
         Some(Event::Ended { job, outcome })
@@ -693,7 +693,7 @@ impl ScriptedCluster {
             for (i, value) in CONVERGING.into_iter().enumerate() {
                 let at = within * (i + 1) as f64 / (CONVERGING.len() + 2) as f64;
                 let name = Name::from("loss");
-                self.after(at, What::Heard(job, Event::Metric { job, name, value }));
+                self.after(at, What::Report(job, Event::Metric { job, name, value }));
             }
         }
         let j = &self.jobs[job.index()];
@@ -704,14 +704,14 @@ impl ScriptedCluster {
                 name: Name::from(dice.pick(&["loss", "accuracy"])),
                 value: dice.between(0.0, 4.0),
             };
-            self.after(within * dice.unit(), What::Heard(job, event));
+            self.after(within * dice.unit(), What::Report(job, event));
         }
         let trains = self.script.jobs[job.index()].extras().training.is_some();
         let mut knobs = self.script.dice(job, attempt, KNOBS);
         if !trains && self.script.troubles.has(Fault::Knobs) && knobs.chance(0.3) {
             let config = Config::of([("tp", knobs.pick(&[1.0, 2.0])), ("shift", knobs.unit())]);
             let event = Event::BatchChanged { job, config };
-            self.after(within * knobs.unit(), What::Heard(job, event));
+            self.after(within * knobs.unit(), What::Report(job, event));
         }
         if !trains || dice.chance(0.3) {
             return;
@@ -738,7 +738,7 @@ impl ScriptedCluster {
         };
         let report = Arc::new(report);
         let event = Event::Reported { job, report };
-        self.after(within * dice.unit(), What::Heard(job, event));
+        self.after(within * dice.unit(), What::Report(job, event));
     }
 
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
@@ -982,7 +982,7 @@ impl ScriptedCluster {
                 0.0
             };
             let most = job.truth().work().iterations;
-            let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
+            let work = (truth.counted + truth.rate * dt).min(most.max(truth.counted));
             let attained = truth.attained + dt;
             let gpu_time = truth.attained_gpu + dt * truth.width();
             let changes = match truth.changes {
@@ -1066,7 +1066,7 @@ impl Backend for ScriptedCluster {
                         return Ok(None);
                     };
                     self.now = at;
-                    let of = self.tells_of(&what, view);
+                    let of = self.needs_ran(&what, view);
                     if let Some(ran) = of.and_then(|job| self.take_back(job)) {
                         self.held_up = Some(what);
                         return Ok(Some(Input::Event { at, event: ran }));
