@@ -245,8 +245,10 @@ async fn connected(
 }
 
 fn free_port() -> u16 {
-    let bound = std::net::TcpListener::bind(("0.0.0.0", 0));
-    bound.and_then(|l| l.local_addr()).map_or(0, |a| a.port())
+    let listener = std::net::TcpListener::bind(("0.0.0.0", 0));
+    listener
+        .and_then(|l| l.local_addr())
+        .map_or(0, |a| a.port())
 }
 
 /// Number of low bits of a session that hold its start in milliseconds since 1970.
@@ -571,13 +573,13 @@ impl Shell {
         } else if let Some(pid) = shim_of(&dir) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        let bound = Containment::of(&w.mark);
-        bound.kill();
-        if !bound.is_empty() || is_locked(&dir) {
+        let containment = Containment::of(&w.mark);
+        containment.kill();
+        if !containment.is_empty() || is_locked(&dir) {
             // The next poll tries again.
             return;
         }
-        bound.remove();
+        containment.remove();
         let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
         let status = status.or_else(|| w.status.clone());
         let (exit, why) = match &w.bad_file {

@@ -87,28 +87,28 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let missing = || io::Error::other("launch.json and control.json are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
     let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
-    let mut bound = Containment::of(&launch.mark);
-    bound.create();
+    let mut containment = Containment::of(&launch.mark);
+    containment.create();
     let began = now();
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
         let why = "its lease ran out before it was started";
-        return finish(&lock, &bound, Final::never(why));
+        return finish(&lock, &containment, Final::never(why));
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
         .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
         .collect();
     let logs = Shares::of(&logs, launch.log_bytes);
-    bound.enter(true);
+    containment.enter(true);
     let started = start_all(dir, &launch);
-    bound.enter(false);
+    containment.enter(false);
     let children = match started {
         Ok(children) => children,
         Err((mut children, why)) => {
-            end_all(&bound, children.iter_mut());
+            end_all(&containment, children.iter_mut());
             let exit = Exit::Failed { code: 127 };
-            return finish(&lock, &bound, Final::new(exit, now() - began, why));
+            return finish(&lock, &containment, Final::new(exit, now() - began, why));
         }
     };
     Watch {
@@ -116,7 +116,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         lock,
         machine: Shim::new(launch.timers, control.lease, children.len(), began),
         children: children.into_iter().map(Some).collect(),
-        bound,
+        containment,
         logs,
         began,
         killing: false,
@@ -130,10 +130,10 @@ pub fn run(dir: &Path) -> io::Result<()> {
 }
 
 /// Kills all processes until none is left.
-fn end_all<'a>(bound: &Containment, children: impl Iterator<Item = &'a mut Child>) {
+fn end_all<'a>(containment: &Containment, children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<&mut Child> = children.collect();
-    while !bound.is_empty() {
-        bound.kill();
+    while !containment.is_empty() {
+        containment.kill();
         children.iter_mut().for_each(|c| drop(c.try_wait()));
         std::thread::sleep(LOOK);
     }
@@ -166,8 +166,8 @@ impl Lock {
     }
 }
 
-fn finish(lock: &Lock, bound: &Containment, done: Final) -> io::Result<()> {
-    bound.remove();
+fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()> {
+    containment.remove();
     let path = lock.path.with_file_name("final.json");
     // A full disk may have space again, and only the node manager waits for the result.
     for _ in 0..FINISH_TRIES {
@@ -185,7 +185,7 @@ struct Watch {
     lock: Lock,
     machine: Shim,
     children: Vec<Option<Child>>,
-    bound: Containment,
+    containment: Containment,
     logs: Shares,
     began: Millis,
     killing: bool,
@@ -205,14 +205,14 @@ impl Watch {
             if !self.lock.holds() {
                 // The new content of the folder does not belong to this launch, so its lease cannot
                 // be renewed.
-                end_all(&self.bound, self.children.iter_mut().flatten());
-                self.bound.remove();
+                end_all(&self.containment, self.children.iter_mut().flatten());
+                self.containment.remove();
                 return Ok(());
             }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
-                return finish(&self.lock, &self.bound, done);
+                return finish(&self.lock, &self.containment, done);
             }
             std::thread::sleep(LOOK);
         }
@@ -243,19 +243,19 @@ impl Watch {
             inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
-            if self.bound.is_empty() && self.children.iter().all(Option::is_none) {
+            if self.containment.is_empty() && self.children.iter().all(Option::is_none) {
                 inputs.push(ShimInput::Empty);
             } else {
-                self.bound.kill();
+                self.containment.kill();
             }
         }
         for input in inputs {
             for effect in self.machine.step(now(), input) {
                 match effect {
-                    ShimEffect::Term => self.bound.terminate(),
+                    ShimEffect::Term => self.containment.terminate(),
                     ShimEffect::KillAll => {
                         self.killing = true;
-                        self.bound.kill();
+                        self.containment.kill();
                     }
                     ShimEffect::Finish(done) => return Ok(Some(done)),
                 }

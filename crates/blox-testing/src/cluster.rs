@@ -409,8 +409,8 @@ impl ScriptedCluster {
         match what {
             What::Outside(outside) => self.outside(outside, view),
             What::Release(job) => {
-                let bound = std::mem::take(&mut self.jobs[job.index()].held_back);
-                (bound && view.job(job).is_some()).then_some(Event::Release { job })
+                let held_back = std::mem::take(&mut self.jobs[job.index()].held_back);
+                (held_back && view.job(job).is_some()).then_some(Event::Release { job })
             }
             What::Started(job, token) => {
                 self.is_current(job, token).then_some(())?;

@@ -224,9 +224,9 @@ fn no_damage_makes_a_reader_panic() {
         let mut random = Random(i as u64);
         for n in 0..mutations() {
             let bytes = damaged(text, &mut random);
-            let bound = std::panic::catch_unwind(|| hold(&bytes, options));
+            let result = std::panic::catch_unwind(|| hold(&bytes, options));
             assert!(
-                bound.is_ok(),
+                result.is_ok(),
                 "input {i}, try {n}, {options:?}: {:?}",
                 String::from_utf8_lossy(&bytes)
             );

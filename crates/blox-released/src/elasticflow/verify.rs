@@ -185,8 +185,8 @@ fn compare_jobs(
         .collect();
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
     let mut starts = SortedMap::new();
-    for bound in &outcome.bound {
-        starts.entry(bound.job).or_insert(bound.from);
+    for allocation in &outcome.allocations {
+        starts.entry(allocation.job).or_insert(allocation.from);
     }
     let (mut met, mut missed) = (0u32, 0u32);
     let find = |number: &str| by_row.remove(number);
