@@ -444,7 +444,7 @@ fn judge_all(
         if repeats_deferral(View::of_changed(state, lens), *job, admission) {
             return false;
         }
-        result = judge(scheduler, state, lens, *job, admission);
+        result = decide_admission(scheduler, state, lens, *job, admission);
         true
     });
     out.admissions.list = admissions;
@@ -454,7 +454,7 @@ fn judge_all(
             // A job without an admission decision is deferred, for every core that applies this
             // decision.
             let admission = AdmissionDecision::Defer(Reason::NotYetDecided);
-            judge(scheduler, state, lens, job, &admission)?;
+            decide_admission(scheduler, state, lens, job, &admission)?;
             out.admissions.list.push((job, admission));
         }
     }
@@ -469,7 +469,7 @@ fn keep<T: Clone>(into: &mut Vec<T>, list: &Vec<T>) {
     }
 }
 
-fn judge(
+fn decide_admission(
     scheduler: &mut dyn Scheduler,
     state: &State,
     lens: &mut Lens,
@@ -477,7 +477,7 @@ fn judge(
     admission: &AdmissionDecision,
 ) -> Result<(), DecisionError> {
     // An invalid admission decision is left out and counted when the decision is applied.
-    if lens.judge(state, job, admission) {
+    if lens.add_admission(state, job, admission) {
         notify_last_change(scheduler, state, lens)?;
         lens.retire();
     }

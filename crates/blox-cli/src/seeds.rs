@@ -19,7 +19,7 @@ use super::table::{self, About, Failed};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{
-    Fields, Group, Picture, Repeated, SeedRun, in_order, jct_over_seeds, of_measured, total,
+    Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,
     value_or_none,
 };
 use blox_sim::results::statistics::{CONFIDENCE, Estimate};
@@ -248,7 +248,7 @@ fn groups<'a>(
     }
     let of_all = seeds.iter().flat_map(|seed| &seed[i].groups);
     let mut values: Vec<&str> = of_all.map(|(value, _)| value.as_str()).collect();
-    values.sort_by(|a, b| in_order(a, b));
+    values.sort_by(|a, b| compare_values(a, b));
     values.dedup();
     let one = |value: &'a str| {
         let Some(at) = base else {

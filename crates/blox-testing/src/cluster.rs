@@ -285,7 +285,7 @@ impl ScriptedCluster {
     fn lag(&self, job: JobId) -> f64 {
         let attempt = self.jobs[job.index()].attempt;
         let mut dice = self.script.dice(job, attempt, LAG);
-        let late = self.script.troubles.has(Fault::LateEnds) && attempt <= 4 && dice.chance(0.5);
+        let late = self.script.faults.has(Fault::LateEnds) && attempt <= 4 && dice.chance(0.5);
         if late {
             dice.between(0.0, 2.0) * self.script.round
         } else {
@@ -652,8 +652,8 @@ impl ScriptedCluster {
         let kept = dice.pick(&KEPT);
         let (crash, part) = (dice.chance(0.3), dice.unit());
         let (report, when) = (dice.chance(0.4), dice.unit());
-        let may_crash = self.script.troubles.has(Fault::Crashes) && j.attempt <= 4;
-        let may_report = first && self.script.troubles.has(Fault::Progress);
+        let may_crash = self.script.faults.has(Fault::Crashes) && j.attempt <= 4;
+        let may_report = first && self.script.faults.has(Fault::Progress);
         let lag = self.lag(job);
         if may_crash && crash {
             let what = What::Crashes(job, token, kept, Reason::Crashed);
@@ -668,7 +668,7 @@ impl ScriptedCluster {
         }
         // A report may lead to a launch. Without a limit, both could continue forever.
         let talks = self.jobs[job.index()].attempt <= 4;
-        if first && talks && self.script.troubles.has(Fault::Reports) {
+        if first && talks && self.script.faults.has(Fault::Reports) {
             self.schedule_reports(job, left);
         }
     }
@@ -708,7 +708,7 @@ impl ScriptedCluster {
         }
         let trains = self.script.jobs[job.index()].extras().training.is_some();
         let mut knobs = self.script.dice(job, attempt, KNOBS);
-        if !trains && self.script.troubles.has(Fault::Knobs) && knobs.chance(0.3) {
+        if !trains && self.script.faults.has(Fault::Knobs) && knobs.chance(0.3) {
             let config = Config::of([("tp", knobs.pick(&[1.0, 2.0])), ("shift", knobs.unit())]);
             let event = Event::BatchChanged { job, config };
             self.after(within * knobs.unit(), What::Report(job, event));
@@ -786,7 +786,7 @@ impl ScriptedCluster {
         let (low, high) = self.script.delays.launch;
         let wait = dice.between(low, high) * self.script.round;
         let fails =
-            self.script.troubles.has(Fault::FailedLaunches) && attempt <= 4 && dice.chance(0.25);
+            self.script.faults.has(Fault::FailedLaunches) && attempt <= 4 && dice.chance(0.25);
         let dead = self.jobs[job.index()].gpus.iter().any(|g| !self.works(*g));
         if fails || dead {
             self.after(wait, What::LaunchFails(job, token));
@@ -814,7 +814,7 @@ impl ScriptedCluster {
         let (low, high) = self.script.delays.stop;
         let wait = dice.between(low, high) * self.script.round;
         let (kept, part) = (dice.pick(&KEPT), dice.unit());
-        let crashes = self.script.troubles.has(Fault::Crashes) && attempt <= 4 && dice.chance(0.1);
+        let crashes = self.script.faults.has(Fault::Crashes) && attempt <= 4 && dice.chance(0.1);
         let (diligent, work, rate) = (j.diligent, j.work, j.rate);
         let all = self.script.jobs[job.index()].work.iterations;
         if over && (near(work, all) || dice.chance(0.5)) {

@@ -260,10 +260,10 @@ impl Suite<'_> {
         self
     }
 
-    /// Leaves out one kind of trouble.
+    /// Leaves out one kind of fault.
     #[must_use]
-    pub fn without(mut self, trouble: Fault) -> Self {
-        self.contents.troubles = self.contents.troubles.without(trouble);
+    pub fn without(mut self, fault: Fault) -> Self {
+        self.contents.faults = self.contents.faults.without(fault);
         self
     }
 
