@@ -99,7 +99,9 @@ impl Cluster {
         let mut err = BufReader::new(child.stderr.take().unwrap());
         err.read_line(&mut line).unwrap();
         let at = line.trim().strip_prefix("listening on ");
-        self.at = at.unwrap_or_else(|| panic!("it said `{line}`")).to_owned();
+        self.at = at
+            .unwrap_or_else(|| panic!("found `{line}`, expected its address"))
+            .to_owned();
         // The rest of the output is ignored, but must be read.
         std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
         self.scheduler = Some(Daemon(child));
@@ -279,7 +281,7 @@ fn gang_on_two_nodes_has_connected_ranks() {
 #[test]
 fn jobs_of_half_a_gpu_run_together_on_one() {
     let c = Cluster::start("fifo", &[1]);
-    let out = c.dir.path().join("said");
+    let out = c.dir.path().join("output");
     std::fs::create_dir(&out).unwrap();
     let script = "echo $CUDA_VISIBLE_DEVICES $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $BLOX_SHARE \
         $BLOX_MEMORY_SHARE > $OUT/$BLOX_JOB_ID; exec sleep 600";
@@ -695,9 +697,9 @@ fn job_reports_reach_the_policy_and_clients() {
         assert_eq!(job["phase"], "running");
         let done = job["iterations_done"].as_f64().unwrap_or(0.0);
         let loss = job["metrics"]["loss"].as_f64().unwrap_or(0.0);
-        let told = loss > 0.0 && loss < 980_000.0 - 1500.0 * 30.0;
+        let is_current = loss > 0.0 && loss < 980_000.0 - 1500.0 * 30.0;
         // The job runs at about ten iterations per second, instead of one as in its specification.
-        told && done > 30.0 && since.elapsed() < Duration::from_secs(20)
+        is_current && done > 30.0 && since.elapsed() < Duration::from_secs(20)
     });
     let shown = c.run(&["show", &steep.to_string()]).unwrap();
     assert!(shown.contains("\nloss       9"), "{shown}");
@@ -708,8 +710,8 @@ fn job_reports_reach_the_policy_and_clients() {
     let script = "echo 300 0 > $BLOX_PROGRESS_FILE; sleep 1";
     let odd = c.submit_until("completed", &["--duration", "60", "--", "sh", "-c", script]);
     let shown = c.run(&["show", &odd.to_string()]).unwrap();
-    let told = "\nwork       300 of 60 iterations\nnote       submitted as 60 ";
-    assert!(shown.contains(told), "{shown}");
+    let note = "\nwork       300 of 60 iterations\nnote       submitted as 60 ";
+    assert!(shown.contains(note), "{shown}");
 }
 
 #[test]
@@ -738,12 +740,12 @@ fn job_that_reports_steps_gets_more_gpus_and_batch() {
     assert_eq!(gpus(&c), [1, 2]);
     // The first launch has the initial batch size on one GPU, the third launch the largest
     // permitted batch.
-    let told = |launch: &str| {
+    let output = |launch: &str| {
         c.run(&["logs", &job.to_string(), "--launch", launch])
             .unwrap()
     };
-    assert_eq!(told("1"), "1 64 0\n");
-    assert_eq!(told("3"), "4 256 0\n");
+    assert_eq!(output("1"), "1 64 0\n");
+    assert_eq!(output("3"), "4 256 0\n");
     c.run(&["cancel", &job.to_string()]).unwrap();
     c.until_phase(job, "cancelled");
 }
@@ -833,23 +835,23 @@ fn job_of_a_lost_node_moves_and_never_runs_twice() {
 /// Kills the scheduler shortly after submissions, and checks that all acknowledged jobs exist.
 fn kill_after_submit(times: u32) {
     let mut c = Cluster::start("fifo", &[16]);
-    let mut told = Vec::new();
+    let mut submitted = Vec::new();
     for i in 0..times {
         for _ in 0..2 {
-            told.push(c.submit(&["--", "true"]));
+            submitted.push(c.submit(&["--", "true"]));
         }
         // From 0 to 50 ms, evenly.
         std::thread::sleep(Duration::from_micros(u64::from(i * 7919 % 50_000)));
         c.restart_scheduler("fifo");
     }
-    let mut distinct = told.clone();
+    let mut distinct = submitted.clone();
     distinct.sort_unstable();
     distinct.dedup();
-    assert_eq!(told.len(), distinct.len(), "a number was given twice");
+    assert_eq!(submitted.len(), distinct.len(), "a number was given twice");
     let known = c.json(&["queue", "--all"]);
-    assert_eq!(known.as_array().map(Vec::len), Some(told.len()));
+    assert_eq!(known.as_array().map(Vec::len), Some(submitted.len()));
     c.until_within(60 + u64::from(times), "all have completed", |c| {
-        c.all_are("completed", told.len())
+        c.all_are("completed", submitted.len())
     });
 }
 
@@ -940,17 +942,20 @@ fn followed_log_resumes_after_a_scheduler_restart() {
     }
     std::io::Read::read_to_string(&mut out, &mut text).unwrap();
     let left = follow.wait_with_output().unwrap();
-    let said = codes::without(&left.stderr);
-    assert!(left.status.success(), "{said}");
+    let message = codes::without(&left.stderr);
+    assert!(left.status.success(), "{message}");
     let expected: String = (1..=50).map(|i| format!("line {i}\n")).collect();
-    assert_eq!(text, expected, "{said}");
-    assert_eq!(said.matches("does not answer").count(), 2, "{said}");
-    assert!(said.ends_with("the scheduler answers again\n"), "{said}");
+    assert_eq!(text, expected, "{message}");
+    assert_eq!(message.matches("does not answer").count(), 2, "{message}");
+    assert!(
+        message.ends_with("the scheduler answers again\n"),
+        "{message}"
+    );
     assert_eq!(c.exits(job), ["Completed"]);
     // A reader does not wait for a scheduler that it never reached.
     c.kill_scheduler();
-    let said = c.run(&["logs", "-f", "0"]).unwrap_err();
-    assert!(said.contains("does not answer"), "{said}");
+    let message = c.run(&["logs", "-f", "0"]).unwrap_err();
+    assert!(message.contains("does not answer"), "{message}");
 }
 
 #[test]
@@ -1202,7 +1207,7 @@ fn full_disk_is_reported_and_costs_no_job() {
     let pid = child.id();
     c.scheduler = Some(Daemon(child));
     let lines = lines_of(&mut c.scheduler.as_mut().unwrap().0);
-    hears(&lines, "listening on");
+    line_with(&lines, "listening on");
     // The node is up, and the first job continued during the restart.
     let first = c.submit_until("completed", &["--", "true"]);
     assert_eq!(c.processes(), 1);
@@ -1219,25 +1224,25 @@ fn full_disk_is_reported_and_costs_no_job() {
     let begin = Instant::now();
     let waits = std::thread::scope(|scope| {
         let late = scope.spawn(|| c.run(&["submit", "--key", "late", "--", "true"]));
-        let said = hears(&lines, "free space for the log");
-        assert!(said.contains("segment-"), "{said}");
+        let line = line_with(&lines, "free space for the log");
+        assert!(line.contains("segment-"), "{line}");
         for args in [&["queue"][..], &["nodes"], &["submit", "--", "true"]] {
-            let said = c.run(args).unwrap_err();
-            assert!(said.contains("free space for the log"), "{said}");
+            let message = c.run(args).unwrap_err();
+            assert!(message.contains("free space for the log"), "{message}");
         }
         late.join().unwrap()
     });
     // It is not yet known if the job was accepted.
-    let told = waits.unwrap_err();
+    let message = waits.unwrap_err();
     assert!(
-        told.contains("submit it with --key late to have it once"),
-        "{told}"
+        message.contains("submit it with --key late to have it once"),
+        "{message}"
     );
     // Leases last for 3 s.
     std::thread::sleep(Duration::from_secs(8).saturating_sub(begin.elapsed()));
     assert_eq!(c.processes(), 1);
     assert!(room(pid, "unlimited"));
-    hears(&lines, "the log has room again");
+    line_with(&lines, "the log has room again");
     let again = c.submit(&["--key", "late", "--", "true"]);
     assert_eq!(again, first + 1);
     c.until_phase(again, "completed");
@@ -1249,7 +1254,7 @@ fn full_disk_is_reported_and_costs_no_job() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    hears(&lines, "free space for the log");
+    line_with(&lines, "free space for the log");
     c.kill_scheduler();
     assert!(!drain.wait().unwrap().success());
     c.start_scheduler("fifo");
@@ -1281,8 +1286,8 @@ fn clients_without_token_or_silent_are_refused() {
     let silent = std::net::TcpStream::connect(&c.at).unwrap();
     // The first node has no token.
     let at = c.at.clone();
-    let (_node, said) = saying(&c, "n0", &["--at", &at, "--gpus", "1"]);
-    let line = hears(&said, "turns this node away");
+    let (_node, output) = node_with_output(&c, "n0", &["--at", &at, "--gpus", "1"]);
+    let line = line_with(&output, "turns this node away");
     assert!(line.contains("give --token-file"), "{line}");
     c.start_node_with(1, 1, &["--token-file", &ours]);
     c.until("the second is there", |c| {
@@ -1324,28 +1329,32 @@ fn open_address_needs_a_token_and_no_server_exits_3() {
         let out = blox().args(scheduler).args(args).output().unwrap();
         (out.status.code(), codes::without(&out.stderr))
     };
-    let (code, said) = scheduler(&["--listen", "0.0.0.0:0"], dir.path());
+    let (code, message) = scheduler(&["--listen", "0.0.0.0:0"], dir.path());
     assert_eq!(code, Some(2));
-    assert!(said.contains("give --token-file, or --insecure"), "{said}");
+    assert!(
+        message.contains("give --token-file, or --insecure"),
+        "{message}"
+    );
     let address = free_address();
     let queue = |at: &str| {
         let out = blox().args(["queue", "--at", at]).output().unwrap();
-        let said = codes::without(&out.stderr);
-        (out.status.code(), said)
+        let message = codes::without(&out.stderr);
+        (out.status.code(), message)
     };
-    let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
-    assert_eq!(queue(&address), (Some(3), said));
-    let said = scheduler(&["las", "--explain", "3"], dir.path());
+    let message =
+        format!("error: the scheduler at {address} does not answer: Connection refused\n");
+    assert_eq!(queue(&address), (Some(3), message));
+    let message = scheduler(&["las", "--explain", "3"], dir.path());
     let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
-    assert_eq!(said, (Some(2), meaningless.to_owned()));
+    assert_eq!(message, (Some(2), meaningless.to_owned()));
     // An address in use is an error before the log is opened.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let never = dir.path().join("never");
-    let (code, said) = scheduler(&["las", "--listen", &taken], &never);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, message) = scheduler(&["las", "--listen", &taken], &never);
+    assert_eq!(code, Some(2), "{message}");
     let in_use = format!("{taken}: Address already in use");
-    assert!(said.contains(&in_use), "{said}");
+    assert!(message.contains(&in_use), "{message}");
     assert!(!never.exists());
     drop(other);
     // Another server listens at the address.
@@ -1358,17 +1367,17 @@ fn open_address_needs_a_token_and_no_server_exits_3() {
             let _ = tcp.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
         }
     });
-    let (code, said) = queue(&address);
+    let (code, message) = queue(&address);
     let begin = format!("error: the scheduler at {address} does not answer: ");
-    assert!(code == Some(3) && said.starts_with(&begin), "{said}");
+    assert!(code == Some(3) && message.starts_with(&begin), "{message}");
     for inner in ["transport", "Error", "code:", "os error", "source"] {
-        assert!(!said.contains(inner), "{said}");
+        assert!(!message.contains(inner), "{message}");
     }
     for no in ["127.0.0.1", "no host:1", ""] {
-        let said = format!(
+        let message = format!(
             "error: `{no}` is no address of a scheduler, expected HOST:PORT with a port from 1 to 65535\n"
         );
-        assert_eq!(queue(no), (Some(2), said));
+        assert_eq!(queue(no), (Some(2), message));
     }
 }
 
@@ -1411,7 +1420,11 @@ fn numbers_are_there_for_prometheus() {
 }
 
 /// Starts a node manager, and returns the lines of its output.
-fn saying(c: &Cluster, dir: &str, more: &[&str]) -> (Daemon, std::sync::mpsc::Receiver<String>) {
+fn node_with_output(
+    c: &Cluster,
+    dir: &str,
+    more: &[&str],
+) -> (Daemon, std::sync::mpsc::Receiver<String>) {
     let mut child = blox()
         .args(["node", "--faster", "5"])
         .args(more)
@@ -1437,13 +1450,13 @@ fn lines_of(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
 }
 
 /// Returns the next line that contains `part`.
-fn hears(lines: &std::sync::mpsc::Receiver<String>, part: &str) -> String {
+fn line_with(lines: &std::sync::mpsc::Receiver<String>, part: &str) -> String {
     let mut all = Vec::new();
     loop {
         match lines.recv_timeout(Duration::from_secs(30)) {
             Ok(line) if line.contains(part) => return line,
             Ok(line) => all.push(line),
-            Err(_) => panic!("it did not say `{part}`, but {all:?}"),
+            Err(_) => panic!("no line has `{part}`, but {all:?}"),
         }
     }
 }
@@ -1463,8 +1476,9 @@ fn node_returns_with_other_gpus_and_is_removed() {
     }
     assert!(c.run(&["logs", "0"]).is_ok(), "what the old one wrote");
     let at = c.at.clone();
-    let (_second, said) = saying(&c, "other", &["--at", &at, "--name", "n0", "--gpus", "1"]);
-    hears(&said, "has the name n0 and is up");
+    let (_second, output) =
+        node_with_output(&c, "other", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    line_with(&output, "has the name n0 and is up");
     let no = c.run(&["remove", "n0"]).unwrap_err();
     assert!(no.contains("is up: drain it first"), "{no}");
     c.nodes[0].as_mut().unwrap().kill();
@@ -1474,8 +1488,9 @@ fn node_returns_with_other_gpus_and_is_removed() {
     assert!(none(&c));
     c.restart_scheduler("fifo");
     assert!(none(&c));
-    let (mut old, said) = saying(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "3"]);
-    hears(&said, "this node was removed");
+    let (mut old, output) =
+        node_with_output(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "3"]);
+    line_with(&output, "this node was removed");
     assert_eq!(old.0.wait().unwrap().code(), Some(2));
 }
 
@@ -1499,8 +1514,9 @@ fn old_copies_of_a_state_folder_are_reported() {
     again(&mut c);
     // An old copy of the node's state; the current node manager continues.
     let at = c.at.clone();
-    let (mut old, said) = saying(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
-    hears(&said, "another manager of this node");
+    let (mut old, output) =
+        node_with_output(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    line_with(&output, "another manager of this node");
     assert_eq!(old.0.wait().unwrap().code(), Some(2));
     let job = c.submit_until("completed", &["--", "echo", "there"]);
     assert_eq!(c.run(&["logs", &job.to_string()]).unwrap(), "there\n");
@@ -1514,8 +1530,9 @@ fn old_copies_of_a_state_folder_are_reported() {
     std::fs::remove_dir_all(path(&c, "scheduler")).unwrap();
     copy(&path(&c, "old-scheduler"), &path(&c, "scheduler"));
     c.start_scheduler("fifo");
-    let (mut node, said) = saying(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
-    hears(&said, "(3, this is 2)");
+    let (mut node, output) =
+        node_with_output(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    line_with(&output, "(3, this is 2)");
     assert_eq!(node.0.wait().unwrap().code(), Some(2));
 }
 
@@ -1523,7 +1540,7 @@ fn old_copies_of_a_state_folder_are_reported() {
 fn paths_given_to_jobs_are_absolute() {
     let mut c = Cluster::start("fifo", &[]);
     let at = c.at.clone();
-    let (node, _said) = saying(&c, "relative", &["--at", &at, "--gpus", "1"]);
+    let (node, _output) = node_with_output(&c, "relative", &["--at", &at, "--gpus", "1"]);
     c.nodes.push(Some(node));
     let test = "case \"$BLOX_PROGRESS_FILE\" in /*) exit 0;; *) exit 1;; esac";
     c.submit_until("completed", &["--max-retries", "0", "--", "sh", "-c", test]);
@@ -1534,20 +1551,24 @@ fn node_reports_lost_and_restored_scheduler() {
     let mut c = Cluster::start("fifo", &[]);
     c.kill_scheduler();
     let at = c.at.clone();
-    let (_node, said) = saying(&c, "n0", &["--at", &at, "--gpus", "1"]);
-    let line = hears(&said, "does not answer");
+    let (_node, output) = node_with_output(&c, "n0", &["--at", &at, "--gpus", "1"]);
+    let line = line_with(&output, "does not answer");
     assert!(
         line.starts_with(&format!("the scheduler at {at} ")),
         "{line}"
     );
     c.start_scheduler("fifo");
-    hears(&said, "answers again");
-    let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "0"]);
-    hears(&said, "--gpus is `0`, expected a whole number from 1 to 64");
+    line_with(&output, "answers again");
+    let (mut none, output) = node_with_output(&c, "n1", &["--at", &at, "--gpus", "0"]);
+    line_with(
+        &output,
+        "--gpus is `0`, expected a whole number from 1 to 64",
+    );
     assert_eq!(none.0.wait().unwrap().code(), Some(2));
     for name in ["", "a,b", "a b", "17"] {
-        let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "1", "--name", name]);
-        hears(&said, &format!("--name: found `{name}`, expected a name"));
+        let (mut none, output) =
+            node_with_output(&c, "n1", &["--at", &at, "--gpus", "1", "--name", name]);
+        line_with(&output, &format!("--name: found `{name}`, expected a name"));
         assert_eq!(none.0.wait().unwrap().code(), Some(2));
     }
 }

@@ -192,9 +192,9 @@ fn what_is_taken_from_a_case_is_missed() {
 
         let summary = dir.path().join("summary.json");
         let text = std::fs::read_to_string(&summary).unwrap();
-        let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
-        said["avg_jct"] = "twelve".into();
-        std::fs::write(&summary, said.to_string()).unwrap();
+        let mut changed: serde_json::Value = serde_json::from_str(&text).unwrap();
+        changed["avg_jct"] = "twelve".into();
+        std::fs::write(&summary, changed.to_string()).unwrap();
         let wrong = compare(dir.path(), Some(system)).unwrap_err().to_string();
         let expected = "avg_jct is \"twelve\", expected a number";
         assert!(wrong.ends_with(expected), "{case}: {wrong}");
@@ -204,9 +204,9 @@ fn what_is_taken_from_a_case_is_missed() {
             continue;
         }
         for (name, value) in [("window", "4000"), ("window", "a:b"), ("multi", "yes")] {
-            let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
-            said[name] = value.into();
-            std::fs::write(&summary, said.to_string()).unwrap();
+            let mut changed: serde_json::Value = serde_json::from_str(&text).unwrap();
+            changed[name] = value.into();
+            std::fs::write(&summary, changed.to_string()).unwrap();
             let wrong = compare(dir.path(), None).unwrap_err().to_string();
             assert!(wrong.contains(&format!("{name} is ")), "{wrong}");
         }
@@ -306,13 +306,13 @@ fn shockwave_jobs_change_their_batch_by_its_profiles() {
             values.map(|v| v.as_f64().unwrap()).collect()
         };
         let (mut batches, seconds) = (list("bs_every_epoch"), list("duration_every_epoch"));
-        let Some(told) = job.extras().attributes.get("regimes") else {
+        let Some(regimes) = job.extras().attributes.get("regimes") else {
             let same = |b: &f64| *b == batches[0];
             assert!(batches.iter().all(same), "{job:?} {batches:?}");
             continue;
         };
-        let told: Vec<(f64, usize, f64)> = serde_json::from_value(told.clone()).unwrap();
-        let each = told.iter().flat_map(|(b, n, s)| vec![(*b, *s); *n]);
+        let regimes: Vec<(f64, usize, f64)> = serde_json::from_value(regimes.clone()).unwrap();
+        let each = regimes.iter().flat_map(|(b, n, s)| vec![(*b, *s); *n]);
         let (own, own_s): (Vec<f64>, Vec<f64>) = each.unzip();
         assert_eq!(own.len(), batches.len());
         // In the program's table, a `gns` job ends with its first batch size.

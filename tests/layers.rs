@@ -427,6 +427,103 @@ fn bad_names(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
+/// Words that no identifier has: software reports, notifies and receives.
+const SPOKEN: &str = "told tell tells telling said say says saying heard hear hears hearing knows";
+
+/// Returns the code of a file without comments and literals of texts, in as many lines.
+fn code_of(text: &str) -> String {
+    let mut code = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let hashes = rest
+            .strip_prefix('r')
+            .map(|r| r.len() - r.trim_start_matches('#').len());
+        let raw = hashes.filter(|n| rest[1 + n..].starts_with('"') && !code.ends_with(is_of_name));
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(hashes) = raw {
+            let end = format!("\"{}", "#".repeat(hashes));
+            let from = hashes + 2;
+            rest[from..]
+                .find(&end)
+                .map_or(rest.len(), |at| from + at + end.len())
+        } else if first == '"' {
+            let mut escaped = false;
+            let end = rest[1..].find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            end.map_or(rest.len(), |at| at + 2)
+        } else if let Some(quoted) = ["'\"'", "'\\\"'"].into_iter().find(|q| rest.starts_with(q)) {
+            quoted.len()
+        } else {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        };
+        code.extend(rest[..length].chars().filter(|c| *c == '\n'));
+        rest = &rest[length..];
+    }
+    code
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Returns the identifiers with a word of [`SPOKEN`], each with its line.
+fn spoken(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, code) in (1..).zip(code_of(text).lines()) {
+        for name in code.split(|c| !is_of_name(c)) {
+            let mut words = String::from("_");
+            for c in name.chars() {
+                words.extend(c.is_uppercase().then_some('_'));
+                words.extend(c.to_lowercase());
+            }
+            words.push('_');
+            let has = |word: &str| words.contains(&format!("_{word}_"));
+            if SPOKEN.split(' ').any(has) {
+                found.push((line, name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_identifier_has_a_word_of_speech() {
+    let text = "fn tell(said: &str, /* a */ q: char) {} // told\nlet a = \"x\\\"\nsays\";\n\
+        (r#\"hears \"tell\" \"#, '\"', saying, NodeSays::Told, retold)";
+    let names = ["tell", "said", "saying", "NodeSays", "Told"];
+    let lines = [1, 1, 4, 4, 4];
+    let expected: Vec<_> = lines.into_iter().zip(names.map(str::to_owned)).collect();
+    assert_eq!(spoken(text), expected);
+
+    let mut files = Vec::new();
+    for folder in [
+        "blox-core",
+        "blox-policies",
+        "blox-sim",
+        "blox-cluster",
+        "crates",
+    ] {
+        sources(&root().join(folder), &mut files);
+    }
+    for folder in ["src", "tests", "examples", "benches", "fuzz"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut found = String::new();
+    for file in &files {
+        let path = file.strip_prefix(root()).unwrap().display();
+        for (line, name) in spoken(&fs::read_to_string(file).unwrap()) {
+            found += &format!("{path}:{line}: {name}\n");
+        }
+    }
+    assert_eq!(found, "", "name what is reported, or the verb of the field");
+}
+
 #[test]
 fn test_names_are_short_and_plain() {
     let bad = "#[test]\nfn whose_unknown_goes() {}\n\n#[tokio::test(start_paused = true)]\n\

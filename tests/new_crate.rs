@@ -33,8 +33,8 @@ const PARTS: [&str; 6] = [
 /// Creates a crate with these parts and returns its folder.
 fn created(dir: &Path, name: &str, parts: &[&str]) -> PathBuf {
     let args = [&[name], parts].concat();
-    let (code, said) = new(dir, &args);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = new(dir, &args);
+    assert_eq!(code, Some(0), "{output}");
     dir.join(name)
 }
 
@@ -86,12 +86,12 @@ fn as_tests() -> Vec<String> {
 fn a_crate_with_every_part_passes_its_tests() {
     let dir = tempfile::tempdir().unwrap();
     let args = [&["a path/with spaces", "--name", "my-parts"], &PARTS[..]].concat();
-    let (code, said) = new(dir.path(), &args);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = new(dir.path(), &args);
+    assert_eq!(code, Some(0), "{output}");
     let next = "cargo test && cargo run -- compare fifo las my-parts --collect my-parts \
                 --execution my-parts --load 8\n\
                 The first of these commands compiles blox for both: minutes, not seconds.\n";
-    assert!(said.ends_with(next), "{said}");
+    assert!(output.ends_with(next), "{output}");
     let krate = dir.path().join("a path/with spaces");
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!(
@@ -181,30 +181,30 @@ fn what_cannot_be_made_is_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("full")).unwrap();
     std::fs::write(dir.path().join("full/x"), "").unwrap();
-    let (code, said) = new(dir.path(), &["full"]);
+    let (code, output) = new(dir.path(), &["full"]);
     assert_eq!(code, Some(2));
     assert_eq!(
-        said,
+        output,
         "error: full: is there already, expected a new or an empty folder\n"
     );
-    let (code, said) = new(dir.path(), &["My Policy"]);
+    let (code, output) = new(dir.path(), &["My Policy"]);
     assert_eq!(code, Some(2));
     assert!(
-        said.starts_with("error: the name is `My Policy`, expected one for a crate"),
-        "{said}"
+        output.starts_with("error: the name is `My Policy`, expected one for a crate"),
+        "{output}"
     );
     assert!(!dir.path().join("My Policy").exists());
     // Otherwise the new policy would replace the built-in one.
-    let (code, said) = new(dir.path(), &["las"]);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = new(dir.path(), &["las"]);
+    assert_eq!(code, Some(2), "{output}");
     assert!(
-        said.starts_with("error: `las` is the name of a scheduler that ships, expected another"),
-        "{said}"
+        output.starts_with("error: `las` is the name of a scheduler that ships, expected another"),
+        "{output}"
     );
-    let (code, said) = new(dir.path(), &["consolidated", "--collector", "--placement"]);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = new(dir.path(), &["consolidated", "--collector", "--placement"]);
+    assert_eq!(code, Some(2), "{output}");
     assert!(
-        said.starts_with("error: `consolidated` is the name of a placement that ships"),
-        "{said}"
+        output.starts_with("error: `consolidated` is the name of a placement that ships"),
+        "{output}"
     );
 }

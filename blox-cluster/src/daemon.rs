@@ -7,7 +7,9 @@
 
 use crate::log::{Log, LogError, Page, Recovered};
 use crate::protocol::launches::{Durable, Past};
-use crate::protocol::scheduler::{Controller, Effect, Heard, RequestError, Saved, Settings, Step};
+use crate::protocol::scheduler::{
+    Controller, ControllerInput, Effect, RequestError, Saved, Settings, Step,
+};
 use crate::protocol::{ClusterId, FORMAT, Millis, NodeRequest, Orders, Record};
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
@@ -174,7 +176,7 @@ pub trait Outputs {
     /// Sends orders to a node. Lost orders are replaced by the next ones.
     fn send(&mut self, orders: &Orders);
 
-    /// Makes a request to the provider of nodes. [`Heard::Provided`] is its answer.
+    /// Makes a request to the provider of nodes. [`ControllerInput::Provided`] is its answer.
     fn provide(&mut self, request: NodeRequest);
 
     /// Sends a message to the policy, which handles messages in their order.
@@ -418,7 +420,7 @@ struct NoRoom {
     /// Time of the next attempt.
     again: Millis,
     /// Answers of the policy and the provider that came meanwhile.
-    answers: Vec<Heard>,
+    answers: Vec<ControllerInput>,
 }
 
 /// The scheduler daemon: a state machine, its log, and what leaves the process.
@@ -429,7 +431,7 @@ pub struct Daemon<O: Outputs> {
     /// Steps whose records are not yet on disk.
     waiting: Vec<(Step, Option<O::Sender>)>,
     /// Last orders for each node.
-    told: BTreeMap<Name, Orders>,
+    last_orders: BTreeMap<Name, Orders>,
     /// Name of the policy.
     name: Name,
     /// Time of the open question.
@@ -513,7 +515,7 @@ impl<O: Outputs> Daemon<O> {
             machine,
             log,
             waiting: Vec::new(),
-            told: BTreeMap::new(),
+            last_orders: BTreeMap::new(),
             name,
             asked_at: None,
             limits: start.limits,
@@ -557,25 +559,27 @@ impl<O: Outputs> Daemon<O> {
     ///
     /// # Errors
     /// The records cannot be encoded.
-    pub fn hear(
+    pub fn step(
         &mut self,
         now: Millis,
-        heard: Heard,
+        input: ControllerInput,
         from: Option<O::Sender>,
     ) -> Result<(), SchedulerError> {
-        if matches!(heard, Heard::Answer(..)) {
+        if matches!(input, ControllerInput::Answer(..)) {
             self.asked_at = None;
         }
         let Some(no_room) = &mut self.no_room else {
-            let step = self.machine.step(now, heard);
+            let step = self.machine.step(now, input);
             return self.push(step, from);
         };
-        match heard {
+        match input {
             // The answer is in time: it is processed first.
-            answer @ (Heard::Answer(..) | Heard::Provided(..)) => no_room.answers.push(answer),
-            Heard::Report(report) => {
+            answer @ (ControllerInput::Answer(..) | ControllerInput::Provided(..)) => {
+                no_room.answers.push(answer)
+            }
+            ControllerInput::Report(report) => {
                 // The next report repeats the rest of the report.
-                let last = self.told.get(&report.node);
+                let last = self.last_orders.get(&report.node);
                 let orders = last.and_then(|o| self.machine.repeat(now, &report, o));
                 if let Some(orders) = orders {
                     self.send(orders);
@@ -600,9 +604,9 @@ impl<O: Outputs> Daemon<O> {
             return Ok(());
         }
         self.last_tick = now;
-        self.hear(now, Heard::Tick, None)?;
+        self.step(now, ControllerInput::Tick, None)?;
         if let Some(archived) = self.archive(now) {
-            self.hear(now, archived, None)?;
+            self.step(now, archived, None)?;
         }
         let limit = self.limits.policy.as_secs_f64();
         if self
@@ -614,7 +618,7 @@ impl<O: Outputs> Daemon<O> {
                 policy: self.name.clone(),
                 limit: Seconds::new(limit),
             };
-            self.hear(now, Heard::Late(why), None)?;
+            self.step(now, ControllerInput::Late(why), None)?;
         }
         Ok(())
     }
@@ -639,7 +643,7 @@ impl<O: Outputs> Daemon<O> {
             self.counters.no_room("");
             self.outputs.notice("the log has room again".to_owned());
             for answer in room.answers {
-                self.hear(now, answer, None)?;
+                self.step(now, answer, None)?;
             }
             return self.flush(now);
         }
@@ -670,7 +674,7 @@ impl<O: Outputs> Daemon<O> {
 
     fn send(&mut self, orders: Orders) {
         self.outputs.send(&orders);
-        self.told.insert(orders.node.clone(), orders);
+        self.last_orders.insert(orders.node.clone(), orders);
     }
 
     /// Starts a snapshot if the log has grown. It waits for an open question, because the policy's
@@ -696,7 +700,7 @@ impl<O: Outputs> Daemon<O> {
 
     /// Moves old ended jobs to the archive. If the archive cannot be written, they stay in memory
     /// until the next attempt.
-    fn archive(&mut self, now: Millis) -> Option<Heard> {
+    fn archive(&mut self, now: Millis) -> Option<ControllerInput> {
         if now < self.archive_from {
             return None;
         }
@@ -712,7 +716,7 @@ impl<O: Outputs> Daemon<O> {
                 .notice(format!("the archive of ended jobs: {error}"));
             return None;
         }
-        Some(Heard::Archived(jobs))
+        Some(ControllerInput::Archived(jobs))
     }
 
     /// Appends the records of a step to the log.

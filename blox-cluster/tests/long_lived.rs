@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "measures times")]
 
 use blox_cluster::protocol::scheduler::{
-    Controller, Heard, Request, RequestError, Saved, Settings,
+    Controller, ControllerInput, Request, RequestError, Saved, Settings,
 };
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, Record, Report, Session};
 use blox_core::core::Core;
@@ -82,16 +82,16 @@ impl Daemon {
                     let begin = Instant::now();
                     let answer = self.policy.decide(Box::default());
                     self.decided.push(begin.elapsed());
-                    let heard = Heard::Answer(question.number, answer);
-                    answers.extend(self.machine.step(Millis(self.now), heard).records);
+                    let input = ControllerInput::Answer(question.number, answer);
+                    answers.extend(self.machine.step(Millis(self.now), input).records);
                 }
             }
             inputs = answers;
         }
     }
 
-    fn step(&mut self, heard: Heard) -> Option<Result<JobId, RequestError>> {
-        let step = self.machine.step(Millis(self.now), heard);
+    fn step(&mut self, input: ControllerInput) -> Option<Result<JobId, RequestError>> {
+        let step = self.machine.step(Millis(self.now), input);
         self.follow(step.records);
         step.reply
     }
@@ -110,26 +110,27 @@ impl Daemon {
             address: "a".into(),
             attempts: Vec::new(),
         };
-        self.step(Heard::Report(report));
+        self.step(ControllerInput::Report(report));
     }
 
     /// Submits a job that waits for more GPUs than are free.
     fn submit(&mut self, key: u32) -> JobId {
         let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1e6));
         let key = format!("key-{key}").into();
-        let submit = Heard::Request(Request::Submit { key, spec });
+        let submit = ControllerInput::Request(Request::Submit { key, spec });
         self.step(submit).unwrap().unwrap()
     }
 
     fn cancel(&mut self, job: JobId) -> Result<JobId, RequestError> {
-        self.step(Heard::Request(Request::Cancel(job))).unwrap()
+        self.step(ControllerInput::Request(Request::Cancel(job)))
+            .unwrap()
     }
 
     fn archive(&mut self) {
         let jobs = self.machine.to_archive(KEPT);
         if !jobs.is_empty() {
             self.archived += jobs.len();
-            self.step(Heard::Archived(jobs));
+            self.step(ControllerInput::Archived(jobs));
         }
     }
 
@@ -181,10 +182,10 @@ fn archived_jobs_leave_the_state_but_not_the_totals() {
     assert_eq!(ended + daemon.archived, 2_500);
     // The job still counts as ended, and its key can be used again.
     assert_eq!(daemon.cancel(JobId(0)), Ok(JobId(0)));
-    let hold = daemon.step(Heard::Request(Request::Hold(JobId(0))));
+    let hold = daemon.step(ControllerInput::Request(Request::Hold(JobId(0))));
     assert_eq!(hold, Some(Err(RequestError::Archived(JobId(0)))));
     assert_eq!(daemon.submit(0), JobId(2_600));
-    let hold = daemon.step(Heard::Request(Request::Hold(JobId(9_999))));
+    let hold = daemon.step(ControllerInput::Request(Request::Hold(JobId(9_999))));
     assert_eq!(hold, Some(Err(RequestError::NoJob(JobId(9_999)))));
     // Recovery from a snapshot knows the same jobs.
     let saved: Saved =

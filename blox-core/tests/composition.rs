@@ -496,16 +496,16 @@ fn policies_are_notified_of_launches_once_a_plan() {
             Validity::UntilEvent
         }
     }
-    let heard = Arc::<Mutex<Vec<String>>>::default();
+    let calls = Arc::<Mutex<Vec<String>>>::default();
     let policy = composed("listener", by_submission(), FirstFit);
-    let mut policy = policy.with_cluster(Listener(Arc::clone(&heard))).unwrap();
+    let mut policy = policy.with_cluster(Listener(Arc::clone(&calls))).unwrap();
     let mut core = world();
     round(&mut core, 0, &mut policy);
     // A decision without a plan is not reported.
     core.decide(Time::new(1.0), &mut policy).unwrap();
     assert!(core.decision().plan.is_empty());
     round(&mut core, 1, &mut policy);
-    let so_far = || std::mem::take(&mut *heard.lock().unwrap()).join(", ");
+    let so_far = || std::mem::take(&mut *calls.lock().unwrap()).join(", ");
     assert_eq!(so_far(), "plan 0 1, end 0, end 1, plan 2 3");
 
     // If it decides beside the loop, the plan is reported when it is applied.

@@ -1209,10 +1209,10 @@ impl AdmissionPolicy for Meddler {
         out: &mut AdmissionDecisions,
     ) -> Validity {
         let mut dice = Meddler::dice(*seed, view, 2);
-        let bound = view
+        let deferred = view
             .deferred()
             .filter(|j| *j.reason() != Reason::HeldByUser);
-        for job in asking.iter().copied().chain(bound.map(|j| j.id())) {
+        for job in asking.iter().copied().chain(deferred.map(|j| j.id())) {
             match dice.as_mut().map(|d| d.next(8)) {
                 Some(0..=3) => out.defer(job, Reason::AdmissionLoad),
                 Some(4) => out.reject(job, Reason::QuotaReached),

@@ -3,7 +3,7 @@
 use blox_core::{AnyMemory, JobId, Policy};
 use blox_microlp::BranchAndBound;
 use blox_policies::scheduling::gavel::shares::{
-    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knowledge, MaxMinFairness,
     MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{
@@ -147,12 +147,12 @@ fn what_is_given_out_is_there() {
         let policies: [(&Instance, Asked); 13] = [
             (&plain, asked(Isolated)),
             (&plain, asked(MaxMinFairness::default())),
-            (&plain, asked(MaxMinFairness::new(Knows::Nothing))),
-            (&paired, asked(MaxMinFairness::new(Knows::Pairs))),
+            (&plain, asked(MaxMinFairness::new(Knowledge::Nothing))),
+            (&paired, asked(MaxMinFairness::new(Knowledge::Pairs))),
             (&plain, asked(WaterFilling::default())),
-            (&paired, asked(WaterFilling::new(Knows::Pairs))),
+            (&paired, asked(WaterFilling::new(Knowledge::Pairs))),
             (&plain, asked(FinishTimeShares::default())),
-            (&paired, asked(FinishTimeShares::new(Knows::Pairs))),
+            (&paired, asked(FinishTimeShares::new(Knowledge::Pairs))),
             (&plain, asked(MinTotalDuration::default())),
             (&plain, asked(MaxSumThroughput::default())),
             (&plain, asked(FifoShares::new(Queue::Fastest))),
@@ -204,8 +204,8 @@ fn type_blind_fairness_gives_at_least_the_equal_part() {
         let instance = instance(seed, 1, false);
         let equal = asked(Isolated).allocate(&instance).unwrap();
         let policies: [Asked; 2] = [
-            asked(MaxMinFairness::new(Knows::Nothing)),
-            asked(WaterFilling::new(Knows::Nothing)),
+            asked(MaxMinFairness::new(Knowledge::Nothing)),
+            asked(WaterFilling::new(Knowledge::Nothing)),
         ];
         for mut policy in policies {
             let allocation = policy.allocate(&instance).unwrap();
@@ -514,7 +514,7 @@ fn many(jobs: usize, kinds: usize) -> Instance {
 }
 
 /// Returns the instance with weights that differ too little to change an optimum.
-fn told_apart(instance: &Instance) -> Instance {
+fn with_distinct_weights(instance: &Instance) -> Instance {
     let mut apart = instance.clone();
     for (job, i) in apart.jobs.iter_mut().zip(0..) {
         job.weight *= 1.0 + 1e-10 * f64::from(i);
@@ -526,7 +526,7 @@ fn told_apart(instance: &Instance) -> Instance {
 fn is_optimal(policy: &mut Asked, instance: &Instance) -> Allocation {
     let together = policy.allocate(instance).unwrap();
     is_possible(instance, &together);
-    let each = policy.allocate(&told_apart(instance)).unwrap();
+    let each = policy.allocate(&with_distinct_weights(instance)).unwrap();
     let [a, b] = [&together, &each].map(|x| policy.objective(instance, x).unwrap());
     assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
     together
@@ -535,8 +535,8 @@ fn is_optimal(policy: &mut Asked, instance: &Instance) -> Allocation {
 #[test]
 fn equal_jobs_get_equal_shares_of_the_optimum() {
     let instance = many(120, 5);
-    for knows in [Knows::Types, Knows::Nothing] {
-        let together = is_optimal(&mut asked(MaxMinFairness::new(knows)), &instance);
+    for knowledge in [Knowledge::Types, Knowledge::Nothing] {
+        let together = is_optimal(&mut asked(MaxMinFairness::new(knowledge)), &instance);
         let row = |i: u32| together.get(Combination::single(JobId(i)));
         assert_eq!(row(3), row(8));
     }
@@ -564,7 +564,7 @@ fn in_pairs(jobs: usize, kinds: usize) -> Instance {
 #[test]
 fn pairs_of_equal_jobs_get_equal_optimal_shares() {
     let instance = in_pairs(18, 4);
-    let mut merged = asked(MaxMinFairness::new(Knows::Pairs));
+    let mut merged = asked(MaxMinFairness::new(Knowledge::Pairs));
     let together = is_optimal(&mut merged, &instance);
     let row = |a: u32, b: u32| together.get(Combination::pair(JobId(a), JobId(b)));
     assert_eq!(row(3, 8), row(7, 12));
@@ -590,10 +590,10 @@ fn pairs_that_gain_nothing_are_needed_by_no_optimum() {
         };
         let mut fewer = all.clone();
         let policies: [Asked; 4] = [
-            asked(MaxMinFairness::new(Knows::Pairs)),
-            asked(MaxSumThroughput::new(Knows::Pairs)),
-            asked(MinTotalDuration::new(Knows::Pairs)),
-            asked(FinishTimeShares::new(Knows::Pairs)),
+            asked(MaxMinFairness::new(Knowledge::Pairs)),
+            asked(MaxSumThroughput::new(Knowledge::Pairs)),
+            asked(MinTotalDuration::new(Knowledge::Pairs)),
+            asked(FinishTimeShares::new(Knowledge::Pairs)),
         ];
         for mut policy in policies {
             let least_gain = policy.policy.any_usage().least_gain;

@@ -37,7 +37,7 @@ fn job(gpus: u32, cpus: f64, duration: f64) -> JobSpec {
 }
 
 /// A job of these GPUs, of one type.
-fn bound(gpus: u32, to: &str, duration: f64) -> JobSpec {
+fn of_type(gpus: u32, to: &str, duration: f64) -> JobSpec {
     with(job(gpus, 0.0, duration), |extras| {
         extras.gpu_types = vec![to.into()]
     })
@@ -203,7 +203,7 @@ fn job_moved_to_make_room_stays_on_its_gpu_type() {
     let policy = composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes);
     let mut run = Scenario::new(&cluster, policy);
     let job = |gpus| job(gpus, 0.0, 1e6);
-    run.submit_all(0.0, [bound(1, "v100", 1e6), job(1), job(1)]);
+    run.submit_all(0.0, [of_type(1, "v100", 1e6), job(1), job(1)]);
     run.round(0.0);
     run.ended(10.0, 1);
     run.submit(20.0, job(2));
@@ -369,8 +369,8 @@ fn job_needing_too_many_leases_runs_as_best_effort() {
     );
     run.round(0.0);
     let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
-    let (rest, allocated) = (Class::BEST_EFFORT, Class::Guaranteed);
-    assert_eq!(classes, [rest, rest, allocated]);
+    let (rest, guaranteed) = (Class::BEST_EFFORT, Class::Guaranteed);
+    assert_eq!(classes, [rest, rest, guaranteed]);
 }
 
 #[test]
@@ -395,7 +395,11 @@ fn gpus_a_wide_job_cannot_use_go_to_later_jobs() {
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
     run.submit_all(
         0.0,
-        [bound(8, "k80", 1e6), bound(8, "k80", 1e6), job(8, 0.0, 1e6)],
+        [
+            of_type(8, "k80", 1e6),
+            of_type(8, "k80", 1e6),
+            job(8, 0.0, 1e6),
+        ],
     );
     run.round(0.0);
     assert_eq!(run.gpus(0), Some((0..8).collect()));
@@ -444,7 +448,7 @@ fn wide_job_moves_no_job_without_preemption() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
-    run.submit_all(0.0, [bound(4, "k80", 1e6), bound(1, "v100", 1e6)]);
+    run.submit_all(0.0, [of_type(4, "k80", 1e6), of_type(1, "v100", 1e6)]);
     run.round(0.0);
     // By count there is room for the job, but not on one node.
     run.submit_all(10.0, vec![job(8, 0.0, 1e6); 2]);
@@ -587,7 +591,7 @@ fn only_profiled_jobs_leave_at_the_limit() {
     };
     // The last node profiles; the node before it would profile, too, if more jobs waited.
     let mut run = Scenario::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
-    run.submit_all(0.0, vec![bound(4, "v100", 10_000.0); 7]);
+    run.submit_all(0.0, vec![of_type(4, "v100", 10_000.0); 7]);
     run.submit(0.0, job(1, 0.0, 10_000.0));
     run.round(0.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
@@ -640,7 +644,7 @@ fn buddy_restarts_no_job_on_the_same_gpus() {
     run.submit(0.0, job(15, 0.0, 10_000.0));
     run.round(0.0);
     // The free GPU is of another type, so the first job leaves one of the type that the second needs.
-    run.submit(10.0, bound(1, "t4", 10_000.0));
+    run.submit(10.0, of_type(1, "t4", 10_000.0));
     run.round(300.0);
     assert_eq!(run.gpus(1), Some(vec![0]));
     assert_eq!(run.round(600.0), "");

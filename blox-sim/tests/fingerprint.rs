@@ -51,7 +51,7 @@ impl MetricCollector for Calls {
         self.0.push(format!("{} {:?}", view.free_gpus(), plan));
     }
 
-    fn hears_launches(&self) -> Launches {
+    fn observed_launches(&self) -> Launches {
         match self.1 {
             true => Launches::Each,
             false => Launches::None,
@@ -127,9 +127,9 @@ fn collectors_get_equal_events_with_or_from_a_journal() {
             &mut observers,
         )
         .unwrap();
-        let heard: &dyn std::any::Any = &*observers.collectors()[0];
+        let calls: &dyn std::any::Any = &*observers.collectors()[0];
         assert_eq!(
-            heard.downcast_ref::<Calls>().unwrap().0,
+            calls.downcast_ref::<Calls>().unwrap().0,
             plain,
             "{each} {launch}"
         );

@@ -11,7 +11,7 @@
 //! Targets:
 //!
 //! - one for each workload format;
-//! - `told`: detection of the format;
+//! - `detect`: detection of the format;
 //! - `map`: column maps, with the map on the first line;
 //! - `cluster`: cluster files;
 //! - `profiles`: Synergy's profiles;
@@ -47,7 +47,7 @@ pub fn known(format: &str, bytes: &[u8]) {
 }
 
 /// Reads bytes and detects their format.
-pub fn told(bytes: &[u8]) {
+pub fn detect(bytes: &[u8]) {
     read(bytes, &ReadOptions::default());
 }
 

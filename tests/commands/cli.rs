@@ -294,8 +294,8 @@ fn interrupted_comparison_reports_its_finished_seeds() {
     let line = "compare fifo las --seeds 1..2000 --jobs 6000 --load 7 --output-format csv";
     let compare = start(Path::new("."), line);
     let seen = stopped(compare, Duration::from_millis(1500));
-    let said = seen.err.lines().last().unwrap();
-    let count = said.strip_prefix("interrupted: results of ").unwrap();
+    let line = seen.err.lines().last().unwrap();
+    let count = line.strip_prefix("interrupted: results of ").unwrap();
     let count = count.strip_suffix(" of 2000 seeds").unwrap();
     let count: u32 = count.parse().unwrap();
     assert!(count < 2000);
@@ -749,8 +749,8 @@ fn first_wrong_value_of_an_attribute_is_stated() {
                 .into_iter()
                 .find(|l| l.contains(expected));
             let wrong = wrong.unwrap_or_else(|| panic!("{line}: {seen:?}"));
-            let said = "3 of 4 measured jobs have a wrong value: attributes.";
-            assert!(wrong.contains(said), "{wrong}");
+            let notice = "3 of 4 measured jobs have a wrong value: attributes.";
+            assert!(wrong.contains(notice), "{wrong}");
             assert!(
                 wrong.contains(&format!(" is {found}, {expected}, first for job 1")),
                 "{wrong}"
@@ -815,17 +815,17 @@ fn a_failed_scheduler_is_stated_with_the_results() {
         )
     };
     let error = "at 0 s: policy `srtf` reads true durations of jobs, which this run forbids";
-    let told = format!("srtf failed, and has no results: {error} [E0501]");
+    let notice = format!("srtf failed, and has no results: {error} [E0501]");
     let seen = at(dir.path(), line("").split_whitespace());
     assert_eq!(seen.code, Some(2), "{seen:?}");
     assert!(
-        seen.out.contains(&format!("notice     {told}\n")),
+        seen.out.contains(&format!("notice     {notice}\n")),
         "{seen:?}"
     );
     let manifest = json(&dir.path().join("r/manifest.json"));
     assert_eq!(manifest["failed"][0]["name"], "srtf");
     assert_eq!(manifest["failed"][0]["error"], format!("{error} [E0501]"));
-    assert_eq!(manifest["notices"][0], told);
+    assert_eq!(manifest["notices"][0], notice);
     let names = manifest["schedulers"].as_array().unwrap().iter();
     let names: Vec<_> = names.map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["fifo", "las"]);

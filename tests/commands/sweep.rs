@@ -262,8 +262,8 @@ fn failed_run_is_reported_and_the_others_stay() {
     let seen = go();
     assert_eq!(seen.code, Some(2));
     assert_eq!(seen.out.lines().count(), 3, "{}", seen.out);
-    let told = "error: run broken_seed=0: broken: ";
-    assert_eq!(seen.err.matches(told).count(), 1, "{}", seen.err);
+    let message = "error: run broken_seed=0: broken: ";
+    assert_eq!(seen.err.matches(message).count(), 1, "{}", seen.err);
     let index = json(&out_dir.join("sweep.json"));
     assert_eq!(index["status"], "failed");
     let status = |i: usize| index["runs"][i]["status"].clone();

@@ -419,7 +419,7 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
         released_job(120.0, 30.0, 300.0),
     ]);
     assert_eq!(ends, [(1, 186.0, 127.0, false), (0, 186.0, 140.0, false)]);
-    let first = outcome.bound.iter().find(|h| h.job == 1);
+    let first = outcome.allocations.iter().find(|h| h.job == 1);
     assert_eq!(first.map(|h| h.from), Some(60.0));
     // A job that cannot meet its deadline is rejected.
     let (outcome, _) = run(&[

@@ -4,7 +4,7 @@
 use crate::cases::{self, with};
 use blox::core::{ClusterSpec, JobSpec, TypeSpeeds};
 use blox::policies::scheduling::gavel::Gavel;
-use blox::policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
+use blox::policies::scheduling::gavel::shares::{Knowledge, MaxMinFairness};
 use blox::released::verify::{Compared, compare};
 use blox::schedulers::gavel_with;
 use blox::sim::Simulation;
@@ -30,7 +30,7 @@ fn pair_speeds_are_learned_from_running_pairs() {
         })
         .collect();
     let run = |beside: Option<f64>| {
-        let policy = Gavel::new(MaxMinFairness::new(Knows::Pairs));
+        let policy = Gavel::new(MaxMinFairness::new(Knowledge::Pairs));
         let mut pipeline = gavel_with(match beside {
             Some(believed) => policy.learning_pairs(believed),
             None => policy,
@@ -70,7 +70,7 @@ fn paired_jobs_run_at_their_given_speeds() {
     let job = with(cases::job(0.0, 1, 3600.0), |e| {
         (e.model, e.speeds) = (Some("bert".into()), Some(speeds.into()));
     });
-    let mut pipeline = gavel_with(Gavel::new(MaxMinFairness::new(Knows::Pairs)));
+    let mut pipeline = gavel_with(Gavel::new(MaxMinFairness::new(Knowledge::Pairs)));
     let cluster: ClusterSpec = "1x1:v100".parse().unwrap();
     let report = Simulation::new(cluster)
         .run_by(&mut pipeline, &mut Jobs::new(vec![job.clone(), job]), None)

@@ -151,6 +151,7 @@ fn a_case_of_the_energy_service_begins_at_a_date() {
         |d: &&blox::released::verify::Difference| d.column == "active" || d.column == "total";
     assert_eq!(first.differences.iter().find(nodes), None);
     let error = compared("1.12.2017").unwrap_err().to_string();
-    let said = "expected.csv:2: time is `1.12.2017`, expected a date such as 2017-12-01 00:00:00";
-    assert!(error.contains(said), "{error}");
+    let message =
+        "expected.csv:2: time is `1.12.2017`, expected a date such as 2017-12-01 00:00:00";
+    assert!(error.contains(message), "{error}");
 }

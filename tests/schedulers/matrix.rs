@@ -102,8 +102,8 @@ fn named(name: &str) -> ComponentSpec {
 }
 
 /// Returns the names in a part of the registry.
-fn names<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
-    shelf.iter().map(|(name, _)| name.to_owned()).collect()
+fn names<T>(components: &ComponentRegistry<T>) -> Vec<String> {
+    components.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
 #[test]
@@ -222,12 +222,12 @@ on_both_backends! {
 }
 
 fn schedulers() -> Vec<(String, Pipeline)> {
-    let shelf = blox::registry().schedulers;
+    let components = blox::registry().schedulers;
     let build = |name: String| {
-        let built = shelf.build(&named(&name), 0).unwrap();
+        let built = components.build(&named(&name), 0).unwrap();
         (name, built)
     };
-    names(&shelf).into_iter().map(build).collect()
+    names(&components).into_iter().map(build).collect()
 }
 
 fn scheduling_policies() -> Vec<(String, Pipeline)> {
@@ -243,7 +243,7 @@ fn scheduling_policies() -> Vec<(String, Pipeline)> {
 
 /// Returns `fifo` with each component that `with` adds to it.
 fn fifo_with<T>(
-    shelf: &ComponentRegistry<T>,
+    components: &ComponentRegistry<T>,
     with: impl Fn(Pipeline, T) -> Result<Pipeline, ComposeError>,
 ) -> Vec<(String, Pipeline)> {
     let fifo = || {
@@ -252,8 +252,8 @@ fn fifo_with<T>(
             .build(&named("fifo"), 0)
             .unwrap()
     };
-    let parts = names(shelf).into_iter().map(|name| {
-        let part = shelf.build(&named(&name), 0).unwrap();
+    let parts = names(components).into_iter().map(|name| {
+        let part = components.build(&named(&name), 0).unwrap();
         (name, with(fifo(), part).unwrap())
     });
     parts.collect()

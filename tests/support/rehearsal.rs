@@ -5,10 +5,12 @@ use blox::backend::{Core, Follower, Input, Saved as SavedCore};
 use blox::core::{
     ClusterSpec, Event, JobId, JobSpec, Name, NodeActionKind, NodeSpec, Outcome, Pipeline, Time,
 };
-use blox_cluster::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings};
+use blox_cluster::protocol::scheduler::{
+    Controller, ControllerInput, Effect, Request, Saved, Settings,
+};
 use blox_cluster::protocol::{
-    AttemptId, AttemptReport, ClusterId, Exit, Fence, Final, Incarnation, Millis, NodeRequest,
-    Orders, Progress, Record, Report, Said, Session, Status, Task, Wish,
+    AttemptId, AttemptReport, ClusterId, Exit, Fence, Final, Incarnation, JobReport, Millis,
+    NodeRequest, Orders, Progress, Record, Report, Session, Status, Task, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,7 +126,7 @@ impl Rehearsal {
         self.left.insert(job, spec.duration().secs());
         let key = format!("key-{job}").into();
         let spec = spec.clone();
-        self.step(Heard::Request(Request::Submit { key, spec }));
+        self.step(ControllerInput::Request(Request::Submit { key, spec }));
     }
 
     /// All nodes work for one interval and report.
@@ -136,9 +138,9 @@ impl Rehearsal {
             }
             self.work(node);
             let report = self.report(node);
-            self.step(Heard::Report(report));
+            self.step(ControllerInput::Report(report));
         }
-        self.step(Heard::Tick);
+        self.step(ControllerInput::Tick);
     }
 
     /// Ends the launches on a node whose work is done.
@@ -170,7 +172,7 @@ impl Rehearsal {
                 fence: part.fence,
                 status: part.status.clone(),
                 port: 29_500,
-                said: Said {
+                reported: JobReport {
                     progress,
                     metrics: BTreeMap::new(),
                 },
@@ -190,9 +192,9 @@ impl Rehearsal {
         }
     }
 
-    fn step(&mut self, heard: Heard) {
+    fn step(&mut self, input: ControllerInput) {
         let before = self.machine.refused_events();
-        let step = self.machine.step(Millis(self.now), heard);
+        let step = self.machine.step(Millis(self.now), input);
         if let Some(Err(why)) = &step.reply {
             self.refused.push(why.to_string());
         }
@@ -211,7 +213,7 @@ impl Rehearsal {
         }
         self.follow(step.records);
         for id in accepted {
-            self.step(Heard::Provided(id, Ok(())));
+            self.step(ControllerInput::Provided(id, Ok(())));
         }
     }
 
@@ -270,7 +272,7 @@ impl Rehearsal {
                 && let Some(question) = self.policy.core().open()
             {
                 let answer = self.policy.decide(Box::default());
-                self.step(Heard::Answer(question.number, answer));
+                self.step(ControllerInput::Answer(question.number, answer));
             }
         }
     }

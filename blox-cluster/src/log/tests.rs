@@ -97,10 +97,10 @@ fn damage_is_reported_with_its_position() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[PREFIX + HEAD] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let said = Log::open(dir.path()).unwrap_err().to_string();
+    let message = Log::open(dir.path()).unwrap_err().to_string();
     assert!(
-        said.ends_with("byte 12: frame 1 does not check; nothing was changed"),
-        "{said}"
+        message.ends_with("byte 12: frame 1 does not check; nothing was changed"),
+        "{message}"
     );
 }
 
@@ -180,13 +180,13 @@ fn without(dir: &Path, first: u64) -> String {
     fs::remove_file(&path).unwrap();
     let left = || list(&SystemFiles, dir).unwrap();
     let before = left();
-    let said = Log::open(dir).unwrap_err().to_string();
+    let message = Log::open(dir).unwrap_err().to_string();
     assert_eq!(left(), before, "it was changed");
     fs::write(&path, bytes).unwrap();
     Log::open(dir).unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();
-    assert!(said.contains(&format!("{name} is missing")), "{said}");
-    said
+    assert!(message.contains(&format!("{name} is missing")), "{message}");
+    message
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn missing_segment_is_reported_by_name() {
     }
     drop(log);
     // At the start, and in the middle.
-    let said = without(dir, 1);
-    assert!(said.contains("begins with frame 1,"), "{said}");
+    let message = without(dir, 1);
+    assert!(message.contains("begins with frame 1,"), "{message}");
     without(dir, 4);
     // After a snapshot, which is the last one or not.
     let (mut log, _) = Log::open(dir).unwrap();
@@ -224,8 +224,8 @@ fn missing_segment_is_reported_by_name() {
     for (_, path) in list(&SystemFiles, dir).unwrap().1 {
         fs::remove_file(path).unwrap();
     }
-    let said = Log::open(dir).unwrap_err().to_string();
-    assert!(said.contains("frame 1,"), "{said}");
+    let message = Log::open(dir).unwrap_err().to_string();
+    assert!(message.contains("frame 1,"), "{message}");
 }
 
 #[test]
@@ -260,11 +260,11 @@ fn record_without_room_is_written_when_there_is_room() {
         fs::write(&full, "").unwrap();
         let size = fs::metadata(&log.path).unwrap().len();
         for _ in 0..3 {
-            let said = match turn {
+            let result = match turn {
                 true => log.turn_page().map(drop),
                 false => put(&mut log, "b"),
             };
-            assert!(matches!(said, Err(LogError::NoRoom { .. })), "{said:?}");
+            assert!(matches!(result, Err(LogError::NoRoom { .. })), "{result:?}");
             // No partial frame or segment remains.
             assert!(fs::metadata(&log.path).unwrap().len() <= size);
             let (segments, _) = list(&SystemFiles, dir.path()).unwrap();

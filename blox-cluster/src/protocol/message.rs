@@ -49,7 +49,8 @@ pub struct AttemptReport {
     /// nodes.
     pub port: u16,
     /// Progress and metrics that the job reported.
-    pub said: Said,
+    #[serde(rename = "said")]
+    pub reported: JobReport,
 }
 
 /// Limit on the distinct metric names of a job. Further names are ignored.
@@ -57,7 +58,7 @@ pub const MOST_METRICS: usize = 16;
 
 /// Latest progress and metrics that a running launch reported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Said {
+pub struct JobReport {
     /// Its progress, if it reports any.
     pub progress: Option<Progress>,
     /// Metrics by name, such as the loss; finite.

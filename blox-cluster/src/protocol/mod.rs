@@ -13,7 +13,7 @@ pub mod timers;
 
 pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 pub use message::{
-    AttemptReport, Exit, Final, Meeting, NodeRequest, Order, Orders, Progress, Report, Said,
+    AttemptReport, Exit, Final, JobReport, Meeting, NodeRequest, Order, Orders, Progress, Report,
     Status, Task, Wish,
 };
 pub use record::{FORMAT, Record};

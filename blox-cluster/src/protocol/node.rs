@@ -2,7 +2,7 @@
 //! and reports. It never blocks.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use super::message::{AttemptReport, Final, Order, Orders, Report, Said, Status, Task, Wish};
+use super::message::{AttemptReport, Final, JobReport, Order, Orders, Report, Status, Task, Wish};
 use super::shim::{Control, ShimWish};
 use super::timers::Timers;
 use blox_core::{Name, NodeSpec, Used};
@@ -50,18 +50,18 @@ pub struct Found {
     /// Its result, if it has ended.
     pub done: Option<Final>,
     /// Its last reported progress and metrics.
-    pub said: Said,
+    pub reported: JobReport,
 }
 
 /// Message from a shim or its supervisor.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ShimSays {
+pub enum ShimMessage {
     /// All processes run.
     Running,
     /// The launch is ending.
     Stopping,
     /// New progress and metrics of the job.
-    Said(Said),
+    JobReport(JobReport),
     /// The launch is over, and its result is on disk.
     Done(Final),
 }
@@ -72,7 +72,7 @@ pub enum NodeInput {
     /// Orders arrived; the port is free for a new launch.
     Orders(Orders, u16),
     /// A message about one launch.
-    Shim(AttemptId, ShimSays),
+    Shim(AttemptId, ShimMessage),
     /// A timeout may have passed.
     Tick,
 }
@@ -101,8 +101,8 @@ pub enum NodeEffect {
         lease: Millis,
     },
     /// Send a control message to the shim.
-    Tell(AttemptId, Control),
-    /// Tell the processes of the launch that they are stopped after this time.
+    Control(AttemptId, Control),
+    /// Notify the processes of the launch that they are stopped after this time.
     Warn(AttemptId, Millis),
     /// The shim is unresponsive: end the launch's processes without it, then report its end.
     Destroy(AttemptId),
@@ -133,7 +133,8 @@ enum Standing {
     Live {
         running: bool,
         stopping: bool,
-        told: Control,
+        /// Last control message to the shim.
+        control: Control,
         /// Time by which its shim should have ended it, if it is ending.
         over_by: Option<Millis>,
         destroying: bool,
@@ -148,7 +149,7 @@ impl Standing {
         Standing::Live {
             running: false,
             stopping: false,
-            told: Control { lease, wish },
+            control: Control { lease, wish },
             over_by: None,
             destroying: false,
         }
@@ -162,7 +163,7 @@ struct Local {
     port: u16,
     lease: Millis,
     standing: Standing,
-    said: Said,
+    reported: JobReport,
     /// True if its processes got a notice in this session.
     warned: bool,
 }
@@ -196,7 +197,7 @@ impl Node {
                     Some(done) => Standing::Done(done),
                     None => Standing::live(f.lease),
                 },
-                said: f.said,
+                reported: f.reported,
                 warned: false,
             };
             (f.id, local)
@@ -228,7 +229,7 @@ impl Node {
                 Ok(lease) => self.obey(now, orders, lease, port),
                 Err(why) => *self.refused.entry(why).or_default() += 1,
             },
-            NodeInput::Shim(id, says) => self.shim_says(now, id, says),
+            NodeInput::Shim(id, message) => self.shim_message(now, id, message),
             NodeInput::Tick => {}
         }
         if self.news || now >= self.next_report {
@@ -384,7 +385,12 @@ impl Node {
             (Standing::Prepared, Wish::Yield(_) | Wish::Kill) => {
                 self.never_ran(id, "called off before it was started");
             }
-            (Standing::Live { told, over_by, .. }, wish) => {
+            (
+                Standing::Live {
+                    control, over_by, ..
+                },
+                wish,
+            ) => {
                 let by = match wish {
                     Wish::Yield(grace) => Some(now + grace),
                     Wish::Kill => Some(now),
@@ -395,18 +401,18 @@ impl Node {
                     *over_by = Some(over_by.map_or(by, |before| before.min(by)));
                 }
                 let wish = match wish {
-                    Wish::Prepare | Wish::Run(_) => told.wish,
-                    Wish::Yield(grace) => match told.wish {
+                    Wish::Prepare | Wish::Run(_) => control.wish,
+                    Wish::Yield(grace) => match control.wish {
                         ShimWish::Run => ShimWish::Yield(grace),
                         ShimWish::Yield(before) => ShimWish::Yield(before.min(grace)),
                         ShimWish::Kill => ShimWish::Kill,
                     },
                     Wish::Kill => ShimWish::Kill,
                 };
-                let now_told = Control { lease, wish };
-                if *told != now_told {
-                    *told = now_told;
-                    self.out.push(NodeEffect::Tell(id, now_told));
+                let next = Control { lease, wish };
+                if *control != next {
+                    *control = next;
+                    self.out.push(NodeEffect::Control(id, next));
                 }
             }
         }
@@ -432,7 +438,7 @@ impl Node {
         self.news = true;
         let refusal = match (wish, &task) {
             (Wish::Yield(_) | Wish::Kill, _) => {
-                Some("called off before it was heard of".to_owned())
+                Some("called off before the node received it".to_owned())
             }
             (_, None) => Some("the node does not know what it is".to_owned()),
             (_, Some(task)) => self.in_the_way(id, task),
@@ -452,7 +458,7 @@ impl Node {
             port,
             lease,
             standing,
-            said: Said::default(),
+            reported: JobReport::default(),
             warned: false,
         };
         self.attempts.insert(id, local);
@@ -492,7 +498,7 @@ impl Node {
         }
     }
 
-    fn shim_says(&mut self, now: Millis, id: AttemptId, says: ShimSays) {
+    fn shim_message(&mut self, now: Millis, id: AttemptId, message: ShimMessage) {
         // Longest time that a shim needs to end its launch.
         let ends_by = now + self.timers.margin.max(self.timers.kill);
         let Some(a) = self.attempts.get_mut(&id) else {
@@ -507,15 +513,15 @@ impl Node {
         else {
             return;
         };
-        match says {
-            ShimSays::Running => self.news |= !std::mem::replace(running, true),
-            ShimSays::Stopping => {
+        match message {
+            ShimMessage::Running => self.news |= !std::mem::replace(running, true),
+            ShimMessage::Stopping => {
                 self.news |= !std::mem::replace(stopping, true);
                 over_by.get_or_insert(ends_by);
             }
             // Sent with the next report.
-            ShimSays::Said(said) => a.said = said,
-            ShimSays::Done(done) => {
+            ShimMessage::JobReport(report) => a.reported = report,
+            ShimMessage::Done(done) => {
                 a.standing = Standing::Done(done);
                 self.news = true;
             }
@@ -541,7 +547,7 @@ impl Node {
                 Standing::Done(done) => Status::Done(done.clone()),
             },
             port: a.port,
-            said: a.said.clone(),
+            reported: a.reported.clone(),
         });
         self.out.push(NodeEffect::Send(Report {
             node: self.who.node.clone(),
@@ -701,7 +707,7 @@ mod tests {
             let e = n.step(Millis(2_000), NodeInput::Orders(other, port));
             assert!(n.refused().is_empty());
             assert!(
-                !e.iter().any(|e| matches!(e, NodeEffect::Tell(..))),
+                !e.iter().any(|e| matches!(e, NodeEffect::Control(..))),
                 "{e:?}"
             );
         }
@@ -727,10 +733,10 @@ mod tests {
         assert_eq!(e, []);
         let e = n.step(Millis(30), of_other(0, 1, vec![(0, Wish::Kill)], vec![]));
         assert!(
-            matches!(&e[..], [NodeEffect::Tell(_, c)] if c.wish == ShimWish::Kill),
+            matches!(&e[..], [NodeEffect::Control(_, c)] if c.wish == ShimWish::Kill),
             "{e:?}"
         );
-        let over = ShimSays::Done(Final::never(""));
+        let over = ShimMessage::Done(Final::never(""));
         n.step(Millis(40), NodeInput::Shim(id(0), over));
         let e = n.step(Millis(50), of_other(0, n.seq, vec![], vec![id(0)]));
         let [
@@ -829,7 +835,7 @@ mod tests {
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
         let e = n.step(Millis(17_500), NodeInput::Tick);
         assert_eq!(e[0], NodeEffect::Destroy(id(0)));
-        let gone = ShimSays::Done(Final::unobserved(Exit::Lost, Millis(5), "gone"));
+        let gone = ShimMessage::Done(Final::unobserved(Exit::Lost, Millis(5), "gone"));
         n.step(Millis(17_600), NodeInput::Shim(id(0), gone));
         let after = statuses(&mut n, 17_700);
         assert!(matches!(&after[0].1, Status::Done(f) if f.exit == Exit::Lost));
@@ -839,10 +845,10 @@ mod tests {
     fn shim_stalled_while_stopping_is_destroyed() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
-        n.step(Millis(20), NodeInput::Shim(id(0), ShimSays::Stopping));
+        n.step(Millis(20), NodeInput::Shim(id(0), ShimMessage::Stopping));
         n.step(Millis(7_000), NodeInput::Tick);
         n.step(Millis(7_010), orders(2, n.seq, vec![(0, run())]));
-        n.step(Millis(7_015), NodeInput::Shim(id(0), ShimSays::Stopping));
+        n.step(Millis(7_015), NodeInput::Shim(id(0), ShimMessage::Stopping));
         let destroyed = |e: Vec<NodeEffect>| e.contains(&NodeEffect::Destroy(id(0)));
         // Five seconds, plus half the kill timeout.
         assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
@@ -853,18 +859,18 @@ mod tests {
     fn a_shorter_grace_reaches_the_shim() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
-        let mut told = |at, seq, grace| {
+        let mut wish_sent = |at, seq, grace| {
             let yields = Wish::Yield(Millis(grace));
             let effects = n.step(Millis(at), orders(seq, 1, vec![(0, yields)]));
             effects.iter().find_map(|e| match e {
-                NodeEffect::Tell(_, control) => Some(control.wish),
+                NodeEffect::Control(_, control) => Some(control.wish),
                 _ => None,
             })
         };
         let yields = |grace| Some(ShimWish::Yield(Millis(grace)));
-        assert_eq!(told(1_000, 2, 9_000), yields(9_000));
-        assert_eq!(told(2_000, 3, 5_000), yields(5_000));
+        assert_eq!(wish_sent(1_000, 2, 9_000), yields(9_000));
+        assert_eq!(wish_sent(2_000, 3, 5_000), yields(5_000));
         // A longer grace period has no effect.
-        assert_eq!(told(3_000, 4, 9_000), None);
+        assert_eq!(wish_sent(3_000, 4, 9_000), None);
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Input of the state machine.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum ControllerInput {
     /// A node reported.
     Report(Report),
     /// The policy, which runs in its own thread, answered a question or failed.
@@ -296,7 +296,7 @@ impl Controller {
         // The question that was open at the shutdown can no longer be answered.
         if let Some(Question { number, .. }) = open {
             let (question, why) = (number, DecisionError::Restarted);
-            scheduler.tell(Input::Lost { at, question, why });
+            scheduler.handle(Input::Lost { at, question, why });
         }
         scheduler.offer(at);
         scheduler.settle_requests(now);
@@ -320,7 +320,7 @@ impl Controller {
         let changed = offers.iter().filter(|offer| !known.contains(offer));
         for offer in over.chain(changed.cloned()) {
             let offer = Box::new(offer);
-            self.tell(Input::Event {
+            self.handle(Input::Event {
                 at,
                 event: Event::Offered { offer },
             });
@@ -388,20 +388,20 @@ impl Controller {
     /// Processes an input.
     ///
     /// A decision that became due earlier is requested first, from the state without this input.
-    pub fn step(&mut self, now: Millis, heard: Heard) -> Step {
+    pub fn step(&mut self, now: Millis, input: ControllerInput) -> Step {
         let at = self.time(now).max(self.core.state().now());
         self.ask(at, |due, at| due < at);
-        match heard {
-            Heard::Report(r) => {
+        match input {
+            ControllerInput::Report(r) => {
                 self.launches.report(now, self.core.view(), &r);
                 let refused = self.launches.out.refused.take();
                 self.step.reply = refused.map(|why| Err(RequestError::NotTakenIn(why)));
             }
-            Heard::Tick => {
+            ControllerInput::Tick => {
                 self.try_again(at);
                 self.launches.tick(now, self.core.view());
             }
-            Heard::Answer(question, answer) => {
+            ControllerInput::Answer(question, answer) => {
                 self.late = false;
                 // An answer to a question that is no longer open is late and is ignored.
                 if self.core.open().is_some_and(|q| q.number == question) {
@@ -414,19 +414,19 @@ impl Controller {
                         },
                         Err(why) => Input::Lost { at, question, why },
                     };
-                    self.tell(input);
+                    self.handle(input);
                 }
             }
-            Heard::Late(why) => {
+            ControllerInput::Late(why) => {
                 if let Some(Question { number, .. }) = self.core.open() {
                     self.late = true;
                     let question = number;
-                    self.tell(Input::Lost { at, question, why });
+                    self.handle(Input::Lost { at, question, why });
                 }
             }
-            Heard::Archived(jobs) => self.fact(Record::Archived { jobs }),
-            Heard::Provided(id, answer) => self.launches.provided(id, answer),
-            Heard::Request(request) => {
+            ControllerInput::Archived(jobs) => self.fact(Record::Archived { jobs }),
+            ControllerInput::Provided(id, answer) => self.launches.provided(id, answer),
+            ControllerInput::Request(request) => {
                 self.step.reply = Some(self.request(at, request));
             }
         }
@@ -452,8 +452,8 @@ impl Controller {
                     Event::Ran { .. }
                     // The launch may just have ended for the core.
                     | Event::Progress { .. }
-                    | Event::Metric { .. } => self.told_quietly(at, event),
-                    event => self.tell(Input::Event { at, event }),
+                    | Event::Metric { .. } => self.try_event(at, event),
+                    event => self.handle(Input::Event { at, event }),
                 };
             }
             for (job, times) in std::mem::take(&mut self.launches.out.failed) {
@@ -482,7 +482,7 @@ impl Controller {
     /// Holds a failed job for its retry delay.
     fn back_off(&mut self, at: Time, job: JobId, times: u32) {
         let event = Event::Hold { job };
-        if self.told_quietly(at, event) {
+        if self.try_event(at, event) {
             let wait = self.settings.timers.back_off_after(times);
             let until = Some(at + self.clock.length(wait));
             self.fact(Record::BackOff { job, until });
@@ -495,7 +495,7 @@ impl Controller {
         let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
         for job in due {
             self.fact(Record::BackOff { job, until: None });
-            self.told_quietly(at, Event::Release { job });
+            self.try_event(at, Event::Release { job });
         }
     }
 
@@ -506,15 +506,15 @@ impl Controller {
     }
 
     /// Sends the core an event that it may refuse without counting the refusal.
-    fn told_quietly(&mut self, at: Time, event: Event) -> bool {
+    fn try_event(&mut self, at: Time, event: Event) -> bool {
         let before = self.refused_events;
-        let taken = self.tell(Input::Event { at, event });
+        let taken = self.handle(Input::Event { at, event });
         self.refused_events = before;
         taken
     }
 
     /// Sends an input to the core, and adds a record if the core accepts it.
-    fn tell(&mut self, input: Input) -> bool {
+    fn handle(&mut self, input: Input) -> bool {
         let result = self.core.handle(&input, &mut (), &mut self.commands);
         match result {
             // A refused plan is a lost turn, which replay must repeat.
@@ -550,7 +550,7 @@ impl Controller {
             true => at,
             false => due.max(self.core.state().now()),
         };
-        self.tell(Input::Due { at: moment });
+        self.handle(Input::Due { at: moment });
     }
 
     /// Returns whether the nodes that are waited for have come.
@@ -632,7 +632,7 @@ impl Controller {
         offer: OfferId,
         event: Event,
     ) -> Result<JobId, RequestError> {
-        match self.told_quietly(at, event) {
+        match self.try_event(at, event) {
             true => Ok(JobId(0)),
             false => Err(RequestError::NoOffer(offer)),
         }
@@ -664,7 +664,7 @@ impl Controller {
         }
         let job = self.core.state().next_job_id();
         let event = Event::Submitted { job, spec };
-        if !self.tell(Input::Event { at, event }) {
+        if !self.handle(Input::Event { at, event }) {
             return Err(RequestError::BadSpec(
                 "the scheduler cannot take it".to_owned(),
             ));
@@ -692,7 +692,7 @@ impl Controller {
     ) -> Result<JobId, RequestError> {
         let phase = self.phase(job)?;
         // This is the user's error, not a contradiction in the state.
-        if self.told_quietly(at, event) {
+        if self.try_event(at, event) {
             return Ok(job);
         }
         Err(RequestError::WrongPhase {
@@ -718,7 +718,7 @@ impl Controller {
             return wrong("cannot leave yet: a job holds GPUs of it".to_owned());
         }
         let event = Event::NodeLeft { node };
-        self.tell(Input::Event { at, event });
+        self.handle(Input::Event { at, event });
         self.launches.part_with(node);
         Ok(JobId(0))
     }
@@ -734,7 +734,7 @@ impl Controller {
             return Err(RequestError::NoNode(node));
         }
         let event = Event::NodeManaged { action };
-        self.tell(Input::Event { at, event });
+        self.handle(Input::Event { at, event });
         Ok(JobId(0))
     }
 }

@@ -83,7 +83,7 @@ pub struct Shim {
     /// The launch ends because of an unreadable file.
     bad_file: bool,
     /// An order or the end of the lease stopped the launch.
-    told: bool,
+    stop_ordered: bool,
     /// Processes were killed before they exited.
     cut: bool,
     why: String,
@@ -100,7 +100,7 @@ impl Shim {
             codes: vec![None; ranks],
             failed: None,
             bad_file: false,
-            told: false,
+            stop_ordered: false,
             cut: false,
             why: String::new(),
         }
@@ -135,7 +135,7 @@ impl Shim {
             return;
         }
         if now >= self.lease {
-            self.told = true;
+            self.stop_ordered = true;
             self.note("its lease ran out");
             self.kill(out);
         } else if let Phase::Ending(until) = self.phase {
@@ -158,7 +158,7 @@ impl Shim {
             ShimWish::Run => {}
             ShimWish::Yield(grace) => match self.phase {
                 Phase::Running => {
-                    self.note("told to stop");
+                    self.note("ordered to stop");
                     self.end_within(now, grace, out);
                 }
                 // A repeated order does not extend the time.
@@ -166,7 +166,7 @@ impl Shim {
                 Phase::Killing | Phase::Done => {}
             },
             ShimWish::Kill => {
-                self.told = true;
+                self.stop_ordered = true;
                 self.note("ended by order");
                 self.kill(out);
             }
@@ -179,7 +179,7 @@ impl Shim {
             // A rank ends only once.
             _ => return,
         }
-        if code != 0 && !self.told && self.failed.is_none() {
+        if code != 0 && !self.stop_ordered && self.failed.is_none() {
             self.failed = Some(code);
             self.why = format!("rank {rank} of this node ended with {code}");
         }
@@ -219,9 +219,9 @@ impl Shim {
         let exit = match self.failed {
             Some(code) => Exit::Failed { code },
             None if self.bad_file => Exit::BadFile,
-            None if zero && !self.told => Exit::Completed,
+            None if zero && !self.stop_ordered => Exit::Completed,
             // A rank may exit with 0 because it was ordered to stop.
-            None if zero || (self.told && !self.cut && all(&SAVED)) => Exit::Stopped,
+            None if zero || (self.stop_ordered && !self.cut && all(&SAVED)) => Exit::Stopped,
             None => Exit::Cut,
         };
         if exit == Exit::Completed {
@@ -237,7 +237,7 @@ impl Shim {
     }
 
     fn end_within(&mut self, now: Millis, grace: Millis, out: &mut Vec<ShimEffect>) {
-        self.told = true;
+        self.stop_ordered = true;
         self.phase = Phase::Ending(now + grace);
         out.push(ShimEffect::Term);
     }

@@ -201,7 +201,7 @@ mod tests {
 
     /// Starts a shell with a child that detaches: it shares neither session nor group nor
     /// environment.
-    fn hiding(mark: &str, bound: &Containment) -> Child {
+    fn hiding(mark: &str, containment: &Containment) -> Child {
         let mut command = Command::new("sh");
         let long = long();
         command
@@ -210,17 +210,17 @@ mod tests {
                 &format!("setsid env -i sleep {long} & exec sleep {long}"),
             ])
             .env(MARK, mark);
-        bound.enter(true);
+        containment.enter(true);
         let child = command.spawn().unwrap();
-        bound.enter(false);
+        containment.enter(false);
         child
     }
 
     fn ends_all(kind: &str, root: Option<Group>) {
         let mark = format!("test-{kind}-{}", std::process::id());
-        let mut bound = Containment::within(&mark, root);
-        bound.create();
-        let mut child = hiding(&mark, &bound);
+        let mut containment = Containment::within(&mark, root);
+        containment.create();
+        let mut child = hiding(&mark, &containment);
         #[allow(clippy::disallowed_methods, reason = "patience has an end")]
         let begin = Instant::now();
         let wait = |what: &str, holds: &mut dyn FnMut() -> bool| {
@@ -230,15 +230,17 @@ mod tests {
             }
         };
         // Without a cgroup, the detached process is not found.
-        let seen = if bound.group.is_some() { 2 } else { 1 };
-        wait("they are seen", &mut || bound.processes().len() == seen);
-        wait("they are ended", &mut || {
-            bound.kill();
-            let _ = child.try_wait();
-            bound.is_empty()
+        let seen = if containment.group.is_some() { 2 } else { 1 };
+        wait("they are seen", &mut || {
+            containment.processes().len() == seen
         });
-        bound.remove();
-        let left = bound.group.as_ref().is_some_and(|g| g.dir().exists());
+        wait("they are ended", &mut || {
+            containment.kill();
+            let _ = child.try_wait();
+            containment.is_empty()
+        });
+        containment.remove();
+        let left = containment.group.as_ref().is_some_and(|g| g.dir().exists());
         assert!(!left, "{kind}: the cgroup is left");
     }
 

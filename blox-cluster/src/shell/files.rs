@@ -194,7 +194,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 
 /// Reads a value that was written without synchronization. After a power cut the file may have any
 /// content; invalid content counts as no value.
-pub fn said<T: DeserializeOwned>(path: &Path) -> Option<T> {
+pub fn read_unsynced<T: DeserializeOwned>(path: &Path) -> Option<T> {
     read_checked(path, LARGEST_LAUNCH).ok().flatten()
 }
 
@@ -207,8 +207,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.json");
         std::fs::write(&path, "").unwrap();
-        let said = super::read::<String>(&path).unwrap_err().to_string();
-        assert!(said.starts_with(&format!("{}: ", path.display())), "{said}");
+        let message = super::read::<String>(&path).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("{}: ", path.display())),
+            "{message}"
+        );
     }
 
     #[test]
@@ -227,28 +230,28 @@ mod tests {
     fn replace_in_a_missing_folder_blames_the_job() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gone").join("control.json");
-        let said = match replace(&path, &7, false) {
+        let message = match replace(&path, &7, false) {
             Err(ReadError::Bad(bad)) => bad.to_string(),
             other => panic!("{other:?}"),
         };
         let begin = format!("{} cannot be written: ", path.display());
-        assert!(said.starts_with(&begin), "{said}");
+        assert!(message.starts_with(&begin), "{message}");
     }
 
     #[test]
     fn read_checked_rubbish_blames_the_job() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("final.json");
-        let said = || match read_checked::<u32>(&path, 64) {
+        let message = || match read_checked::<u32>(&path, 64) {
             Err(ReadError::Bad(bad)) => bad.to_string(),
             other => panic!("{other:?}"),
         };
         fs::write(&path, b"\xff\x00 rubbish").unwrap();
         let begin = format!("{} cannot be parsed: ", path.display());
-        assert!(said().starts_with(&begin), "{}", said());
+        assert!(message().starts_with(&begin), "{}", message());
         fs::write(&path, [b' '; 65]).unwrap();
         let expected = format!("{} has 65 bytes, expected at most 64", path.display());
-        assert_eq!(said(), expected);
+        assert_eq!(message(), expected);
         fs::write(&path, b"7").unwrap();
         assert_eq!(read_checked::<u32>(&path, 64).unwrap(), Some(7));
     }

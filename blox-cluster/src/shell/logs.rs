@@ -290,10 +290,10 @@ type Channel =
 
 /// Answers the scheduler's log requests on a node, until the stream ends.
 pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
-    let Some(node) = files::said::<String>(&dir.join("node.json")) else {
+    let Some(node) = files::read_unsynced::<String>(&dir.join("node.json")) else {
         return;
     };
-    let Some(session) = files::said::<u64>(&dir.join("session.json")) else {
+    let Some(session) = files::read_unsynced::<u64>(&dir.join("session.json")) else {
         return;
     };
     let (tx, rx) = mpsc::channel(16);
@@ -335,7 +335,10 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
         options.read(true).custom_flags(follow_no_link);
         let folder = dir.join(kept).join(&folder);
         let file = options.open(folder.join(&name))?;
-        Ok((file, files::said::<LaunchFile>(&folder.join("launch.json"))))
+        Ok((
+            file,
+            files::read_unsynced::<LaunchFile>(&folder.join("launch.json")),
+        ))
     };
     let (mut file, launch) = open("attempts").or_else(|_: io::Error| open("logs"))?;
     let room = launch.and_then(|l| Some(share(l.log_bytes?, l.task.ranks.len() * 2)));
@@ -353,7 +356,7 @@ mod tests {
     use super::super::scheduler::Message;
     use super::*;
     use crate::protocol::ClusterId;
-    use crate::protocol::scheduler::{Heard, Request, Saved, Settings};
+    use crate::protocol::scheduler::{ControllerInput, Request, Saved, Settings};
     use blox_core::{GpuCount, JobSpec, Seconds, Time, trigger::Rounds};
 
     #[tokio::test]
@@ -374,7 +377,7 @@ mod tests {
             key: "key".into(),
             spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
         };
-        s.step(Millis(1), Heard::Request(submit));
+        s.step(Millis(1), ControllerInput::Request(submit));
         let (to, looks) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             while let Ok(Message::Look(look)) = looks.recv() {

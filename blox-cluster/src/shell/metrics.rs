@@ -182,8 +182,8 @@ fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
     all.by("nodes", "status", counts(nodes));
     all.by("gpus", "state", counts(gpus));
     let silent = cluster.nodes().iter().filter_map(|n| {
-        let heard = s.launches().heard(n.id())?;
-        Some((n.id(), (now - heard).as_secs()))
+        let last_report_at = s.launches().last_report_at(n.id())?;
+        Some((n.id(), (now - last_report_at).as_secs()))
     });
     all.by("heartbeat_age_seconds", "node", silent);
 

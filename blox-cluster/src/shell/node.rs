@@ -9,7 +9,7 @@ pub use super::room::LogRoom;
 use super::shim::{LaunchFile, StatusFile};
 use super::token::Token;
 use crate::client::root;
-use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimSays};
+use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimMessage};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
     AttemptId, ClusterId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
@@ -114,7 +114,7 @@ enum End {
 
 /// Messages of the stream other than orders.
 enum News {
-    Said(String),
+    Notice(String),
     Refused(String),
 }
 
@@ -123,19 +123,19 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let (reports, from_us) = mpsc::channel::<pb::Report>(16);
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
     let mut tasks = tokio::task::JoinSet::new();
-    let (tell, mut news) = mpsc::unbounded_channel();
-    tasks.spawn(link(shell.settings.clone(), from_us, to_us, tell));
+    let (notify, mut news) = mpsc::unbounded_channel();
+    tasks.spawn(link(shell.settings.clone(), from_us, to_us, notify));
     shell.notes.drain(..).for_each(|note| trouble(&note));
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let said = tokio::select! {
+        let result = tokio::select! {
             Some(orders) = orders.recv() => {
                 let port = free_port();
                 shell.input(NodeInput::Orders(orders, port))
             }
             Some(news) = news.recv() => match news {
-                News::Said(text) => {
+                News::Notice(text) => {
                     trouble(&text);
                     continue;
                 }
@@ -144,9 +144,9 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
             _ = look.tick() => shell.look(),
         };
         shell.notes.drain(..).for_each(|note| trouble(&note));
-        match said {
-            Ok(said) => {
-                for report in said {
+        match result {
+            Ok(new_reports) => {
+                for report in new_reports {
                     // The next report replaces a report that does not fit into the channel.
                     let _ = reports.try_send((&report).into());
                 }
@@ -167,13 +167,13 @@ async fn link(
     let mut wait = Duration::from_millis(100);
     let mut out = false;
     loop {
-        let heard = || {
+        let on_message = || {
             if std::mem::take(&mut out) {
                 let text = format!("the scheduler at {at} answers again");
-                let _ = news.send(News::Said(text));
+                let _ = news.send(News::Notice(text));
             }
         };
-        match connected(&settings, &mut reports, &orders, heard).await {
+        match connected(&settings, &mut reports, &orders, on_message).await {
             Ok(()) => wait = Duration::from_millis(100),
             Err(e) => {
                 let status = e.downcast_ref::<tonic::Status>();
@@ -189,7 +189,7 @@ async fn link(
                     _ => format!("the scheduler at {at} does not answer: {}", root(&*e)),
                 };
                 if !std::mem::replace(&mut out, true) {
-                    let _ = news.send(News::Said(text));
+                    let _ = news.send(News::Notice(text));
                 }
             }
         }
@@ -204,7 +204,7 @@ async fn connected(
     settings: &NodeSettings,
     reports: &mut mpsc::Receiver<pb::Report>,
     orders: &mpsc::Sender<Orders>,
-    mut heard: impl FnMut(),
+    mut on_message: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let beat = Duration::from_millis(settings.timers.heartbeat.0.max(200));
     let channel = Endpoint::from_shared(settings.scheduler.clone())?
@@ -233,7 +233,7 @@ async fn connected(
             message = stream.message() => match message? {
                 // An invalid message is dropped; the next one replaces it.
                 Some(message) => {
-                    heard();
+                    on_message();
                     if let Ok(o) = Orders::try_from(message) {
                         orders.send(o).await?;
                     }
@@ -245,8 +245,10 @@ async fn connected(
 }
 
 fn free_port() -> u16 {
-    let bound = std::net::TcpListener::bind(("0.0.0.0", 0));
-    bound.and_then(|l| l.local_addr()).map_or(0, |a| a.port())
+    let listener = std::net::TcpListener::bind(("0.0.0.0", 0));
+    listener
+        .and_then(|l| l.local_addr())
+        .map_or(0, |a| a.port())
 }
 
 /// Number of low bits of a session that hold its start in milliseconds since 1970.
@@ -279,7 +281,7 @@ struct Seen {
 struct Watched {
     mark: String,
     child: Option<Child>,
-    said: Option<StatusFile>,
+    status: Option<StatusFile>,
     /// Time of the last change of its status, which changes every second.
     moved: Millis,
     done: bool,
@@ -292,7 +294,7 @@ impl Watched {
         Watched {
             mark,
             child,
-            said: None,
+            status: None,
             moved: clock::now(),
             done,
             bad_file: None,
@@ -405,7 +407,7 @@ impl Shell {
                     };
                     self.spawn(&launch, lease)?;
                 }
-                NodeEffect::Tell(id, control) => {
+                NodeEffect::Control(id, control) => {
                     let path = self.folder(id).join("control.json");
                     match files::replace(&path, &control, false) {
                         Ok(()) => {}
@@ -475,8 +477,8 @@ impl Shell {
         let mut reports = Vec::new();
         let ids: Vec<AttemptId> = self.watched.keys().copied().collect();
         for id in ids {
-            for says in self.look_at(id)? {
-                reports.extend(self.input(NodeInput::Shim(id, says))?);
+            for message in self.look_at(id)? {
+                reports.extend(self.input(NodeInput::Shim(id, message))?);
             }
         }
         reports.extend(self.input(NodeInput::Tick)?);
@@ -484,9 +486,9 @@ impl Shell {
     }
 
     /// Polls one launch. An invalid file of the launch ends only this launch.
-    fn look_at(&mut self, id: AttemptId) -> io::Result<Vec<ShimSays>> {
+    fn look_at(&mut self, id: AttemptId) -> io::Result<Vec<ShimMessage>> {
         match self.look_into(id) {
-            Ok(says) => Ok(says),
+            Ok(messages) => Ok(messages),
             Err(ReadError::Bad(bad)) => {
                 self.end_for(id, &bad);
                 Ok(Vec::new())
@@ -495,7 +497,7 @@ impl Shell {
         }
     }
 
-    fn look_into(&mut self, id: AttemptId) -> Result<Vec<ShimSays>, ReadError> {
+    fn look_into(&mut self, id: AttemptId) -> Result<Vec<ShimMessage>, ReadError> {
         let dir = self.folder(id);
         let settled = clock::now() - self.began > SETTLE;
         let Some(w) = self.watched.get_mut(&id) else {
@@ -513,9 +515,9 @@ impl Shell {
         if let Some(done) = last {
             w.done = true;
             // The last report may not have been read yet.
-            let last: Option<StatusFile> = files::said(&dir.join("status.json"));
-            let last = last.map(|s| ShimSays::Said(s.said));
-            return Ok(last.into_iter().chain([ShimSays::Done(done)]).collect());
+            let last: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
+            let last = last.map(|s| ShimMessage::JobReport(s.reported));
+            return Ok(last.into_iter().chain([ShimMessage::Done(done)]).collect());
         }
         if !alive {
             self.destroy(id);
@@ -525,7 +527,7 @@ impl Shell {
         let Some(status) = status else {
             return Ok(Vec::new());
         };
-        let before = w.said.replace(status.clone());
+        let before = w.status.replace(status.clone());
         if before.as_ref() != Some(&status) {
             w.moved = clock::now();
         } else if clock::now() - w.moved > self.settings.timers.lease.max(SETTLE) {
@@ -533,18 +535,18 @@ impl Shell {
             self.destroy(id);
             return Ok(Vec::new());
         }
-        let mut says = Vec::new();
+        let mut messages = Vec::new();
         let before = before.as_ref();
         if status.running && !before.is_some_and(|b| b.running) {
-            says.push(ShimSays::Running);
+            messages.push(ShimMessage::Running);
         }
         if status.stopping && !before.is_some_and(|b| b.stopping) {
-            says.push(ShimSays::Stopping);
+            messages.push(ShimMessage::Stopping);
         }
-        if before.is_none_or(|b| b.said != status.said) {
-            says.push(ShimSays::Said(status.said));
+        if before.is_none_or(|b| b.reported != status.reported) {
+            messages.push(ShimMessage::JobReport(status.reported));
         }
-        Ok(says)
+        Ok(messages)
     }
 
     /// Ends a launch because of an invalid file in its folder.
@@ -571,20 +573,20 @@ impl Shell {
         } else if let Some(pid) = shim_of(&dir) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        let bound = Containment::of(&w.mark);
-        bound.kill();
-        if !bound.is_empty() || is_locked(&dir) {
+        let containment = Containment::of(&w.mark);
+        containment.kill();
+        if !containment.is_empty() || is_locked(&dir) {
             // The next poll tries again.
             return;
         }
-        bound.remove();
-        let said: Option<StatusFile> = files::said(&dir.join("status.json"));
-        let said = said.or_else(|| w.said.clone());
+        containment.remove();
+        let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
+        let status = status.or_else(|| w.status.clone());
         let (exit, why) = match &w.bad_file {
             Some(why) => (Exit::BadFile, why.as_str()),
             None => (Exit::Lost, "its shim died or stood still"),
         };
-        let done = Final::unobserved(exit, said.map_or(Millis(0), |s| s.ran), why);
+        let done = Final::unobserved(exit, status.map_or(Millis(0), |s| s.ran), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
             // The job may have removed the folder. After an error the next poll tries again.
             let _ = fs::create_dir_all(&dir);
@@ -649,18 +651,18 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
                 Err(ReadError::Bad(bad)) => (None, Some(bad.to_string())),
                 Err(ReadError::Io(e)) => return Err(e),
             };
-        let said: Option<StatusFile> = files::said(&dir.join("status.json"));
+        let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
         if done.is_none() && launch.boot != boot {
             let (exit, why) = match bad_file {
                 Some(why) => (Exit::BadFile, why),
                 None => (Exit::Lost, "the node went down".to_owned()),
             };
-            let ran = said.as_ref().map_or(Millis(0), |s| s.ran);
+            let ran = status.as_ref().map_or(Millis(0), |s| s.ran);
             let last = Final::unobserved(exit, ran, why);
             files::replace(&dir.join("final.json"), &last, true).map_err(io::Error::other)?;
             done = Some(last);
         }
-        let control: Option<Control> = files::said(&dir.join("control.json"));
+        let control: Option<Control> = files::read_unsynced(&dir.join("control.json"));
         // The first poll finds an unreadable file.
         let watched = Watched::new(launch.mark, None, done.is_some());
         left.watched.insert(launch.id, watched);
@@ -671,7 +673,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             port: launch.port,
             lease: control.map_or(Millis(0), |c| c.lease),
             done,
-            said: said.map(|s| s.said).unwrap_or_default(),
+            reported: status.map(|s| s.reported).unwrap_or_default(),
         });
     }
     Ok(left)
@@ -845,7 +847,7 @@ mod tests {
             // The first poll ends the launch, and a later one finds the result.
             for _ in 0..100 {
                 match shell.look_at(id).unwrap().pop() {
-                    Some(ShimSays::Done(done)) => return done,
+                    Some(ShimMessage::Done(done)) => return done,
                     _ => std::thread::sleep(Duration::from_millis(10)),
                 }
             }
@@ -888,9 +890,9 @@ mod tests {
             panic!("{bad:?}");
         };
         shell.end_for(id, &bad);
-        let said = shell.look_at(id).unwrap();
-        let [ShimSays::Done(done)] = &said[..] else {
-            panic!("{said:?}");
+        let messages = shell.look_at(id).unwrap();
+        let [ShimMessage::Done(done)] = &messages[..] else {
+            panic!("{messages:?}");
         };
         assert_eq!(done.exit, Exit::BadFile);
         assert!(

@@ -2,7 +2,7 @@
 
 use super::files::{self, BadFile, ReadError};
 use crate::protocol::message::MOST_METRICS;
-use crate::protocol::{Progress, Said};
+use crate::protocol::{JobReport, Progress};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -22,9 +22,9 @@ const TEXT: &str = "text in UTF-8";
 ///
 /// # Errors
 /// The file is not a progress file ([`ReadError::Bad`]), or the operating system failed.
-pub fn read(path: &Path) -> Result<Said, ReadError> {
+pub fn read(path: &Path) -> Result<JobReport, ReadError> {
     let Some((mut file, len)) = files::open_regular(path, LARGEST)? else {
-        return Ok(Said::default());
+        return Ok(JobReport::default());
     };
     let from = len.saturating_sub(LAST_BYTES);
     let mut bytes = Vec::new();
@@ -46,7 +46,7 @@ type Wrong<'a> = (&'a [u8], &'static str);
 /// of a name and a number. The last line of each kind counts.
 ///
 /// If `cut` is set, the start of the first line is missing.
-fn parse(bytes: &[u8], cut: bool) -> Result<Said, Wrong<'_>> {
+fn parse(bytes: &[u8], cut: bool) -> Result<JobReport, Wrong<'_>> {
     let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
     // The text after the last line break: a line that the job may still be writing.
     let last = lines.pop().unwrap_or_default();
@@ -56,17 +56,17 @@ fn parse(bytes: &[u8], cut: bool) -> Result<Said, Wrong<'_>> {
         }
         lines.remove(0);
     }
-    let mut said = Said::default();
+    let mut report = JobReport::default();
     for line in &lines {
-        take(line, &mut said)?;
+        take(line, &mut report)?;
     }
-    match take(last, &mut said) {
+    match take(last, &mut report) {
         Err(wrong) if lines.is_empty() && !cut => Err(wrong),
-        _ => Ok(said),
+        _ => Ok(report),
     }
 }
 
-fn take<'a>(line: &'a [u8], said: &mut Said) -> Result<(), Wrong<'a>> {
+fn take<'a>(line: &'a [u8], report: &mut JobReport) -> Result<(), Wrong<'a>> {
     let number = |word: &str| word.parse::<f64>().ok();
     let text = std::str::from_utf8(line).map_err(|_| (line, TEXT))?;
     let mut words = text.split_whitespace();
@@ -83,14 +83,14 @@ fn take<'a>(line: &'a [u8], said: &mut Said) -> Result<(), Wrong<'a>> {
         if !(sound(done) && sound(saved)) {
             return Err((line, PROGRESS));
         }
-        said.progress = Some(Progress { done, saved });
+        report.progress = Some(Progress { done, saved });
         return Ok(());
     }
     let value = second.ok_or((line, LINE))?;
     // A loss may diverge. The job continues, and the value is ignored.
-    let known = said.metrics.contains_key(first) || said.metrics.len() < MOST_METRICS;
+    let known = report.metrics.contains_key(first) || report.metrics.len() < MOST_METRICS;
     if value.is_finite() && known {
-        said.metrics.insert(first.into(), value);
+        report.metrics.insert(first.into(), value);
     }
     Ok(())
 }
@@ -100,13 +100,13 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn read_text(text: &str) -> Said {
+    fn read_text(text: &str) -> JobReport {
         parse(text.as_bytes(), false).unwrap()
     }
 
-    fn expected(progress: Option<(f64, f64)>, metrics: &[(&str, f64)]) -> Said {
+    fn expected(progress: Option<(f64, f64)>, metrics: &[(&str, f64)]) -> JobReport {
         let metrics = metrics.iter().map(|(name, value)| ((*name).into(), *value));
-        Said {
+        JobReport {
             progress: progress.map(|(done, saved)| Progress { done, saved }),
             metrics: metrics.collect(),
         }
@@ -170,12 +170,12 @@ mod tests {
             (&[b'x'; 5_000], &"x".repeat(SHOWN), SHORT),
         ] {
             fs::write(&path, bytes).unwrap();
-            let said = match read(&path) {
+            let message = match read(&path) {
                 Err(ReadError::Bad(bad)) => bad.to_string(),
                 other => panic!("{line}: {other:?}"),
             };
             let wanted = format!("{shown} has the line `{line}`, expected {expected}");
-            assert_eq!(said, wanted);
+            assert_eq!(message, wanted);
         }
     }
 
@@ -183,33 +183,33 @@ mod tests {
     fn read_what_is_no_file_names_it_and_returns() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("progress");
-        let said = || match read(&path) {
+        let message = || match read(&path) {
             Err(ReadError::Bad(bad)) => bad.to_string(),
             other => panic!("{other:?}"),
         };
         let shown = path.display();
         fs::create_dir(&path).unwrap();
         let folder = format!("{shown} is a folder, expected a regular file");
-        assert_eq!(said(), folder);
+        assert_eq!(message(), folder);
         fs::remove_dir(&path).unwrap();
         // Reading from a pipe would block until a writer opens it.
         let mode = rustix::fs::Mode::RUSR;
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         let pipe = format!("{shown} is a pipe or a device, expected a regular file");
-        assert_eq!(said(), pipe);
+        assert_eq!(message(), pipe);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&path, &path).unwrap();
-        let circle = said();
+        let circle = message();
         let begin = format!("{shown} cannot be read: ");
         assert!(circle.starts_with(&begin), "{circle}");
         fs::remove_file(&path).unwrap();
         let file = fs::File::create(&path).unwrap();
         file.set_len(LARGEST + 1).unwrap();
         let large = format!("{shown} has 1073741825 bytes, expected at most 1073741824");
-        assert_eq!(said(), large);
+        assert_eq!(message(), large);
         fs::remove_file(&path).unwrap();
-        assert_eq!(read(&path).unwrap(), Said::default());
+        assert_eq!(read(&path).unwrap(), JobReport::default());
     }
 
     #[test]

@@ -170,30 +170,30 @@ mod tests {
         // Opened as a rank opens it.
         let append = |path| OpenOptions::new().append(true).open(path).unwrap();
         let (mut out, mut err) = (append(&paths[0]), append(&paths[1]));
-        let said = || paths.each_ref().map(|p| fs::read_to_string(p).unwrap());
+        let contents = || paths.each_ref().map(|p| fs::read_to_string(p).unwrap());
         out.write_all(b"0123456789").unwrap();
         err.write_all(b"oh").unwrap();
         shares.cut();
-        assert_eq!(said(), ["0123456789", "oh"]);
+        assert_eq!(contents(), ["0123456789", "oh"]);
         for _ in 0..3 {
             out.write_all(&[b'x'; 500]).unwrap();
             shares.cut();
             let line = "0123456789\n\
                 blox: this log has reached 10 bytes, and what else is written is dropped\n";
-            assert_eq!(said(), [line, "oh"]);
+            assert_eq!(contents(), [line, "oh"]);
         }
         // Readers see nothing that is truncated later.
         let read = |path| File::open(path).unwrap();
-        assert_eq!(end_of(&read(&paths[0]), 10), said()[0].len() as u64);
+        assert_eq!(end_of(&read(&paths[0]), 10), contents()[0].len() as u64);
         fs::write(&paths[1], [b'x'; 500]).unwrap();
         assert_eq!(end_of(&read(&paths[1]), 10), 10);
         shares.cut();
-        assert_eq!(end_of(&read(&paths[1]), 10), said()[1].len() as u64);
+        assert_eq!(end_of(&read(&paths[1]), 10), contents()[1].len() as u64);
         fs::write(&paths[1], "oh").unwrap();
         let none = Shares::of(&paths, None);
         out.write_all(&[b'x'; 500]).unwrap();
         none.cut();
-        assert!(said()[0].ends_with('x'));
+        assert!(contents()[0].ends_with('x'));
     }
 
     #[test]

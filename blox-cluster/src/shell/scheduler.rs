@@ -9,7 +9,7 @@ use crate::daemon::{
 pub use crate::daemon::{Limits, SchedulerError};
 use crate::log::{Log, LogError};
 use crate::protocol::launches::Past;
-use crate::protocol::scheduler::{Controller, Heard, RequestError, Settings};
+use crate::protocol::scheduler::{Controller, ControllerInput, RequestError, Settings};
 use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Session};
 use crate::provider::NodeProvider;
 use crate::wire::pb;
@@ -30,7 +30,7 @@ const GROUP: usize = 256;
 /// Message to the scheduler's thread.
 pub(super) enum Message {
     /// Input from a node, a user, the policy or the provider, with the channel for its reply.
-    Input(Box<Heard>, Option<Reply>),
+    Input(Box<ControllerInput>, Option<Reply>),
     /// A node manager's session has opened a stream.
     Linked(Name, Session, ToNode),
     /// A message for the operator.
@@ -62,7 +62,10 @@ pub struct Handle {
 
 impl Handle {
     /// Sends an input. The reply arrives once the records of the step are on disk.
-    pub(super) async fn request(&self, input: Heard) -> Option<Result<JobId, RequestError>> {
+    pub(super) async fn request(
+        &self,
+        input: ControllerInput,
+    ) -> Option<Result<JobId, RequestError>> {
         let (tx, rx) = oneshot::channel();
         let message = Message::Input(Box::new(input), Some(tx));
         self.to.send(message).ok()?;
@@ -156,9 +159,9 @@ pub fn start_with(
     let archive = Archive::in_dir(dir);
     let answers = to.clone();
     let answer = move |id, result| {
-        let heard = Box::new(Heard::Provided(id, result));
+        let input = Box::new(ControllerInput::Provided(id, result));
         // The scheduler may have stopped.
-        let _ = answers.send(Message::Input(heard, None));
+        let _ = answers.send(Message::Input(input, None));
     };
     let to_provider = provider::start(nodes, node_limits, answer).map_err(|error| {
         let path = dir.to_owned();
@@ -269,8 +272,8 @@ fn policy(
             // The scheduler may have stopped.
             let _ = match result {
                 FromPolicy::Answer(question, answer) => {
-                    let heard = Box::new(Heard::Answer(question, answer));
-                    answers.send(Message::Input(heard, None))
+                    let input = Box::new(ControllerInput::Answer(question, answer));
+                    answers.send(Message::Input(input, None))
                 }
                 FromPolicy::Notice(text) => answers.send(Message::Notice(text)),
                 FromPolicy::Snapshot(snapshot) => {
@@ -369,7 +372,7 @@ fn serve(
                     stop = true;
                     break;
                 }
-                Message::Input(input, reply) => daemon.hear(clock::now(), *input, reply)?,
+                Message::Input(input, reply) => daemon.step(clock::now(), *input, reply)?,
                 Message::Linked(node, session, orders) => {
                     daemon.outputs().link(node, session, orders);
                 }
@@ -473,7 +476,7 @@ mod tests {
             key: "key".into(),
             spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
         };
-        let submit = Message::Input(Box::new(Heard::Request(submit)), None);
+        let submit = Message::Input(Box::new(ControllerInput::Request(submit)), None);
         running.handle.to.send(submit).unwrap();
         begun.recv_timeout(Duration::from_secs(10)).unwrap();
         let counters = &running.handle.counters;
@@ -521,7 +524,7 @@ mod tests {
                 spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
             };
             let (tx, rx) = oneshot::channel();
-            let input = Box::new(Heard::Request(submit));
+            let input = Box::new(ControllerInput::Request(submit));
             handle.to.send(Message::Input(input, Some(tx))).unwrap();
             rx
         };
@@ -551,9 +554,9 @@ mod tests {
         until("it is over", || look(&handle) == Some(JobId(2)));
         assert_eq!(submit(&handle, "b").blocking_recv(), Ok(Ok(JobId(1))));
         assert_eq!(handle.counters.why_no_room(), None);
-        let said: Vec<String> = std::iter::from_fn(|| notices.try_recv().ok()).collect();
-        assert!(said[0].contains("free space for the log"), "{said:?}");
-        assert_eq!((said.len(), &*said[1]), (2, "the log has room again"));
+        let texts: Vec<String> = std::iter::from_fn(|| notices.try_recv().ok()).collect();
+        assert!(texts[0].contains("free space for the log"), "{texts:?}");
+        assert_eq!((texts.len(), &*texts[1]), (2, "the log has room again"));
         // The scheduler can be stopped meanwhile.
         std::fs::write(&full, "").unwrap();
         let lost = submit(&handle, "d");
@@ -621,8 +624,8 @@ mod tests {
                 key: format!("{job}").into(),
                 spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
             };
-            let heard = Box::new(Heard::Request(submit));
-            running.handle.to.send(Message::Input(heard, None)).unwrap();
+            let input = Box::new(ControllerInput::Request(submit));
+            running.handle.to.send(Message::Input(input, None)).unwrap();
         }
         let mut texts: Vec<String> = (0..3).filter_map(|_| notices.blocking_recv()).collect();
         texts.sort();
@@ -653,7 +656,7 @@ mod tests {
         };
         let request = |handle: &Handle, request| {
             let (tx, rx) = oneshot::channel();
-            let input = Box::new(Heard::Request(request));
+            let input = Box::new(ControllerInput::Request(request));
             handle.to.send(Message::Input(input, Some(tx))).unwrap();
             rx.blocking_recv().unwrap()
         };
@@ -770,8 +773,8 @@ mod tests {
                     key: format!("{life}-{job}").into(),
                     spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
                 };
-                let heard = Box::new(Heard::Request(submit));
-                running.handle.to.send(Message::Input(heard, None)).unwrap();
+                let input = Box::new(ControllerInput::Request(submit));
+                running.handle.to.send(Message::Input(input, None)).unwrap();
                 std::thread::sleep(Duration::from_millis(60));
             }
             let asked = || running.handle.counters.asked.load(Ordering::Relaxed) > 1;

@@ -7,7 +7,7 @@ use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
-use crate::protocol::scheduler::{Controller, Heard, Request as Ask, RequestError};
+use crate::protocol::scheduler::{Controller, ControllerInput, Request as Ask, RequestError};
 use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
 use blox_core::{JobId, Name, NodeId, NodeStatus, Seconds};
@@ -177,9 +177,9 @@ type Answer<T> = Result<Response<T>, Status>;
 
 impl Service {
     async fn ask(&self, ask: Ask) -> Answer<pb::JobReply> {
-        let said = self.handle.request(Heard::Request(ask)).await;
-        let said = said.ok_or_else(|| self.handle.gone())?;
-        let job = said.map_err(|e| refused(&e))?;
+        let reply = self.handle.request(ControllerInput::Request(ask)).await;
+        let reply = reply.ok_or_else(|| self.handle.gone())?;
+        let job = reply.map_err(|e| refused(&e))?;
         Ok(Response::new(pb::JobReply { job: job.0 }))
     }
 
@@ -241,7 +241,7 @@ impl pb::node_link_server::NodeLink for Service {
                     }
                 }
                 // Only a node that is not admitted receives a reply.
-                if let Some(Err(e)) = handle.request(Heard::Report(report)).await {
+                if let Some(Err(e)) = handle.request(ControllerInput::Report(report)).await {
                     let _ = tx.send(Err(refused(&e))).await;
                     return;
                 }
@@ -509,7 +509,7 @@ mod tests {
         let mut orders = orders.unwrap().into_inner();
         assert!(orders.message().await.unwrap().is_some());
         tx.send(pb::Report::default()).await.unwrap();
-        let said = async {
+        let end = async {
             loop {
                 match orders.message().await {
                     Ok(Some(_)) => {}
@@ -517,10 +517,10 @@ mod tests {
                 }
             }
         };
-        let said = tokio::time::timeout(Duration::from_secs(5), said).await;
+        let end = tokio::time::timeout(Duration::from_secs(5), end).await;
         drop(stop);
         served.await.unwrap().unwrap();
-        let status = said.unwrap().unwrap_err();
+        let status = end.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
         let unreadable = "report is unreadable (EOF while parsing a value at line 1 column 0), \
             expected JSON of a program of this version";

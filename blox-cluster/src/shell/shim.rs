@@ -13,7 +13,7 @@ use super::progress;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
-use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Said, Timers};
+use crate::protocol::{AttemptId, Exit, Fence, Final, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -69,7 +69,7 @@ pub struct StatusFile {
     pub ran: Millis,
     /// Last reported progress and metrics.
     #[serde(flatten)]
-    pub said: Said,
+    pub reported: JobReport,
 }
 
 /// Runs the shim of the launch in `dir` until the launch has ended.
@@ -87,28 +87,28 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let missing = || io::Error::other("launch.json and control.json are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
     let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
-    let mut bound = Containment::of(&launch.mark);
-    bound.create();
+    let mut containment = Containment::of(&launch.mark);
+    containment.create();
     let began = now();
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
         let why = "its lease ran out before it was started";
-        return finish(&lock, &bound, Final::never(why));
+        return finish(&lock, &containment, Final::never(why));
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
         .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
         .collect();
     let logs = Shares::of(&logs, launch.log_bytes);
-    bound.enter(true);
+    containment.enter(true);
     let started = start_all(dir, &launch);
-    bound.enter(false);
+    containment.enter(false);
     let children = match started {
         Ok(children) => children,
         Err((mut children, why)) => {
-            end_all(&bound, children.iter_mut());
+            end_all(&containment, children.iter_mut());
             let exit = Exit::Failed { code: 127 };
-            return finish(&lock, &bound, Final::new(exit, now() - began, why));
+            return finish(&lock, &containment, Final::new(exit, now() - began, why));
         }
     };
     Watch {
@@ -116,13 +116,13 @@ pub fn run(dir: &Path) -> io::Result<()> {
         lock,
         machine: Shim::new(launch.timers, control.lease, children.len(), began),
         children: children.into_iter().map(Some).collect(),
-        bound,
+        containment,
         logs,
         began,
         killing: false,
         last_control: Some(control),
         last_status: None,
-        said: Said::default(),
+        reported: JobReport::default(),
         wrong_since: None,
         bad_file: None,
     }
@@ -130,10 +130,10 @@ pub fn run(dir: &Path) -> io::Result<()> {
 }
 
 /// Kills all processes until none is left.
-fn end_all<'a>(bound: &Containment, children: impl Iterator<Item = &'a mut Child>) {
+fn end_all<'a>(containment: &Containment, children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<&mut Child> = children.collect();
-    while !bound.is_empty() {
-        bound.kill();
+    while !containment.is_empty() {
+        containment.kill();
         children.iter_mut().for_each(|c| drop(c.try_wait()));
         std::thread::sleep(LOOK);
     }
@@ -166,8 +166,8 @@ impl Lock {
     }
 }
 
-fn finish(lock: &Lock, bound: &Containment, done: Final) -> io::Result<()> {
-    bound.remove();
+fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()> {
+    containment.remove();
     let path = lock.path.with_file_name("final.json");
     // A full disk may have space again, and only the node manager waits for the result.
     for _ in 0..FINISH_TRIES {
@@ -185,14 +185,14 @@ struct Watch {
     lock: Lock,
     machine: Shim,
     children: Vec<Option<Child>>,
-    bound: Containment,
+    containment: Containment,
     logs: Shares,
     began: Millis,
     killing: bool,
     last_control: Option<Control>,
     last_status: Option<StatusFile>,
     /// Last reported progress and metrics.
-    said: Said,
+    reported: JobReport,
     /// Time since which the progress file is invalid.
     wrong_since: Option<Millis>,
     /// Error of the progress file that ends the launch at the next poll.
@@ -205,14 +205,14 @@ impl Watch {
             if !self.lock.holds() {
                 // The new content of the folder does not belong to this launch, so its lease cannot
                 // be renewed.
-                end_all(&self.bound, self.children.iter_mut().flatten());
-                self.bound.remove();
+                end_all(&self.containment, self.children.iter_mut().flatten());
+                self.containment.remove();
                 return Ok(());
             }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
-                return finish(&self.lock, &self.bound, done);
+                return finish(&self.lock, &self.containment, done);
             }
             std::thread::sleep(LOOK);
         }
@@ -243,19 +243,19 @@ impl Watch {
             inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
-            if self.bound.is_empty() && self.children.iter().all(Option::is_none) {
+            if self.containment.is_empty() && self.children.iter().all(Option::is_none) {
                 inputs.push(ShimInput::Empty);
             } else {
-                self.bound.kill();
+                self.containment.kill();
             }
         }
         for input in inputs {
             for effect in self.machine.step(now(), input) {
                 match effect {
-                    ShimEffect::Term => self.bound.terminate(),
+                    ShimEffect::Term => self.containment.terminate(),
                     ShimEffect::KillAll => {
                         self.killing = true;
-                        self.bound.kill();
+                        self.containment.kill();
                     }
                     ShimEffect::Finish(done) => return Ok(Some(done)),
                 }
@@ -263,14 +263,14 @@ impl Watch {
         }
         // After the exits, so that a last report of a rank counts.
         self.bad_file = self.read_progress();
-        self.tell();
+        self.write_status();
         Ok(None)
     }
 
     /// Reads the progress file. Returns the error once the file has been invalid for long enough.
     fn read_progress(&mut self) -> Option<BadFile> {
         match progress::read(&self.dir.join("progress")) {
-            Ok(said) => (self.said, self.wrong_since) = (said, None),
+            Ok(report) => (self.reported, self.wrong_since) = (report, None),
             // The next poll may succeed.
             Err(ReadError::Io(_)) => {}
             Err(ReadError::Bad(bad)) => {
@@ -281,13 +281,13 @@ impl Watch {
         None
     }
 
-    fn tell(&mut self) {
+    fn write_status(&mut self) {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
             // Whole seconds, because the file is rewritten when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
-            said: self.said.clone(),
+            reported: self.reported.clone(),
         };
         // After an error the next poll writes the file again; the launch continues.
         if self.last_status.as_ref() != Some(&status)
@@ -480,7 +480,7 @@ mod tests {
             r#"{"running":true,"stopping":false,"ran":7,"progress":{"done":2.0,"saved":1.0}}"#;
         let status: StatusFile = serde_json::from_str(old).unwrap();
         assert_eq!(
-            status.said.progress.map(|p| (p.done, p.saved)),
+            status.reported.progress.map(|p| (p.done, p.saved)),
             Some((2.0, 1.0))
         );
         let text = serde_json::to_string(&status).unwrap();

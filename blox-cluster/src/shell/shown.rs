@@ -178,8 +178,8 @@ fn accounts<'a>(
 ) -> Vec<pb::AccountLine> {
     // The name in the node listing.
     let name = |node| {
-        let said = s.view().node(node).and_then(|n| n.spec().name.clone());
-        said.map_or_else(|| node.to_string(), |name| name.to_string())
+        let name = s.view().node(node).and_then(|n| n.spec().name.clone());
+        name.map_or_else(|| node.to_string(), |name| name.to_string())
     };
     all.map(|(part, end)| pb::AccountLine {
         id: Some(part.id.into()),
@@ -224,7 +224,7 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             .flat_map(|g| cluster.bound_to(g))
             .map(|j| j.0)
             .collect();
-        let heard = s.launches().heard(n.id());
+        let last_report_at = s.launches().last_report_at(n.id());
         pb::NodeLine {
             node: n.id().0,
             name: text(n.spec().name.as_ref()),
@@ -241,7 +241,7 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             gpus: n.gpu_count(),
             free: n.free_count(),
             drained: text(n.cordoned().or(n.failure())),
-            silent_s: heard.map_or(0.0, |heard| (now - heard).as_secs()),
+            silent_s: last_report_at.map_or(0.0, |last_report_at| (now - last_report_at).as_secs()),
             jobs: jobs.into_iter().collect(),
         }
     })

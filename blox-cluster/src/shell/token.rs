@@ -19,12 +19,12 @@ pub struct Token(Option<Arc<MetadataValue<Ascii>>>);
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let said = if self.is_some() {
+        let text = if self.is_some() {
             "Token(..)"
         } else {
             "Token(none)"
         };
-        f.write_str(said)
+        f.write_str(text)
     }
 }
 
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_token_that_is_no_secret_is_refused() {
-        let said = |text, mode| {
+        let message = |text, mode| {
             let (_d, path) = file(text, mode);
             Token::read(&path).unwrap_err().to_string()
         };
-        assert!(said("0123456789abcdef", 0o644).contains("mode 600"));
-        assert!(said("short", 0o600).contains("too short"));
+        assert!(message("0123456789abcdef", 0o644).contains("mode 600"));
+        assert!(message("short", 0o600).contains("too short"));
     }
 }

@@ -104,7 +104,7 @@ impl TryFrom<pb::Report> for Report {
 
     fn try_from(report: pb::Report) -> Result<Self, WireError> {
         let report: Report = parsed("report", &report.json)?;
-        for progress in report.attempts.iter().filter_map(|a| a.said.progress) {
+        for progress in report.attempts.iter().filter_map(|a| a.reported.progress) {
             finite("progress.done", progress.done)?;
             finite("progress.saved", progress.saved)?;
         }
@@ -141,13 +141,13 @@ const OWN: [&str; 5] = [
 
 fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
     let expected = "what an exit code means";
-    let word = |(code, said): (i32, i32)| {
-        let known = pb::OnExit::try_from(said).unwrap_or_default();
+    let word = |(code, value): (i32, i32)| {
+        let known = pb::OnExit::try_from(value).unwrap_or_default();
         match known.as_str_name().strip_prefix("ON_EXIT_") {
             Some(word) if known != pb::OnExit::Unspecified => {
                 Ok((code.to_string(), word.to_lowercase().into()))
             }
-            _ => Err(wrong("on_exit", said.to_string(), expected)),
+            _ => Err(wrong("on_exit", value.to_string(), expected)),
         }
     };
     let all = rules.into_iter().map(word);
@@ -292,8 +292,8 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
 mod tests {
     use super::*;
     use crate::protocol::{
-        AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Order, Progress,
-        Said, Session, Status, Task, Wish,
+        AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, JobReport, Millis, Order,
+        Progress, Session, Status, Task, Wish,
     };
     use blox_core::{JobId, NodeSpec, Share};
     use serde_json::json;
@@ -308,7 +308,7 @@ mod tests {
             fence: Fence(9),
             status,
             port: 29_500,
-            said: Said {
+            reported: JobReport {
                 progress: Some(Progress {
                     done: 5.0,
                     saved: 4.0,
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_by_field() {
-        let said = |r: serde_json::Value| {
+        let refusal = |r: serde_json::Value| {
             let json = r.to_string().into_bytes();
             Report::try_from(pb::Report { json })
                 .unwrap_err()
@@ -407,11 +407,13 @@ mod tests {
             "incarnation": 0, "offer": { "gpus": 1 }, "address": "a", "attempts": [attempt],
         });
         assert_eq!(
-            said(report.clone()),
+            refusal(report.clone()),
             "progress.done is -1, expected a finite number that is not negative"
         );
         report["offer"]["cpus"] = json!(null);
-        assert!(said(report).starts_with("report is unreadable (invalid type: null, expected f64"));
+        assert!(
+            refusal(report).starts_with("report is unreadable (invalid type: null, expected f64")
+        );
         let json = Vec::new();
         let orders = Orders::try_from(pb::Orders { json })
             .unwrap_err()
@@ -452,7 +454,7 @@ mod tests {
         let codes = "expected an exit code from 1 to 255, or 0=complete";
         let names = "expected a name, `=` and a value";
         let graces = "expected above 0, and a day (86400 s) at most";
-        for (wrong, said) in [
+        for (wrong, message) in [
             (on_exit(0), format!("on_exit is 0, {codes}")),
             (on_exit(300), format!("on_exit is 300, {codes}")),
             (on_exit(-3), format!("on_exit is -3, {codes}")),
@@ -478,7 +480,7 @@ mod tests {
             (grace_s(-1.0), format!("grace_s is -1 s, {graces}")),
             (grace_s(f64::NAN), format!("grace_s is NaN s, {graces}")),
         ] {
-            assert_eq!(check_new(&wrong).unwrap_err().to_string(), said);
+            assert_eq!(check_new(&wrong).unwrap_err().to_string(), message);
         }
     }
 
@@ -551,14 +553,17 @@ mod tests {
             estimate_s: f64::NAN,
             ..pb::Job::default()
         };
-        let said = job_spec(wrong).unwrap_err().to_string();
-        assert!(said.starts_with("estimate_s is NaN"), "{said}");
+        let message = job_spec(wrong).unwrap_err().to_string();
+        assert!(message.starts_with("estimate_s is NaN"), "{message}");
         let wrong = pb::Job {
             attributes: [("env".to_owned(), "{}".to_owned())].into(),
             ..pb::Job::default()
         };
-        let said = job_spec(wrong).unwrap_err().to_string();
-        assert!(said.starts_with("attributes is `env` = `{}`"), "{said}");
+        let message = job_spec(wrong).unwrap_err().to_string();
+        assert!(
+            message.starts_with("attributes is `env` = `{}`"),
+            "{message}"
+        );
         let default = pb::Job::default;
         let part = "expected a part from 1/21000 to 1";
         for (wrong, text) in [
@@ -589,16 +594,19 @@ mod tests {
             training: r#"{"initial_batch": 64}"#.into(),
             ..pb::Job::default()
         };
-        let said = job_spec(wrong).unwrap_err().to_string();
-        assert!(said.starts_with("training is missing field"), "{said}");
+        let message = job_spec(wrong).unwrap_err().to_string();
+        assert!(
+            message.starts_with("training is missing field"),
+            "{message}"
+        );
         let wrong = pb::Job {
             batch_size: 63,
             ..job
         };
-        let said = check_new(&wrong).unwrap_err().to_string();
+        let message = check_new(&wrong).unwrap_err().to_string();
         assert!(
-            said.starts_with("batch_size is 63, expected at least the initial_batch"),
-            "{said}"
+            message.starts_with("batch_size is 63, expected at least the initial_batch"),
+            "{message}"
         );
     }
 }

@@ -62,7 +62,7 @@ pub struct Checks {
     /// Inputs of the core on disk, oldest first.
     inputs: Vec<Input>,
     /// Numbers of these inputs that the observers and the policy have received.
-    heard: (usize, usize),
+    received: (usize, usize),
     /// All requests to the provider on disk, and those that have ended.
     requests: BTreeMap<ActionId, NodeRequest>,
     resolved: BTreeSet<ActionId>,
@@ -117,7 +117,7 @@ impl Checks {
         for record in records {
             if let Record::Core(input) = record {
                 self.inputs.push(input.clone());
-                let told = matches!(
+                let is_notice = matches!(
                     input,
                     Input::Event {
                         event: Event::NodeJoined { .. }
@@ -131,7 +131,7 @@ impl Checks {
                         ..
                     }
                 );
-                notices += usize::from(told);
+                notices += usize::from(is_notice);
             }
         }
         self.notices.push(notices);
@@ -187,22 +187,22 @@ impl Checks {
 
     /// Records that the scheduler starts. The policy and the observers start from its log.
     pub fn restarts(&mut self) {
-        self.heard = (self.inputs.len(), self.inputs.len());
+        self.received = (self.inputs.len(), self.inputs.len());
     }
 
     /// Records that the observers receive an input.
     pub fn observes(&mut self, input: &Input) -> Result<(), String> {
-        self.heard.0 += 1;
-        self.hears("the observers", self.heard.0, input)
+        self.received.0 += 1;
+        self.receives("the observers", self.received.0, input)
     }
 
     /// Records that the policy receives an input.
-    pub fn policy_hears(&mut self, input: &Input) -> Result<(), String> {
-        self.heard.1 += 1;
-        self.hears("the policy", self.heard.1, input)
+    pub fn policy_receives(&mut self, input: &Input) -> Result<(), String> {
+        self.received.1 += 1;
+        self.receives("the policy", self.received.1, input)
     }
 
-    fn hears(&self, receiver: &str, number: usize, input: &Input) -> Result<(), String> {
+    fn receives(&self, receiver: &str, number: usize, input: &Input) -> Result<(), String> {
         match self.inputs.get(number - 1) == Some(input) {
             true => Ok(()),
             false => Err(format!(
@@ -213,12 +213,12 @@ impl Checks {
     }
 
     /// Checks that the policy and the observers have received all inputs on disk.
-    pub fn all_heard(&self) -> Result<(), String> {
-        match self.heard == (self.inputs.len(), self.inputs.len()) {
+    pub fn all_received(&self) -> Result<(), String> {
+        match self.received == (self.inputs.len(), self.inputs.len()) {
             true => Ok(()),
             false => Err(format!(
                 "I15: observers and policy have {:?} of {} inputs",
-                self.heard,
+                self.received,
                 self.inputs.len()
             )),
         }
@@ -255,8 +255,8 @@ impl Checks {
         let Some(request) = self.requests.get(&id).filter(|_| self.resolved.insert(id)) else {
             return Err(format!("I16: action {id} ends, but it is not open"));
         };
-        let told = entry.iter().any(|record| {
-            matches!(record, Record::Core(Input::Event { event: Event::NodeActionFailed { id: told, .. }, .. }) if *told == id)
+        let reported = entry.iter().any(|record| {
+            matches!(record, Record::Core(Input::Event { event: Event::NodeActionFailed { id: other, .. }, .. }) if *other == id)
         });
         let grows = request.action == NodeActionKind::Grow;
         let missing = request
@@ -264,7 +264,7 @@ impl Checks {
             .iter()
             .find(|name| !self.joined.contains(*name));
         match (failed, missing) {
-            (true, _) if !told => Err(format!("I18: action {id} fails without an event")),
+            (true, _) if !reported => Err(format!("I18: action {id} fails without an event")),
             (false, Some(name)) if grows => Err(format!(
                 "I18: action {id} is over, but {name} has not joined"
             )),
@@ -357,7 +357,7 @@ impl Checks {
         if let Some(other) = self.acknowledged.insert(key.clone(), job)
             && other != job
         {
-            return Err(format!("I7: {key} was told {other}, then {job}"));
+            return Err(format!("I7: {key} was answered with {other}, then {job}"));
         }
         let twice = self.acknowledged.iter().any(|(k, j)| *j == job && k != key);
         if twice {

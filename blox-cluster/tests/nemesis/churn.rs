@@ -107,8 +107,8 @@ impl Scheduler for Churn {
         for job in asking {
             out.accept(*job);
         }
-        let bound = |r: &Reason| *r == Reason::HeldByUser;
-        for job in view.deferred().filter(|j| !bound(j.reason())) {
+        let held_by_user = |r: &Reason| *r == Reason::HeldByUser;
+        for job in view.deferred().filter(|j| !held_by_user(j.reason())) {
             out.accept(job.id());
         }
         Validity::UntilEvent

@@ -181,7 +181,7 @@ impl NodeModel {
                 port: j.port,
                 lease: j.lease,
                 done,
-                said: Default::default(),
+                reported: Default::default(),
             }
         })
         .collect()

@@ -11,13 +11,13 @@ use blox_cluster::daemon::{
 use blox_cluster::log::Log;
 use blox_cluster::protocol::launches::Durable;
 use blox_cluster::protocol::message::Wish;
-use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
+use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimMessage};
 use blox_cluster::protocol::scheduler::{
-    Controller, Heard, Request, RequestError, Saved, Settings,
+    Controller, ControllerInput, Request, RequestError, Saved, Settings,
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
-    AttemptId, ClusterId, Millis, NodeRequest, Orders, Progress, Record, Report, Said, Timers,
+    AttemptId, ClusterId, JobReport, Millis, NodeRequest, Orders, Progress, Record, Report, Timers,
 };
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
@@ -135,7 +135,7 @@ struct History {
 pub struct World {
     rng: ChaCha8Rng,
     bug: Option<Bug>,
-    tell: bool,
+    prints: bool,
     now: u64,
     heap: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
     events: BTreeMap<u64, What>,
@@ -169,7 +169,7 @@ impl World {
         process.state().lies = bug == Some(Bug::NoSync);
         let mut world = World {
             bug,
-            tell: false,
+            prints: false,
             now: 0,
             heap: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -222,8 +222,8 @@ impl World {
         world
     }
 
-    pub fn telling(mut self) -> Self {
-        self.tell = true;
+    pub fn printing(mut self) -> Self {
+        self.prints = true;
         self
     }
 
@@ -312,7 +312,7 @@ impl World {
             let Some(what) = self.events.remove(&n) else {
                 continue;
             };
-            if self.tell && !matches!(what, What::SchedulerTick(_) | What::NodeTick(..)) {
+            if self.prints && !matches!(what, What::SchedulerTick(_) | What::NodeTick(..)) {
                 println!("{when:>7} {what:?}");
             }
             self.happen(what)?;
@@ -468,7 +468,7 @@ impl World {
                     let refused = self.refused();
                     let from = self.nodes.iter().find(|n| n.key == report.node);
                     let current = from.is_some_and(|n| n.session == report.session.0);
-                    self.hear(Heard::Report(report.clone()), None)?;
+                    self.scheduler_input(ControllerInput::Report(report.clone()), None)?;
                     let more = |was| self.refused().is_some_and(|is| is > was);
                     let left = self.machine().is_some_and(|s| has_left(s, &report.node));
                     if current && !left && refused.is_some_and(more) {
@@ -485,7 +485,7 @@ impl World {
                 if let Some(life) = &mut self.life {
                     life.busy = false;
                 }
-                self.hear(Heard::Answer(question, answer), None)
+                self.scheduler_input(ControllerInput::Answer(question, answer), None)
             }
             What::Client(i) => self.client(i),
             What::ToNode(i, orders) => self.orders_come(i, orders),
@@ -505,7 +505,7 @@ impl World {
                     self.at(paused, What::Provided(number, id, answer));
                     return Ok(());
                 }
-                self.hear(Heard::Provided(id, answer), None)
+                self.scheduler_input(ControllerInput::Provided(id, answer), None)
             }
             What::CarriedOut(request) => {
                 self.carried_out(&request);
@@ -627,8 +627,12 @@ impl World {
     }
 
     /// Passes an input to the scheduler.
-    fn hear(&mut self, input: Heard, client: Option<usize>) -> Result<(), String> {
-        self.scheduler(|daemon, now| daemon.hear(now, input, client))
+    fn scheduler_input(
+        &mut self,
+        input: ControllerInput,
+        client: Option<usize>,
+    ) -> Result<(), String> {
+        self.scheduler(|daemon, now| daemon.step(now, input, client))
     }
 
     /// Lets the scheduler's thread work. Its steps are written at once, or together with later
@@ -698,9 +702,9 @@ impl World {
                 Out::Observe(input) => self.checks.observes(&input)?,
                 Out::Policy(message) => {
                     if let ToPolicy::Input(input) = &message {
-                        self.checks.policy_hears(input)?;
+                        self.checks.policy_receives(input)?;
                     }
-                    self.policy_hears(message)?;
+                    self.policy_receives(message)?;
                 }
                 Out::Notice(text) => notices += usize::from(text.starts_with("node ")),
             }
@@ -714,7 +718,7 @@ impl World {
             Ok(()) => {}
         }
         if self.machine().is_some() {
-            self.checks.all_heard()?;
+            self.checks.all_received()?;
             let expected = self.checks.notices_since(entries);
             if notices != expected {
                 return Err(format!("I14: {notices} notices, expected {expected}"));
@@ -758,7 +762,7 @@ impl World {
         Ok(())
     }
 
-    fn policy_hears(&mut self, message: ToPolicy) -> Result<(), String> {
+    fn policy_receives(&mut self, message: ToPolicy) -> Result<(), String> {
         let Some(life) = &mut self.life else {
             return Ok(());
         };
@@ -860,7 +864,10 @@ impl World {
             return Ok(());
         }
         let spec = self.jobs[i].spec.clone();
-        self.hear(Heard::Request(Request::Submit { key, spec }), Some(i))
+        self.scheduler_input(
+            ControllerInput::Request(Request::Submit { key, spec }),
+            Some(i),
+        )
     }
 
     /// Cancels or requeues a job at random.
@@ -886,7 +893,7 @@ impl World {
         if self.scheduler_pause().is_none_or(|p| p > self.now) {
             return Ok(());
         }
-        self.hear(Heard::Request(request), None)
+        self.scheduler_input(ControllerInput::Request(request), None)
     }
 
     // ---- the provider of nodes
@@ -1007,13 +1014,13 @@ impl World {
         for (id, done) in journals {
             let n = &self.nodes[i];
             let shim = n.shims.get(&id);
-            let says = match (done, shim) {
-                (Some(done), _) => ShimSays::Done(done),
+            let message = match (done, shim) {
+                (Some(done), _) => ShimMessage::Done(done),
                 (None, Some(s)) if s.alive && !s.displaced && s.machine.is_stopping() => {
-                    ShimSays::Stopping
+                    ShimMessage::Stopping
                 }
                 (None, Some(s)) if s.alive && !s.displaced && n.processes.contains_key(&id) => {
-                    ShimSays::Running
+                    ShimMessage::Running
                 }
                 (None, Some(s)) if !s.alive || s.displaced => {
                     self.destroy(i, id);
@@ -1021,23 +1028,23 @@ impl World {
                 }
                 _ => continue,
             };
-            if let Some(said) = self.says(i, id) {
-                self.manager(i, NodeInput::Shim(id, ShimSays::Said(said)))?;
+            if let Some(report) = self.job_report(i, id) {
+                self.manager(i, NodeInput::Shim(id, ShimMessage::JobReport(report)))?;
             }
-            self.manager(i, NodeInput::Shim(id, says))?;
+            self.manager(i, NodeInput::Shim(id, message))?;
         }
         self.manager(i, NodeInput::Tick)
     }
 
     /// Returns the progress and metrics that the processes of a launch report.
-    fn says(&self, i: usize, id: AttemptId) -> Option<Said> {
+    fn job_report(&self, i: usize, id: AttemptId) -> Option<JobReport> {
         let process = self.nodes[i].processes.get(&id)?;
         let begun = self.checks.ledger[process.work].from;
         let progress = Progress {
             done: (self.now - begun) as f64 / 1e3,
             saved: 0.0,
         };
-        Some(Said {
+        Some(JobReport {
             progress: Some(progress),
             metrics: [(LAUNCH.into(), f64::from(id.attempt))].into(),
         })
@@ -1104,7 +1111,7 @@ impl World {
                     let token = self.next_event;
                     self.at(self.now + delay, What::ProcessStarts(i, id, token));
                 }
-                NodeEffect::Tell(id, control) => {
+                NodeEffect::Control(id, control) => {
                     if let Some(j) = self.nodes[i].journals.get_mut(&id) {
                         j.lease = j.lease.max(control.lease);
                     }

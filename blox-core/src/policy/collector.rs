@@ -35,7 +35,7 @@ use std::any::Any;
 pub trait MetricCollector: Send + Sync + DynClone + Any {
     /// Called after every event. The view shows its effect. Includes admission decisions and node
     /// actions ([`Event::AdmissionDecided`], [`Event::NodeManaged`]). For launches and stops see
-    /// [`MetricCollector::hears_launches`].
+    /// [`MetricCollector::observed_launches`].
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
     }
@@ -54,7 +54,7 @@ pub trait MetricCollector: Send + Sync + DynClone + Any {
 
     /// Returns for which launches and stops ([`Event::Started`] and [`Event::Stopped`])
     /// [`MetricCollector::on_event`] is called. Default: none.
-    fn hears_launches(&self) -> Launches {
+    fn observed_launches(&self) -> Launches {
         Launches::None
     }
 
@@ -81,8 +81,8 @@ impl MetricCollector for Box<dyn MetricCollector> {
         (**self).on_launches(view, plan);
     }
 
-    fn hears_launches(&self) -> Launches {
-        (**self).hears_launches()
+    fn observed_launches(&self) -> Launches {
+        (**self).observed_launches()
     }
 
     fn figures(&self) -> Vec<(String, f64)> {

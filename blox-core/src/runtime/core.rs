@@ -315,7 +315,7 @@ impl Core {
         }
         for action in out.actions.iter() {
             if lens.manage(state, action) {
-                tell_last(scheduler, state, lens)?;
+                notify_last_change(scheduler, state, lens)?;
             }
         }
 
@@ -441,10 +441,10 @@ fn judge_all(
             return true;
         }
         // Admission may repeat this decision for each deferred job. It has no effect.
-        if says_so_already(View::of_changed(state, lens), *job, admission) {
+        if repeats_deferral(View::of_changed(state, lens), *job, admission) {
             return false;
         }
-        result = judge(scheduler, state, lens, *job, admission);
+        result = decide_admission(scheduler, state, lens, *job, admission);
         true
     });
     out.admissions.list = admissions;
@@ -454,7 +454,7 @@ fn judge_all(
             // A job without an admission decision is deferred, for every core that applies this
             // decision.
             let admission = AdmissionDecision::Defer(Reason::NotYetDecided);
-            judge(scheduler, state, lens, job, &admission)?;
+            decide_admission(scheduler, state, lens, job, &admission)?;
             out.admissions.list.push((job, admission));
         }
     }
@@ -469,7 +469,7 @@ fn keep<T: Clone>(into: &mut Vec<T>, list: &Vec<T>) {
     }
 }
 
-fn judge(
+fn decide_admission(
     scheduler: &mut dyn Scheduler,
     state: &State,
     lens: &mut Lens,
@@ -477,15 +477,15 @@ fn judge(
     admission: &AdmissionDecision,
 ) -> Result<(), DecisionError> {
     // An invalid admission decision is left out and counted when the decision is applied.
-    if lens.judge(state, job, admission) {
-        tell_last(scheduler, state, lens)?;
+    if lens.add_admission(state, job, admission) {
+        notify_last_change(scheduler, state, lens)?;
         lens.retire();
     }
     Ok(())
 }
 
 /// Notifies the scheduler of the last change of its decision.
-fn tell_last(
+fn notify_last_change(
     scheduler: &mut dyn Scheduler,
     state: &State,
     lens: &Lens,
@@ -498,7 +498,7 @@ fn tell_last(
 }
 
 /// Returns whether the job is already deferred for the reason of the admission decision.
-fn says_so_already(view: View<'_>, job: JobId, admission: &AdmissionDecision) -> bool {
+fn repeats_deferral(view: View<'_>, job: JobId, admission: &AdmissionDecision) -> bool {
     let AdmissionDecision::Defer(why) = admission else {
         return false;
     };

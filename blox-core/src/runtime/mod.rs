@@ -44,7 +44,7 @@ pub struct Observers {
 impl Observers {
     /// Adds a collector.
     pub fn add(&mut self, collector: Box<dyn MetricCollector>) {
-        self.each |= collector.hears_launches() == Launches::Each;
+        self.each |= collector.observed_launches() == Launches::Each;
         self.collectors.push(collector);
     }
 
@@ -115,7 +115,7 @@ impl Observers {
         input: &Input,
         out: &mut Vec<Command>,
     ) -> Result<(), Refused> {
-        let mut all = Hearing {
+        let mut all = Listeners {
             schedulers,
             observers: self,
         };
@@ -127,14 +127,14 @@ impl Observers {
             journal.record(input);
         }
         if self.each && matches!((input, &result), (Input::Launched { .. }, Ok(()))) {
-            self.tell_launches(core);
+            self.notify_launches(core);
         }
         result
     }
 
     /// Notifies collectors that observe each launch and stop, after a plan was applied without
     /// commands. They get the same events as if each launch and stop had been reported.
-    fn tell_launches(&mut self, core: &Core) {
+    fn notify_launches(&mut self, core: &Core) {
         let stops = self.stops.iter().map(|&(job, attempt)| Event::Stopped {
             job,
             attempt,
@@ -147,7 +147,7 @@ impl Observers {
         });
         for event in stops.chain(starts) {
             for c in &mut self.collectors {
-                if c.hears_launches() == Launches::Each {
+                if c.observed_launches() == Launches::Each {
                     c.on_event(core.view(), &event);
                 }
             }
@@ -156,14 +156,14 @@ impl Observers {
 }
 
 /// The schedulers and the observers of a core.
-struct Hearing<'a, 's> {
+struct Listeners<'a, 's> {
     schedulers: &'a mut [&'s mut (dyn Scheduler + 's)],
     observers: &'a mut Observers,
 }
 
-impl Hearing<'_, '_> {
+impl Listeners<'_, '_> {
     /// Calls the schedulers, and counts a panic. The event is applied in any case.
-    fn tell(&mut self, view: View<'_>, call: impl Fn(&mut dyn Scheduler)) {
+    fn notify(&mut self, view: View<'_>, call: impl Fn(&mut dyn Scheduler)) {
         let mut schedulers = self.schedulers.iter_mut();
         if let Err(error) = schedulers.try_for_each(|s| guarded(view, &mut **s, &call)) {
             self.observers.failed += 1;
@@ -172,16 +172,16 @@ impl Hearing<'_, '_> {
     }
 }
 
-impl Observer for Hearing<'_, '_> {
+impl Observer for Listeners<'_, '_> {
     #[inline]
     fn on_event(&mut self, view: View<'_>, event: &Event, own: bool) {
         // Schedulers are notified of launches and stops once per plan.
         let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
         if !launch && !own {
-            self.tell(view, |s| s.on_event(view, event));
+            self.notify(view, |s| s.on_event(view, event));
         }
         for c in &mut self.observers.collectors {
-            if !launch || c.hears_launches() != Launches::None {
+            if !launch || c.observed_launches() != Launches::None {
                 c.on_event(view, event);
             }
         }
@@ -203,7 +203,7 @@ impl Observer for Hearing<'_, '_> {
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        self.tell(view, |s| s.on_launches(view, plan));
+        self.notify(view, |s| s.on_launches(view, plan));
         for c in &mut self.observers.collectors {
             c.on_launches(view, plan);
         }

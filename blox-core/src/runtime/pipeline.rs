@@ -873,7 +873,7 @@ impl Scheduler for Pipeline {
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { job, spec } => self.on_submission(view, *job, spec),
-            _ => self.tell(view, event),
+            _ => self.notify(view, event),
         }
     }
 
@@ -934,7 +934,7 @@ impl Scheduler for Pipeline {
 
 impl Pipeline {
     #[inline]
-    fn tell(&mut self, view: View<'_>, event: &Event) {
+    fn notify(&mut self, view: View<'_>, event: &Event) {
         for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
             slot.policy.any_event(&mut slot.memory, view, event);
         }
@@ -971,7 +971,7 @@ impl Pipeline {
             None => self.submitted = Some(Arc::new(masked)),
         }
         if let Some(spec) = self.submitted.clone() {
-            self.tell(view, &Event::Submitted { job, spec });
+            self.notify(view, &Event::Submitted { job, spec });
         }
     }
 }

@@ -643,7 +643,7 @@ impl<T> Clone for ComponentRegistry<T> {
 }
 
 impl<T> ComponentRegistry<T> {
-    /// Creates an empty shelf. `kind` names one entry in messages.
+    /// Creates an empty registry. `kind` names one entry in messages.
     pub fn new(kind: &'static str) -> Self {
         ComponentRegistry {
             kind,
@@ -778,7 +778,7 @@ pub struct Registry {
     others: SortedMap<TypeId, Box<dyn AnyComponents>>,
 }
 
-/// A shelf of components that another crate defines.
+/// A registry of components that another crate defines.
 trait AnyComponents: Any + DynClone + Send + Sync {}
 
 dyn_clone::clone_trait_object!(AnyComponents);
@@ -813,8 +813,8 @@ impl Registry {
     /// The simulator keeps its execution models, overheads, completion rules and workloads here
     /// (`blox_sim::registry`).
     pub fn others<T: 'static>(&self) -> Option<&ComponentRegistry<T>> {
-        let shelf: &dyn Any = &**self.others.get(&TypeId::of::<T>())?;
-        shelf.downcast_ref()
+        let components: &dyn Any = &**self.others.get(&TypeId::of::<T>())?;
+        components.downcast_ref()
     }
 
     /// Returns the components of a type that another crate defines, for modification. `kind` names
@@ -822,10 +822,10 @@ impl Registry {
     pub fn others_mut<T: 'static>(&mut self, kind: &'static str) -> &mut ComponentRegistry<T> {
         let empty = || Box::new(ComponentRegistry::<T>::new(kind)) as Box<dyn AnyComponents>;
         let place = self.others.entry(TypeId::of::<T>()).or_insert_with(empty);
-        let shelf: &mut dyn Any = &mut **place;
-        shelf
+        let components: &mut dyn Any = &mut **place;
+        components
             .downcast_mut()
-            .expect("a shelf lies under the type of its parts")
+            .expect("a registry is stored under the type of its parts")
     }
 }
 
@@ -835,11 +835,11 @@ mod tests {
 
     #[test]
     fn unknown_names_list_the_known_ones() {
-        let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
-        shelf.add("one", "", &[param("by", "1", "")], |p, _| {
+        let mut components: ComponentRegistry<u32> = ComponentRegistry::new("thing");
+        components.add("one", "", &[param("by", "1", "")], |p, _| {
             Ok(p.u64("by")? as u32)
         });
-        let build = |text: &str| shelf.build(&text.parse().unwrap(), 0);
+        let build = |text: &str| components.build(&text.parse().unwrap(), 0);
         assert_eq!(build("one{by=3}").unwrap(), 3);
         assert_eq!(build("one").unwrap(), 1);
         let text = |r: Result<u32, RegistryError>| r.unwrap_err().to_string();
@@ -861,11 +861,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_other_crates_have_their_own_shelf() {
+    fn parts_of_other_crates_have_their_own_registry() {
         let mut registry = Registry::new();
         assert!(registry.others::<u32>().is_none());
-        let shelf = registry.others_mut::<u32>("number");
-        shelf.add("one", "", &[], |_, _| Ok(1));
+        let components = registry.others_mut::<u32>("number");
+        components.add("one", "", &[], |_, _| Ok(1));
         let copy = registry.clone();
         let named = ComponentSpec::plain("one");
         let built = copy.others::<u32>().map(|s| s.build(&named, 0));
@@ -875,13 +875,13 @@ mod tests {
 
     #[test]
     fn open_parameters_take_the_value_of_an_option() {
-        let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
+        let mut components: ComponentRegistry<u32> = ComponentRegistry::new("thing");
         let load = param("load", "--load", "");
-        shelf
+        components
             .add("fast", "", &[load], |p, _| Ok(p.u64("load")? as u32))
             .with_execution("model");
         let of = |text: &str, option: Option<u32>| {
-            let filled = shelf.filled(&text.parse().unwrap(), |param| {
+            let filled = components.filled(&text.parse().unwrap(), |param| {
                 assert_eq!(param.option(), Some("load"));
                 option.map(Value::from)
             });
@@ -891,13 +891,13 @@ mod tests {
         assert_eq!(of("fast{load=7}", Some(4)), "fast{load=7}");
         assert_eq!(of("fast", None), "fast");
         // The name of an option is no value.
-        let built = shelf.build(&ComponentSpec::plain("fast"), 0);
+        let built = components.build(&ComponentSpec::plain("fast"), 0);
         let text = built.unwrap_err().to_string();
         assert_eq!(
             text,
             "parameter `load` is `none`, expected a whole number from 0"
         );
-        let world = shelf.get("fast").map(|e| &e.world);
+        let world = components.get("fast").map(|e| &e.world);
         let execution = world.and_then(|w| w.execution.as_ref());
         assert_eq!(execution, Some(&ComponentSpec::plain("model")));
     }

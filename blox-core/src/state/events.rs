@@ -213,7 +213,7 @@ impl State {
             Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true)?,
             Event::AdmissionDecided { job, admission } => {
                 let (now, moment) = (self.now, self.next_moment.max(self.now));
-                self.judged(*job, admission, now, moment)?;
+                self.admission_decided(*job, admission, now, moment)?;
             }
             Event::NodeManaged { action } => self.managed(action)?,
         }
@@ -341,7 +341,7 @@ impl State {
         let result = match event {
             Event::AdmissionDecided { job, admission } => {
                 let before = self.record(*job).map_or(0, |r| r.changed);
-                let result = self.judged(*job, admission, moment, moment);
+                let result = self.admission_decided(*job, admission, moment, moment);
                 if let Some(s) = self.slot(*job) {
                     self.records[s].changed = before.max(seen);
                 }
@@ -365,18 +365,18 @@ impl State {
         result
     }
 
-    fn judged(
+    fn admission_decided(
         &mut self,
         job: JobId,
         admission: &AdmissionDecision,
         now: Time,
         moment: Time,
     ) -> Result<(), EventError> {
-        let s = self.known("a admission", job)?;
-        match self.records[s].judge(admission, now, moment) {
+        let s = self.known("an admission decision", job)?;
+        match self.records[s].apply_admission(admission, now, moment) {
             None => {
                 let rec = &self.records[s];
-                return Err(stale("a admission", rec, rec.attempt));
+                return Err(stale("an admission decision", rec, rec.attempt));
             }
             Some(Phase::Ended) => self.ended(s, Outcome::Rejected),
             Some(phase) => self.set_phase(s, phase),

@@ -87,7 +87,7 @@ impl Lens {
     }
 
     /// Adds an admission decision. Returns whether the decision is valid.
-    pub(crate) fn judge(
+    pub(crate) fn add_admission(
         &mut self,
         state: &State,
         job: JobId,
@@ -110,7 +110,7 @@ impl Lens {
         };
         let before = self.jobs[place].1.phase;
         let (now, moment) = (state.now(), state.next_moment.max(state.now()));
-        let Some(after) = self.jobs[place].1.judge(admission, now, moment) else {
+        let Some(after) = self.jobs[place].1.apply_admission(admission, now, moment) else {
             if at.is_err() {
                 self.jobs.remove(place);
             }

@@ -70,8 +70,8 @@ fn timer_too_late() -> Pipeline {
 fn admission_at_night() -> Pipeline {
     let night = admission_fn(|view, new, out| {
         let night = view.now().secs() % 7200.0 >= 3600.0;
-        let bound = view.admissible().map(|j| j.id());
-        for job in bound.chain(new.iter().copied()) {
+        let admissible = view.admissible().map(|j| j.id());
+        for job in admissible.chain(new.iter().copied()) {
             match night {
                 true => out.accept(job),
                 false => out.defer(job, Reason::AdmissionLoad),

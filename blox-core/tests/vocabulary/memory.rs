@@ -222,7 +222,7 @@ fn job_deferred_for_the_same_reason_has_no_new_event() {
     let closed = closed.with_admission(Closed).unwrap();
     let (mut b, journal) = recorded("1x1", closed.clone());
     b.submit_all(0.0, vec![job(1, 100.0); 2]);
-    let told = |journal: &Buffer| {
+    let deferrals = |journal: &Buffer| {
         let text = journal.0.lock().unwrap().clone();
         let answers = inputs(&text[..]).map(|read| match read.unwrap().1 {
             Input::Decided { decision, .. } => decision.admissions.iter().count(),
@@ -233,7 +233,7 @@ fn job_deferred_for_the_same_reason_has_no_new_event() {
     for (at, lines) in [(0.0, 2), (300.0, 2), (600.0, 2), (3600.0, 4), (3900.0, 4)] {
         let version = b.core.state().version();
         b.round(at);
-        assert_eq!(told(&journal), lines, "at {at}");
+        assert_eq!(deferrals(&journal), lines, "at {at}");
         // A decision without events consists only of its plan.
         let quiet = [300.0, 600.0, 3900.0].contains(&at);
         assert_eq!(b.core.state().version() == version + 1, quiet, "at {at}");
@@ -242,7 +242,7 @@ fn job_deferred_for_the_same_reason_has_no_new_event() {
     b.event(4000.0, Event::Hold { job: JobId(0) });
     b.event(4001.0, Event::Release { job: JobId(0) });
     b.round(4200.0);
-    assert_eq!(told(&journal), 5);
+    assert_eq!(deferrals(&journal), 5);
     // Beside the loop, repeated deferrals are dropped too.
     let decision = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
     assert_eq!(decision.admissions.iter().count(), 0);

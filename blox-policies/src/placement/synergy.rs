@@ -256,9 +256,9 @@ impl<R: NodeSelector> Pass<'_, R> {
     ) -> Result<bool, DraftError> {
         let mut peers: Vec<(Amounts, JobId)> = Vec::new();
         for &peer in self.on.get(&node).into_iter().flatten() {
-            if let Some(bound) = draft.current(peer) {
-                let each = 1.0 / f64::from(bound.count().get());
-                peers.push((Amounts::of(bound).times(each), peer));
+            if let Some(current) = draft.current(peer) {
+                let each = 1.0 / f64::from(current.count().get());
+                peers.push((Amounts::of(current).times(each), peer));
             }
         }
         // Most CPUs per GPU first, then most memory.
@@ -271,18 +271,18 @@ impl<R: NodeSelector> Pass<'_, R> {
             let Some(short) = shortage(draft, node, wanted) else {
                 return Ok(true);
             };
-            let Some(bound) = draft.current(peer).cloned() else {
+            let Some(current) = draft.current(peer).cloned() else {
                 continue;
             };
-            let has = Amounts::of(&bound);
-            let share = has.at_most(self.shares.fair(bound.amount()));
+            let has = Amounts::of(&current);
+            let share = has.at_most(self.shares.fair(current.amount()));
             let helps = (short.cpus > 0.0 && share.cpus < has.cpus)
                 || (short.memory_gib > 0.0 && share.memory_gib < has.memory_gib);
             if helps {
                 let less = Assignment {
                     cpus: share.cpus,
                     memory_gib: share.memory_gib,
-                    ..bound
+                    ..current
                 };
                 draft.reassign(peer, less)?;
             }

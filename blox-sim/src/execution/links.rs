@@ -55,7 +55,7 @@ impl<M> LinkBound<M> {
     }
 
     /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
-    fn bound(view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> Option<f64> {
+    fn bandwidth(view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> Option<f64> {
         let mut parts: Vec<(NodeId, Vec<u32>)> = Vec::new();
         for gpu in &assignment.gpus {
             let node = view.cluster().node(view.cluster().node_of(*gpu)?)?;
@@ -93,7 +93,7 @@ impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
             return rate;
         }
         let best = memory.own.update(view);
-        match Self::bound(view, job, assignment) {
+        match Self::bandwidth(view, job, assignment) {
             Some(bandwidth) if best > 0.0 => {
                 rate / (1.0 - share + share * (best / bandwidth).max(1.0))
             }

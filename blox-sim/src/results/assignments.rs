@@ -297,7 +297,7 @@ impl Followed {
 }
 
 impl MetricCollector for Occupancy {
-    fn hears_launches(&self) -> Launches {
+    fn observed_launches(&self) -> Launches {
         Launches::Late
     }
 

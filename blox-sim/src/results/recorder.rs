@@ -258,7 +258,7 @@ impl Recorder {
         }
     }
 
-    fn tell(&mut self, at: Time, what: String) {
+    fn add_moment(&mut self, at: Time, what: String) {
         self.story.push(Moment { at, what });
     }
 }
@@ -324,7 +324,7 @@ fn is_resized(job: &JobRef<'_>) -> bool {
 }
 
 impl MetricCollector for Recorder {
-    fn hears_launches(&self) -> Launches {
+    fn observed_launches(&self) -> Launches {
         match self.keep_rounds || self.explain.is_some() {
             true => Launches::Each,
             false => Launches::Late,
@@ -501,7 +501,7 @@ impl Recorder {
             other => format!("{other:?}"),
         };
         self.last_reason.clear();
-        self.tell(view.now(), what);
+        self.add_moment(view.now(), what);
     }
 
     /// Returns the `job_id` of a job.
@@ -517,13 +517,13 @@ impl Recorder {
             match action {
                 Action::Stop { why, .. } => {
                     let why = why.text_with(|other| self.called(view, other));
-                    self.tell(view.now(), format!("ordered to stop: {why}"));
+                    self.add_moment(view.now(), format!("ordered to stop: {why}"));
                 }
                 Action::Notify { by, .. } => {
-                    self.tell(view.now(), format!("gets a notice: must leave by {by} s"));
+                    self.add_moment(view.now(), format!("gets a notice: must leave by {by} s"));
                 }
                 Action::Promote { .. } => {
-                    self.tell(view.now(), "promoted before all others".to_owned());
+                    self.add_moment(view.now(), "promoted before all others".to_owned());
                 }
                 _ => {}
             }
@@ -533,8 +533,8 @@ impl Recorder {
             let why = plan.reason_for(id, job.gpus());
             let why = why.text_with(|other| self.called(view, other));
             if why != self.last_reason {
-                let said = why.strip_prefix("waits ").unwrap_or(&why);
-                self.tell(view.now(), format!("waits: {said}"));
+                let rest = why.strip_prefix("waits ").unwrap_or(&why);
+                self.add_moment(view.now(), format!("waits: {rest}"));
                 self.last_reason = why;
             }
         }

@@ -279,7 +279,7 @@ fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
 }
 
 impl MetricCollector for Waits {
-    fn hears_launches(&self) -> Launches {
+    fn observed_launches(&self) -> Launches {
         Launches::Each
     }
 

@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
         let quoting =
             WorkloadError::line(Path::new("a.csv"), 1, "the column `9\n8` is no GPU count");
-        let said = "a.csv:1: the column `9\\n8` is no GPU count";
-        assert_eq!(quoting.to_string(), said);
+        let expected = "a.csv:1: the column `9\\n8` is no GPU count";
+        assert_eq!(quoting.to_string(), expected);
     }
 }

@@ -844,7 +844,7 @@ mod tests {
     use super::*;
 
     /// Returns all arguments of a command as text.
-    fn told(command: Command) -> String {
+    fn arguments_of(command: Command) -> String {
         let (name, schedulers, others, options) = match command {
             Command::Simulate(a) => (
                 "simulate",
@@ -900,8 +900,10 @@ mod tests {
                 .chain(line.split(' '))
                 .map(OsString::from)
                 .collect();
-            let among_all = Cli::try_parse_from(&args).ok().map(|cli| told(cli.command));
-            let alone = Command::of_simulation(&args).map(told);
+            let among_all = Cli::try_parse_from(&args)
+                .ok()
+                .map(|cli| arguments_of(cli.command));
+            let alone = Command::of_simulation(&args).map(arguments_of);
             assert!(
                 alone.is_some() && alone == among_all,
                 "{line}: {alone:?}, {among_all:?}"

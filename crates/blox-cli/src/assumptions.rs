@@ -156,12 +156,12 @@ fn durations(runs: &[(&str, &Lost)]) -> String {
     let of = in_groups(runs.iter().copied());
     let all = of.len();
     let knew = |(_, runs): &(&str, Vec<&Lost>)| runs.iter().any(|lost| lost.knew_truth);
-    let (knowing, others): (Vec<_>, Vec<_>) = of.into_iter().partition(knew);
+    let (informed, others): (Vec<_>, Vec<_>) = of.into_iter().partition(knew);
     let names = |list: &[(&str, Vec<&Lost>)]| {
         let names: Vec<&str> = list.iter().map(|(name, _)| *name).collect();
         names.join(", ")
     };
-    match (knowing.len(), all) {
+    match (informed.len(), all) {
         (0, _) => "no scheduler reads the true ones".to_owned(),
         (1, 1) => "the true ones are known to the scheduler; no real cluster knows them".to_owned(),
         (n, all) if n == all => {
@@ -169,7 +169,7 @@ fn durations(runs: &[(&str, &Lost)]) -> String {
         }
         _ => format!(
             "the true ones are known to {}, not to {}",
-            names(&knowing),
+            names(&informed),
             names(&others)
         ),
     }

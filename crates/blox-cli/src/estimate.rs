@@ -23,7 +23,8 @@ pub(super) enum EstimateCommand {
     /// Print a trained model, and draw the effect of each feature or the tree
     Plot(DrawArgs),
     /// Write a log with a column of the predictions of a trained model
-    Tell(TellArgs),
+    #[command(name = "tell")]
+    Predict(PredictArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -129,7 +130,7 @@ pub(super) struct DrawArgs {
 }
 
 #[derive(Args)]
-pub(super) struct TellArgs {
+pub(super) struct PredictArgs {
     /// Model that `train` saved
     pub model: PathBuf,
     /// Log to read
@@ -167,7 +168,7 @@ pub(super) fn run(command: EstimateCommand, terminal: &mut Terminal<'_>) -> Resu
         EstimateCommand::Train(a) => train(&a, terminal),
         EstimateCommand::Eval(a) => eval(&a, terminal),
         EstimateCommand::Plot(a) => draw(&a, terminal),
-        EstimateCommand::Tell(a) => tell(&a, terminal),
+        EstimateCommand::Predict(a) => predict(&a, terminal),
     }
 }
 
@@ -339,7 +340,7 @@ fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+fn predict(args: &PredictArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     args.output.as_deref().map_or(Ok(()), check_writable)?;
     let saved = Saved::load(&args.model)?;
     let log = Log::read(&args.log)?;

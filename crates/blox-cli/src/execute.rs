@@ -318,7 +318,7 @@ pub(super) fn now() -> Instant {
 }
 
 /// Prints the wall time since `start`, with the places of results.
-pub(super) fn tell_time(start: Instant, places: &str, terminal: &mut Terminal<'_>) {
+pub(super) fn print_time(start: Instant, places: &str, terminal: &mut Terminal<'_>) {
     let took = human_duration(start.elapsed());
     let _ = writeln!(terminal.err, "wall time {took}{places}");
 }

@@ -75,9 +75,10 @@ struct Kind<'a> {
 }
 
 impl Kind<'_> {
-    fn list<T>(&mut self, title: &str, shelf: &ComponentRegistry<T>) {
-        self.known.extend(shelf.iter().map(|(n, _)| n.to_owned()));
-        let shown: Vec<_> = shelf
+    fn list<T>(&mut self, title: &str, components: &ComponentRegistry<T>) {
+        self.known
+            .extend(components.iter().map(|(n, _)| n.to_owned()));
+        let shown: Vec<_> = components
             .iter()
             .filter(|(n, _)| self.name.is_none_or(|name| name == *n))
             .collect();

@@ -2,7 +2,7 @@
 
 use super::args::OutputFormat;
 use super::config::Given;
-use super::execute::{Records, execute, now, tell_time};
+use super::execute::{Records, execute, now, print_time};
 use super::failure::Code;
 use super::output;
 use super::plan::Plan;
@@ -130,7 +130,7 @@ pub(super) fn simulate(
                 let _ = write!(places, ", picture in {}", drawing.path().display());
             }
         }
-        tell_time(start, &places, terminal);
+        print_time(start, &places, terminal);
     }
     if interrupted {
         let _ = writeln!(

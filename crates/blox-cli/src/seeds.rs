@@ -7,7 +7,7 @@
 use super::args::OutputFormat;
 use super::assumptions::Assumptions;
 use super::config::Given;
-use super::execute::{now, run_several, tell_time};
+use super::execute::{now, print_time, run_several};
 use super::grid::{self, Form, Grid, decimal, number_of, percent, range, ratio};
 use super::losses::{self, Lost};
 use super::output;
@@ -19,7 +19,7 @@ use super::table::{self, About, Failed};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{
-    Fields, Group, Picture, Repeated, SeedRun, in_order, jct_over_seeds, of_measured, total,
+    Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,
     value_or_none,
 };
 use blox_sim::results::statistics::{CONFIDENCE, Estimate};
@@ -158,7 +158,7 @@ pub(super) fn compare(
     };
     terminal.notices(&notices);
     if !plan.base.quiet {
-        tell_time(start, "", terminal);
+        print_time(start, "", terminal);
     }
     if interrupted {
         let _ = writeln!(
@@ -248,7 +248,7 @@ fn groups<'a>(
     }
     let of_all = seeds.iter().flat_map(|seed| &seed[i].groups);
     let mut values: Vec<&str> = of_all.map(|(value, _)| value.as_str()).collect();
-    values.sort_by(|a, b| in_order(a, b));
+    values.sort_by(|a, b| compare_values(a, b));
     values.dedup();
     let one = |value: &'a str| {
         let Some(at) = base else {
@@ -393,32 +393,32 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[
     let Some(cell) = plan.cells.first() else {
         return about;
     };
-    about.say("cluster", cell.experiment.cluster_line());
+    about.add("cluster", cell.experiment.cluster_line());
     if let Some(first) = entries.first().and_then(|e| e.kept.first()) {
         let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);
-        about.say("workload", workload);
+        about.add("workload", workload);
     }
     let given = cell.experiment.options.measure.as_deref();
     let figures = entries.iter().flat_map(|e| &e.results.runs);
     let figures = figures.map(|run| &run.figures);
-    about.say("measured", table::measured_in_each(given, figures));
+    about.add("measured", table::measured_in_each(given, figures));
     about.0.extend(has_marks(entries).then(table::marks));
     about.assume(&Assumptions::of(&cell.experiment, of_runs(entries)));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
-    about.say("seeds", seeds.join(", "));
-    about.say("figures", table::MEDIANS);
+    about.add("seeds", seeds.join(", "));
+    about.add("figures", table::MEDIANS);
     let base = plan.schedulers.get(baseline(plan));
     if let Some(base) = entries
         .iter()
         .find(|e| base.is_some_and(|base| base == e.label))
     {
-        about.say(
+        about.add(
             "compared",
             format!("with {} at the same seed, job by job", base.label),
         );
-        about.say("relative", format!("avg JCT / avg JCT of {}", base.label));
-        about.say(
+        about.add("relative", format!("avg JCT / avg JCT of {}", base.label));
+        about.add(
             "diff.",
             format!("mean over jobs of JCT - JCT under {}", base.label),
         );
@@ -430,7 +430,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[
     let failures = table::of_failed(&cell.experiment, failed);
     let all = notices(plan, entries, left_out);
     for notice in failures.into_iter().chain(all) {
-        about.say("notice", notice);
+        about.add("notice", notice);
     }
     about
 }

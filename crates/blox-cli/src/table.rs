@@ -78,7 +78,7 @@ pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
 pub(super) struct About(pub Vec<(String, String)>);
 
 impl About {
-    pub fn say(&mut self, what: &str, line: impl Into<String>) {
+    pub fn add(&mut self, what: &str, line: impl Into<String>) {
         self.0.push((what.to_owned(), line.into()));
     }
 
@@ -92,7 +92,7 @@ impl About {
 
     pub fn assume(&mut self, assumptions: &Assumptions) {
         for (what, line) in &assumptions.0 {
-            self.say(what, &**line);
+            self.add(what, &**line);
         }
     }
 
@@ -406,18 +406,18 @@ fn waits(runs: &[&Run]) -> Grid {
 /// Returns the description of the figures, one line for each entry.
 fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About {
     let mut about = About::default();
-    about.say("cluster", experiment.cluster_line());
+    about.add("cluster", experiment.cluster_line());
     let Some(first) = runs.first() else {
         return about;
     };
-    about.say("workload", &*first.workload);
-    about.say("measured", measured(experiment, runs));
+    about.add("workload", &*first.workload);
+    about.add("measured", measured(experiment, runs));
     about.0.extend(has_marks(runs).then(marks));
     about.assume(&Assumptions::of(experiment, lost(runs)));
     if let Some(base) = base(experiment, runs) {
         let name = |run: &Run| run.report.summary.scheduler.clone();
         if experiment.compares && runs.len() > 1 {
-            about.say("relative", format!("avg JCT / avg JCT of {}", name(base)));
+            about.add("relative", format!("avg JCT / avg JCT of {}", name(base)));
         }
         if experiment.options.baseline.is_some() {
             for run in runs.iter().filter(|run| name(run) != name(base)) {
@@ -425,13 +425,13 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
                 let share = |n: u64| percent(n as f64 / p.pairs.max(1) as f64);
                 let (name, jobs) = (name(run), number_of(p.pairs, "job"));
                 let (faster, slower) = (share(p.faster), share(p.slower));
-                about.say(
+                about.add(
                     "paired",
                     format!("{name}: {faster} of {jobs} faster, {slower} slower"),
                 );
                 let mean = decimal(p.mean_s, 1);
                 let [p10, median, p90] = [p.p10_s, p.median_s, p.p90_s].map(|s| decimal(s, 0));
-                about.say(
+                about.add(
                     "diff.",
                     format!("{name}: JCT {mean} s on average; p10 {p10} s, median {median} s, p90 {p90} s"),
                 );
@@ -450,7 +450,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
                 decimal(t.contention, 1),
                 whole(t.most_contention)
             );
-            about.say("training", format!("{}: {of}", s.scheduler));
+            about.add("training", format!("{}: {of}", s.scheduler));
         }
     }
     if experiment.options.fairness {
@@ -461,7 +461,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
                 continue;
             }
             let of = of_measured((known, s.measured));
-            about.say(
+            about.add(
                 "rho",
                 format!(
                     "{}: values with {PARTIAL} are over {of} measured jobs",
@@ -472,12 +472,12 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
     }
     for run in runs {
         if let Some(line) = leftovers(run) {
-            about.say(&run.report.summary.scheduler, line);
+            about.add(&run.report.summary.scheduler, line);
         }
     }
     let failures = of_failed(experiment, failed);
     for notice in failures.into_iter().chain(notices(experiment, runs)) {
-        about.say("notice", notice);
+        about.add("notice", notice);
     }
     about
 }
@@ -535,13 +535,13 @@ fn about_missed(about: &mut About, missed: &[(&str, Vec<(u64, &str)>)]) {
     let mut all = missed.iter().flat_map(|(_, causes)| causes);
     let Some((_, cause)) = all.next() else { return };
     if all.all(|(_, other)| other == cause) {
-        about.say("deadlines", format!("all misses: {cause}"));
+        about.add("deadlines", format!("all misses: {cause}"));
         return;
     }
     for (scheduler, causes) in missed.iter().filter(|(_, causes)| !causes.is_empty()) {
         let each = causes.iter().map(|(n, why)| format!("{} {why}", whole(*n)));
         let each = each.collect::<Vec<_>>().join(", ");
-        about.say("deadlines", format!("{scheduler}: misses: {each}"));
+        about.add("deadlines", format!("{scheduler}: misses: {each}"));
     }
 }
 
@@ -679,23 +679,23 @@ pub(super) fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a L
 }
 
 /// Returns a notice if the scheduler uses a property that some jobs lack.
-fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
+fn missing_property(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut contestants = experiment.contestants.iter();
     let named = &contestants.find(|c| c.label == s.scheduler)?.named;
-    let told = run.report.workload_info;
+    let info = run.report.workload_info;
     let (number, what) = match named.params.text("estimator") {
-        "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
-        "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
+        "user" => (info.user_estimates, "how long they run (user_estimate_s)"),
+        "brought" => (info.brought, "an estimate (the attribute estimate_s)"),
         _ => return None,
     };
     let measured = losses::submitted_measured(&run.report);
     let jobs = measured_jobs(measured, run.report.unsubmitted);
-    let untold = measured.saturating_sub(number);
-    (untold > 0).then(|| {
+    let without = measured.saturating_sub(number);
+    (without > 0).then(|| {
         let part = match number {
             0 => format!("none of {jobs} tells"),
-            _ => format!("{} of {jobs} do not tell", whole(untold)),
+            _ => format!("{} of {jobs} do not tell", whole(without)),
         };
         format!("{}: {part} {what}", s.scheduler)
     })
@@ -753,7 +753,7 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     }
     for run in runs {
         if run.report.ended != Ended::Interrupted {
-            list.extend(untold(experiment, run));
+            list.extend(missing_property(experiment, run));
         }
     }
     let summaries = || runs.iter().map(|run| &run.report.summary);

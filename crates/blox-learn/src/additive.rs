@@ -225,7 +225,7 @@ struct Term {
 /// Training state of one sample.
 struct Bag {
     train: Vec<u32>,
-    bound: Vec<u32>,
+    held_out: Vec<u32>,
     /// Residuals of all rows.
     left: Vec<f64>,
 }
@@ -257,12 +257,12 @@ impl Additive {
         let coarse = Binned::fit(frame, params.pair_bins)?;
         let left: Vec<f64> = (0..n)
             .map(|i| {
-                let said: f64 = terms
+                let predicted: f64 = terms
                     .iter()
                     .zip(&mains)
                     .map(|(t, s)| s[t.bins[i] as usize])
                     .sum();
-                target[i] - intercept - said
+                target[i] - intercept - predicted
             })
             .collect();
         let chosen = best_pairs(&coarse, &left, params);
@@ -323,21 +323,21 @@ impl Additive {
     /// # Errors
     /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
-        let mut said = vec![self.intercept; frame.rows()];
+        let mut predictions = vec![self.intercept; frame.rows()];
         for shape in &self.shapes {
             let bins = bin_frame([&shape.feature], frame)?;
-            for (s, b) in said.iter_mut().zip(&bins[0]) {
+            for (s, b) in predictions.iter_mut().zip(&bins[0]) {
                 *s += shape.scores[usize::from(*b)];
             }
         }
         for pair in &self.pairs {
             let width = pair.b.bins.count();
             let bins = bin_frame([&pair.a, &pair.b], frame)?;
-            for (s, (a, b)) in said.iter_mut().zip(bins[0].iter().zip(&bins[1])) {
+            for (s, (a, b)) in predictions.iter_mut().zip(bins[0].iter().zip(&bins[1])) {
                 *s += pair.scores[usize::from(*a) * width + usize::from(*b)];
             }
         }
-        Ok(said)
+        Ok(predictions)
     }
 
     /// Returns the intercept, which is the prediction for average terms.
@@ -409,7 +409,7 @@ impl fmt::Display for Additive {
 
 fn bags(target: &[f64], intercept: f64, params: &AdditiveParams) -> Vec<Bag> {
     let n = target.len();
-    let bound = (n as f64 * params.held_out) as usize;
+    let count = (n as f64 * params.held_out) as usize;
     (0..params.bags.max(1) as u64)
         .map(|bag| {
             let mut order: Vec<usize> = (0..n).collect();
@@ -419,12 +419,12 @@ fn bags(target: &[f64], intercept: f64, params: &AdditiveParams) -> Vec<Bag> {
                     .wrapping_add(bag.wrapping_mul(0xA076_1D64_78BD_642F)),
             )
             .shuffle(&mut order);
-            let mut parts = [order[..bound].to_vec(), order[bound..].to_vec()];
+            let mut parts = [order[..count].to_vec(), order[count..].to_vec()];
             parts.iter_mut().for_each(|p| p.sort_unstable());
-            let [bound, train] = parts.map(|p| p.into_iter().map(|i| i as u32).collect());
+            let [held_out, train] = parts.map(|p| p.into_iter().map(|i| i as u32).collect());
             Bag {
                 train,
-                bound,
+                held_out,
                 left: target.iter().map(|y| y - intercept).collect(),
             }
         })
@@ -453,10 +453,10 @@ fn boost_one(bag: &mut Bag, terms: &[Term], params: &AdditiveParams) -> Vec<Vec<
     if terms.is_empty() {
         return scores;
     }
-    let judged = if bag.bound.is_empty() {
+    let judged = if bag.held_out.is_empty() {
         &bag.train
     } else {
-        &bag.bound
+        &bag.held_out
     };
     let judged = judged.clone();
     let judge = |left: &[f64]| {
@@ -647,7 +647,7 @@ fn best_pairs(coarse: &Binned, left: &[f64], params: &AdditiveParams) -> Vec<(us
         .collect();
     let bag = Bag {
         train: (0..left.len() as u32).collect(),
-        bound: Vec::new(),
+        held_out: Vec::new(),
         left: left.to_vec(),
     };
     let gain = |&(a, b): &(usize, usize)| {

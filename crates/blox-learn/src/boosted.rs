@@ -110,7 +110,7 @@ impl Boosted {
     /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         let bins = bin_frame(&self.features, frame)?;
-        let say = |row: usize| {
+        let predict_row = |row: usize| {
             let tree = |tree: &Vec<Node>| {
                 let mut at = 0;
                 loop {
@@ -133,7 +133,7 @@ impl Boosted {
             };
             self.intercept + self.trees.iter().map(tree).sum::<f64>()
         };
-        Ok((0..frame.rows()).map(say).collect())
+        Ok((0..frame.rows()).map(predict_row).collect())
     }
 
     /// Returns the names of the features that the model uses.

@@ -168,11 +168,11 @@ impl Tree {
     /// Returns the tree as lines with their depth and text, for pictures.
     pub fn lines(&self) -> Vec<(usize, String)> {
         let mut lines = Vec::new();
-        self.tell(&self.root, 0, &mut lines);
+        self.add_lines(&self.root, 0, &mut lines);
         lines
     }
 
-    fn tell(&self, node: &Node, depth: usize, lines: &mut Vec<(usize, String)>) {
+    fn add_lines(&self, node: &Node, depth: usize, lines: &mut Vec<(usize, String)>) {
         let counted = |rows: &[u32]| {
             let counts: Vec<String> = self
                 .classes
@@ -194,7 +194,7 @@ impl Tree {
                 ..
             } => {
                 let (name, levels) = (&self.names[*feature], &self.levels[*feature]);
-                let asked = match levels.is_empty() {
+                let conditions = match levels.is_empty() {
                     true => [format!("{name} <= {at}"), format!("{name} > {at}")],
                     false => {
                         let first = (at + 1.0).floor().max(0.0) as usize;
@@ -203,9 +203,9 @@ impl Tree {
                             .map(|l| format!("{name} is {}", l.join(" or ")))
                     }
                 };
-                for (asked, node) in asked.into_iter().zip([left, right]) {
-                    lines.push((depth, asked));
-                    self.tell(node, depth + 1, lines);
+                for (condition, node) in conditions.into_iter().zip([left, right]) {
+                    lines.push((depth, condition));
+                    self.add_lines(node, depth + 1, lines);
                 }
             }
         }

@@ -61,10 +61,10 @@ fn job_forecast_matches_the_reference_quality() {
     let (train, test) = throughput(&text);
     let error = |name: &str, params: AdditiveParams| {
         let model = Additive::fit(&train, &params).unwrap();
-        let said = model.predict(&test).unwrap();
+        let predicted = model.predict(&test).unwrap();
         let (mae, r2) = (
-            metrics::mae(&said, test.target()),
-            metrics::r2(&said, test.target()),
+            metrics::mae(&predicted, test.target()),
+            metrics::r2(&predicted, test.target()),
         );
         println!("{name}: mae {mae:.4}, r2 {r2:.4}");
         mae

@@ -235,11 +235,11 @@ impl Case {
         expected: &str,
         read: impl Fn(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, VerifyError> {
-        let said = self.summary.get(name).filter(|said| !said.is_null());
+        let found = self.summary.get(name).filter(|found| !found.is_null());
         // JSON shows by itself where a text begins and ends.
-        let wrong = |said| format!("{name} is {said}, expected {expected}");
+        let wrong = |found| format!("{name} is {found}, expected {expected}");
         let value =
-            said.map(|said| read(said).ok_or_else(|| self.bad("summary.json", wrong(said))));
+            found.map(|found| read(found).ok_or_else(|| self.bad("summary.json", wrong(found))));
         value.transpose()
     }
 

@@ -37,7 +37,7 @@ pub enum VerifyError {
         name: String,
     },
     /// This version does not compare the system.
-    #[error("{}: the system {} is not one of {}", case.display(), name.as_deref().map_or("cannot be told and".to_owned(), |n| format!("`{n}`")), known)]
+    #[error("{}: the system {} is not one of {}", case.display(), name.as_deref().map_or("cannot be detected and".to_owned(), |n| format!("`{n}`")), known)]
     UnknownSystem {
         /// The case.
         case: PathBuf,

@@ -66,10 +66,10 @@ impl Folder {
             let Some(mut results) = sweep.results(run)? else {
                 continue;
             };
-            let told = sweep.told(&run.settings);
-            results.name = match told.is_empty() {
+            let label = sweep.label(&run.settings);
+            results.name = match label.is_empty() {
                 true => run.scheduler.clone(),
-                false => format!("{}, {told}", run.scheduler),
+                false => format!("{}, {label}", run.scheduler),
             };
             let path = sweep.path.join(RUNS).join(&run.name);
             folders.push(Folder {

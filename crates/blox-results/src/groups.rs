@@ -50,7 +50,7 @@ impl Groups {
             }
             by_value[at].1.push(job.clone());
         }
-        by_value.sort_by(|(a, _), (b, _)| in_order(a, b));
+        by_value.sort_by(|(a, _), (b, _)| compare_values(a, b));
         let list = by_value.into_iter();
         Groups {
             column: column.to_owned(),
@@ -127,7 +127,7 @@ fn shown(value: &str) -> Value {
 }
 
 /// Compares two values: numbers by value before other texts, and a missing value last.
-pub fn in_order(a: &str, b: &str) -> Ordering {
+pub fn compare_values(a: &str, b: &str) -> Ordering {
     let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite());
     let rank = |text: &str| (text.is_empty(), number(text).is_none());
     rank(a).cmp(&rank(b)).then_with(|| {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn values_are_in_order() {
         let mut values = ["b", "", "10", "a", "9"];
-        values.sort_by(|a, b| in_order(a, b));
+        values.sort_by(|a, b| compare_values(a, b));
         assert_eq!(values, ["9", "10", "a", "b", ""]);
     }
 }

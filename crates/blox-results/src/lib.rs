@@ -39,7 +39,7 @@ pub use figures::{
     ended, estimate, flattened, group_columns, of_measured, part_columns, partial, total,
 };
 pub use folder::Folder;
-pub use groups::{Group, Groups, in_order};
+pub use groups::{Group, Groups, compare_values};
 pub use pictures::{
     AVERAGES, DEADLINE_COUNTS, FAIRNESS, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, LATENESS,
     Picture, SUMMARIES, WAITS, jct_over_seeds, pictures,

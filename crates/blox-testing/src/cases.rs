@@ -21,7 +21,7 @@ impl<T> Cases<T> {
             count,
             first: 0,
             contents: Contents {
-                troubles: Faults::ALL,
+                faults: Faults::ALL,
                 most_jobs: usize::MAX,
                 attributes: Vec::new(),
                 labels: Vec::new(),

@@ -76,7 +76,7 @@ enum What {
     Over(JobId, u64),
     Progress(JobId, u64),
     /// A report of the running job. It may arrive after the job has stopped running.
-    Heard(JobId, Event),
+    Report(JobId, Event),
     Finishes(JobId),
     Joins(NodeSpec),
     PowersOn(NodeId),
@@ -133,7 +133,7 @@ pub(crate) struct Job {
     /// Work done as of `since`.
     pub work: f64,
     /// Work that the state counts.
-    told: f64,
+    counted: f64,
     launched_with: f64,
     rate: f64,
     since: Time,
@@ -211,7 +211,7 @@ impl ScriptedCluster {
             over: None,
             began: Time::ZERO,
             work: 0.0,
-            told: 0.0,
+            counted: 0.0,
             launched_with: 0.0,
             rate: 0.0,
             since: Time::ZERO,
@@ -285,7 +285,7 @@ impl ScriptedCluster {
     fn lag(&self, job: JobId) -> f64 {
         let attempt = self.jobs[job.index()].attempt;
         let mut dice = self.script.dice(job, attempt, LAG);
-        let late = self.script.troubles.has(Fault::LateEnds) && attempt <= 4 && dice.chance(0.5);
+        let late = self.script.faults.has(Fault::LateEnds) && attempt <= 4 && dice.chance(0.5);
         if late {
             dice.between(0.0, 2.0) * self.script.round
         } else {
@@ -314,8 +314,8 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         let over = j.over.take()?;
         (j.attained, j.attained_gpu) = (over.attained, over.attained_gpu);
-        j.told = j.work;
-        j.seen.0 = j.seen.0.min(j.told);
+        j.counted = j.work;
+        j.seen.0 = j.seen.0.min(j.counted);
         j.seen.1 = j.seen.1.min(j.attained);
         self.tally.late_ends += 1;
         Some(Event::Ran {
@@ -326,7 +326,7 @@ impl ScriptedCluster {
     }
 
     /// Returns the job of the entry if its launch must get its `Ran` event first.
-    fn tells_of(&self, what: &What, view: View<'_>) -> Option<JobId> {
+    fn needs_ran(&self, what: &What, view: View<'_>) -> Option<JobId> {
         match what {
             What::Started(job, token)
             | What::LaunchFails(job, token)
@@ -356,7 +356,7 @@ impl ScriptedCluster {
         if runs {
             j.attained += dt;
             j.attained_gpu += dt * j.width();
-            j.told = (j.told + j.rate * dt).min(most.max(j.told));
+            j.counted = (j.counted + j.rate * dt).min(most.max(j.counted));
         } else if j.changes {
             j.kept[0] += dt;
             j.kept[1] += dt * j.width();
@@ -368,7 +368,7 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         j.truth = truth;
         j.changes = false;
-        j.told = j.work;
+        j.counted = j.work;
         j.gpus.clear();
         j.leaving.clear();
     }
@@ -409,8 +409,8 @@ impl ScriptedCluster {
         match what {
             What::Outside(outside) => self.outside(outside, view),
             What::Release(job) => {
-                let bound = std::mem::take(&mut self.jobs[job.index()].held_back);
-                (bound && view.job(job).is_some()).then_some(Event::Release { job })
+                let held_back = std::mem::take(&mut self.jobs[job.index()].held_back);
+                (held_back && view.job(job).is_some()).then_some(Event::Release { job })
             }
             What::Started(job, token) => {
                 self.is_current(job, token).then_some(())?;
@@ -504,7 +504,7 @@ impl ScriptedCluster {
                 }
                 None
             }
-            What::Heard(job, event) => view.job(job).map(|_| event),
+            What::Report(job, event) => view.job(job).map(|_| event),
             What::Finishes(job) => {
                 if self.outcome(job.index()).is_some() {
                     return None;
@@ -617,8 +617,8 @@ impl ScriptedCluster {
         // Progress after the start of the checkpoint is not reported.
         let j = &mut self.jobs[job.index()];
         if outcome != Outcome::Completed {
-            self.tally.lost += j.work - j.told;
-            j.work = j.told;
+            self.tally.lost += j.work - j.counted;
+            j.work = j.counted;
         }
         self.leave(job, Truth::Ended(outcome));
         Some(Event::Ended { job, outcome })
@@ -652,8 +652,8 @@ impl ScriptedCluster {
         let kept = dice.pick(&KEPT);
         let (crash, part) = (dice.chance(0.3), dice.unit());
         let (report, when) = (dice.chance(0.4), dice.unit());
-        let may_crash = self.script.troubles.has(Fault::Crashes) && j.attempt <= 4;
-        let may_report = first && self.script.troubles.has(Fault::Progress);
+        let may_crash = self.script.faults.has(Fault::Crashes) && j.attempt <= 4;
+        let may_report = first && self.script.faults.has(Fault::Progress);
         let lag = self.lag(job);
         if may_crash && crash {
             let what = What::Crashes(job, token, kept, Reason::Crashed);
@@ -668,7 +668,7 @@ impl ScriptedCluster {
         }
         // A report may lead to a launch. Without a limit, both could continue forever.
         let talks = self.jobs[job.index()].attempt <= 4;
-        if first && talks && self.script.troubles.has(Fault::Reports) {
+        if first && talks && self.script.faults.has(Fault::Reports) {
             self.schedule_reports(job, left);
         }
     }
@@ -693,7 +693,7 @@ impl ScriptedCluster {
             for (i, value) in CONVERGING.into_iter().enumerate() {
                 let at = within * (i + 1) as f64 / (CONVERGING.len() + 2) as f64;
                 let name = Name::from("loss");
-                self.after(at, What::Heard(job, Event::Metric { job, name, value }));
+                self.after(at, What::Report(job, Event::Metric { job, name, value }));
             }
         }
         let j = &self.jobs[job.index()];
@@ -704,14 +704,14 @@ impl ScriptedCluster {
                 name: Name::from(dice.pick(&["loss", "accuracy"])),
                 value: dice.between(0.0, 4.0),
             };
-            self.after(within * dice.unit(), What::Heard(job, event));
+            self.after(within * dice.unit(), What::Report(job, event));
         }
         let trains = self.script.jobs[job.index()].extras().training.is_some();
         let mut knobs = self.script.dice(job, attempt, KNOBS);
-        if !trains && self.script.troubles.has(Fault::Knobs) && knobs.chance(0.3) {
+        if !trains && self.script.faults.has(Fault::Knobs) && knobs.chance(0.3) {
             let config = Config::of([("tp", knobs.pick(&[1.0, 2.0])), ("shift", knobs.unit())]);
             let event = Event::BatchChanged { job, config };
-            self.after(within * knobs.unit(), What::Heard(job, event));
+            self.after(within * knobs.unit(), What::Report(job, event));
         }
         if !trains || dice.chance(0.3) {
             return;
@@ -738,7 +738,7 @@ impl ScriptedCluster {
         };
         let report = Arc::new(report);
         let event = Event::Reported { job, report };
-        self.after(within * dice.unit(), What::Heard(job, event));
+        self.after(within * dice.unit(), What::Report(job, event));
     }
 
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
@@ -786,7 +786,7 @@ impl ScriptedCluster {
         let (low, high) = self.script.delays.launch;
         let wait = dice.between(low, high) * self.script.round;
         let fails =
-            self.script.troubles.has(Fault::FailedLaunches) && attempt <= 4 && dice.chance(0.25);
+            self.script.faults.has(Fault::FailedLaunches) && attempt <= 4 && dice.chance(0.25);
         let dead = self.jobs[job.index()].gpus.iter().any(|g| !self.works(*g));
         if fails || dead {
             self.after(wait, What::LaunchFails(job, token));
@@ -814,7 +814,7 @@ impl ScriptedCluster {
         let (low, high) = self.script.delays.stop;
         let wait = dice.between(low, high) * self.script.round;
         let (kept, part) = (dice.pick(&KEPT), dice.unit());
-        let crashes = self.script.troubles.has(Fault::Crashes) && attempt <= 4 && dice.chance(0.1);
+        let crashes = self.script.faults.has(Fault::Crashes) && attempt <= 4 && dice.chance(0.1);
         let (diligent, work, rate) = (j.diligent, j.work, j.rate);
         let all = self.script.jobs[job.index()].work.iterations;
         if over && (near(work, all) || dice.chance(0.5)) {
@@ -982,7 +982,7 @@ impl ScriptedCluster {
                 0.0
             };
             let most = job.truth().work().iterations;
-            let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
+            let work = (truth.counted + truth.rate * dt).min(most.max(truth.counted));
             let attained = truth.attained + dt;
             let gpu_time = truth.attained_gpu + dt * truth.width();
             let changes = match truth.changes {
@@ -1066,7 +1066,7 @@ impl Backend for ScriptedCluster {
                         return Ok(None);
                     };
                     self.now = at;
-                    let of = self.tells_of(&what, view);
+                    let of = self.needs_ran(&what, view);
                     if let Some(ran) = of.and_then(|job| self.take_back(job)) {
                         self.held_up = Some(what);
                         return Ok(Some(Input::Event { at, event: ran }));

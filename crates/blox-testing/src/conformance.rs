@@ -260,10 +260,10 @@ impl Suite<'_> {
         self
     }
 
-    /// Leaves out one kind of trouble.
+    /// Leaves out one kind of fault.
     #[must_use]
-    pub fn without(mut self, trouble: Fault) -> Self {
-        self.contents.troubles = self.contents.troubles.without(trouble);
+    pub fn without(mut self, fault: Fault) -> Self {
+        self.contents.faults = self.contents.faults.without(fault);
         self
     }
 
@@ -1268,34 +1268,34 @@ impl Scheduler for Watched {
             });
         }
         let (inner, shadows) = (&mut self.inner, &mut self.shadows);
-        let tell = || {
+        let notify = || {
             for shadow in shadows {
                 shadow.policy.on_event(view, event);
             }
             inner.on_event(view, event);
         };
-        let tell = || self.place.during("on_event", view.now(), tell);
-        let told = catch_unwind(AssertUnwindSafe(tell));
-        if let Err(panic) = told {
+        let notify = || self.place.during("on_event", view.now(), notify);
+        let result = catch_unwind(AssertUnwindSafe(notify));
+        if let Err(panic) = result {
             // The core catches and counts the panic, but drops its message.
-            let said = || (view.now(), blox_core::core::panic_message(&*panic));
-            self.panicked.get_or_insert_with(said);
+            let failure = || (view.now(), blox_core::core::panic_message(&*panic));
+            self.panicked.get_or_insert_with(failure);
             resume_unwind(panic);
         }
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         let (inner, shadows) = (&mut self.inner, &mut self.shadows);
-        let tell = || {
+        let notify = || {
             for shadow in shadows {
                 shadow.policy.on_launches(view, plan);
             }
             inner.on_launches(view, plan);
         };
-        let tell = || self.place.during("on_launches", view.now(), tell);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
-            let said = || (view.now(), blox_core::core::panic_message(&*panic));
-            self.panicked.get_or_insert_with(said);
+        let notify = || self.place.during("on_launches", view.now(), notify);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(notify)) {
+            let failure = || (view.now(), blox_core::core::panic_message(&*panic));
+            self.panicked.get_or_insert_with(failure);
             resume_unwind(panic);
         }
     }

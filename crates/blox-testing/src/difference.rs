@@ -121,7 +121,7 @@ pub(crate) fn of_visits(
     for (at, visited) in acts(visiting) {
         let skipped = decided.next_if(|(t, _)| *t <= at);
         let because = || match validities.iter().rev().find(|(t, _)| *t < at) {
-            Some((since, said)) => format!("as of {since} s ({})", validity(*said)),
+            Some((since, latest)) => format!("as of {since} s ({})", validity(*latest)),
             None => "before all validities".to_owned(),
         };
         let found = |act: &str| format!("`{act}` when no moment is skipped");

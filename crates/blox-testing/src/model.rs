@@ -333,8 +333,8 @@ impl World {
     fn of(seed: u64, contents: &Contents) -> World {
         let contents = Contents {
             // Jobs that train need applications, which a script does not have; see below.
-            troubles: contents
-                .troubles
+            faults: contents
+                .faults
                 .without(Fault::Reports)
                 .without(Fault::Oversized)
                 .without(Fault::Large),

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// A kind of trouble that the cases of a conformance suite contain. Each can be left out with
+/// A kind of fault that the cases of a conformance suite contain. Each can be left out with
 /// [`Suite::without`](super::Suite::without).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -94,7 +94,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A set of troubles.
+/// A set of faults.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Faults(u32);
@@ -102,12 +102,12 @@ pub(crate) struct Faults(u32);
 impl Faults {
     pub const ALL: Faults = Faults(u32::MAX);
 
-    pub fn without(self, trouble: Fault) -> Self {
-        Faults(self.0 & !trouble.bit())
+    pub fn without(self, fault: Fault) -> Self {
+        Faults(self.0 & !fault.bit())
     }
 
-    pub fn has(self, trouble: Fault) -> bool {
-        self.0 & trouble.bit() != 0
+    pub fn has(self, fault: Fault) -> bool {
+        self.0 & fault.bit() != 0
     }
 }
 
@@ -159,7 +159,8 @@ pub(crate) struct Script {
     pub jobs: Vec<Arc<JobSpec>>,
     pub outside: Vec<(Time, Outside)>,
     pub delays: Delays,
-    pub troubles: Faults,
+    #[serde(rename = "troubles")]
+    pub faults: Faults,
     /// The length of a round.
     pub round: f64,
     /// Number of jobs that ended before the case. The numbers of its own jobs start here.
@@ -173,7 +174,7 @@ pub(crate) struct Script {
 /// Permitted contents of the cases of a suite.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    pub troubles: Faults,
+    pub faults: Faults,
     pub most_jobs: usize,
     /// Attributes that some jobs have, and their values; any value if there are none.
     pub attributes: Vec<(Name, Vec<Value>)>,
@@ -197,9 +198,9 @@ impl Script {
     pub fn of(seed: u64, round: Seconds, contents: &Contents) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
-        let (mut troubles, most_jobs) = (contents.troubles, contents.most_jobs);
+        let (mut faults, most_jobs) = (contents.faults, contents.most_jobs);
         if seed & 1 == 0 {
-            troubles = troubles.without(Fault::Delays).without(Fault::SlowLaunches);
+            faults = faults.without(Fault::Delays).without(Fault::SlowLaunches);
         }
         if seed & 2 == 0 {
             for fault in [
@@ -210,28 +211,28 @@ impl Script {
                 Fault::Cancels,
                 Fault::Holds,
             ] {
-                troubles = troubles.without(fault);
+                faults = faults.without(fault);
             }
         }
         if seed & 4 == 0 {
-            troubles = troubles.without(Fault::Reports);
+            faults = faults.without(Fault::Reports);
         }
         if seed % 3 != 2 {
-            troubles = troubles.without(Fault::LateEnds);
+            faults = faults.without(Fault::LateEnds);
         }
-        let partitions = troubles.has(Fault::Partitions) && r.chance(0.3);
-        let large = troubles.has(Fault::Large) && seed % LARGE == LARGE - 21;
+        let partitions = faults.has(Fault::Partitions) && r.chance(0.3);
+        let large = faults.has(Fault::Large) && seed % LARGE == LARGE - 21;
         let cluster = cluster(&mut r, partitions, large);
         let count = if large { 300 } else { 0 };
         let jobs = jobs(
-            &mut r, &cluster, round, troubles, partitions, count, most_jobs,
+            &mut r, &cluster, round, faults, partitions, count, most_jobs,
         );
-        let delays = if !troubles.has(Fault::Delays) {
+        let delays = if !faults.has(Fault::Delays) {
             Delays {
                 launch: (0.0, 0.0),
                 stop: (0.0, 0.0),
             }
-        } else if troubles.has(Fault::SlowLaunches) && r.chance(0.3) {
+        } else if faults.has(Fault::SlowLaunches) && r.chance(0.3) {
             Delays {
                 launch: (1.25, 1.5),
                 stop: (0.0, 0.25),
@@ -249,7 +250,7 @@ impl Script {
             cluster,
             jobs,
             delays,
-            troubles,
+            faults,
             round,
             first: 0,
         };
@@ -259,26 +260,26 @@ impl Script {
         let [types, resources, details] = [(); 3].map(|()| kinds.chance(0.5));
         let cordons = kinds.chance(0.35);
         let sharing = kinds.chance(0.5);
-        if types && troubles.has(Fault::GpuTypes) {
+        if types && faults.has(Fault::GpuTypes) {
             script.gpu_types();
         }
-        if resources && troubles.has(Fault::Resources) {
+        if resources && faults.has(Fault::Resources) {
             script.resources();
         }
-        if details && troubles.has(Fault::Details) {
+        if details && faults.has(Fault::Details) {
             script.node_details(&contents.labels);
             script.job_details(&contents.attributes);
         }
-        if sharing && troubles.has(Fault::Sharing) {
+        if sharing && faults.has(Fault::Sharing) {
             script.sharing_details();
         }
-        if troubles.has(Fault::Elastic) && SplitMix::keyed(&[seed, 18]).chance(0.25) {
+        if faults.has(Fault::Elastic) && SplitMix::keyed(&[seed, 18]).chance(0.25) {
             script.elastic_details();
         }
-        if troubles.has(Fault::Parts) && SplitMix::keyed(&[seed, 30]).chance(0.125) {
+        if faults.has(Fault::Parts) && SplitMix::keyed(&[seed, 30]).chance(0.125) {
             script.parts();
         }
-        if troubles.has(Fault::Services) && SplitMix::keyed(&[seed, 32]).chance(0.125) {
+        if faults.has(Fault::Services) && SplitMix::keyed(&[seed, 32]).chance(0.125) {
             script.services();
         }
         script.measure_enough();
@@ -290,7 +291,7 @@ impl Script {
         script.faults(&mut r);
         script.flaps();
         script.silences();
-        if cordons && troubles.has(Fault::Cordons) {
+        if cordons && faults.has(Fault::Cordons) {
             script.cordons();
         }
         script.finish();
@@ -345,10 +346,10 @@ impl Script {
             job
         }));
         let outside = lines(&mut self.outside.iter().map(|event| json!(event)));
-        let (seed, round, troubles) = (self.seed, json!(self.round), self.troubles.0);
+        let (seed, round, faults) = (self.seed, json!(self.round), self.faults.0);
         let delays = json!(self.delays);
         format!(
-            "{{\"seed\": {seed}, \"round\": {round}, \"troubles\": {troubles}, \"delays\": {delays},\n\
+            "{{\"seed\": {seed}, \"round\": {round}, \"troubles\": {faults}, \"delays\": {delays},\n\
              \"cluster\": {{\"nodes\": [\n{nodes}\n]}},\n\
              \"jobs\": [\n{jobs}\n],\n\
              \"outside\": [\n{outside}\n]}}"
@@ -400,7 +401,7 @@ impl Script {
             Fault::GpuFailures,
             Fault::LateEnds,
         ];
-        free && !fails.iter().any(|t| self.troubles.has(*t))
+        free && !fails.iter().any(|t| self.faults.has(*t))
     }
 
     /// Sets the horizon once all outside events are known.
@@ -420,7 +421,7 @@ impl Script {
 
     /// Makes the checkpoints of some cases with delays slow.
     fn slow_stops(&mut self) {
-        let slow = self.delays.stop.1 > 0.0 && self.troubles.has(Fault::SlowStops);
+        let slow = self.delays.stop.1 > 0.0 && self.faults.has(Fault::SlowStops);
         if slow && SplitMix::keyed(&[self.seed, 7]).chance(0.4) {
             self.delays.stop = (0.0, 1.5);
         }
@@ -681,7 +682,7 @@ impl Script {
     }
 
     fn job_details(&mut self, attributes: &[(Name, Vec<Value>)]) {
-        let any_type = !self.troubles.has(Fault::GpuTypes);
+        let any_type = !self.faults.has(Fault::GpuTypes);
         let total = self.cluster.total_gpus() as u32;
         let types = self.cluster.nodes.iter().filter_map(|n| n.gpu_type.clone());
         let types: BTreeSet<Name> = types.collect();
@@ -776,7 +777,7 @@ impl Script {
 
     /// Lets some of the jobs choose their batch themselves.
     fn trainings(&mut self) {
-        if !self.troubles.has(Fault::Reports) {
+        if !self.faults.has(Fault::Reports) {
             return;
         }
         let r = &mut SplitMix::keyed(&[self.seed, 4]);
@@ -799,7 +800,7 @@ impl Script {
                 (name.clone(), limits)
             };
             let mut limits: blox_core::SortedMap<_, _> = types.iter().map(limits).collect();
-            if self.troubles.has(Fault::GpuTypes) && types.len() > 1 && r.chance(0.3) {
+            if self.faults.has(Fault::GpuTypes) && types.len() > 1 && r.chance(0.3) {
                 // The job does not run on the last type.
                 limits.pop_last();
             }
@@ -820,7 +821,7 @@ impl Script {
         let span = 20.0 * self.round;
         let at = |r: &mut SplitMix| Time::new(on_grid(r, span, self.round));
         let nodes = self.cluster.nodes.len();
-        if self.troubles.has(Fault::NodeLosses) {
+        if self.faults.has(Fault::NodeLosses) {
             for node in 0..nodes {
                 if r.chance(0.4) {
                     let (node, lost) = (NodeId(node as u32), at(r));
@@ -842,7 +843,7 @@ impl Script {
                 }
             }
         }
-        if self.troubles.has(Fault::GpuFailures) {
+        if self.faults.has(Fault::GpuFailures) {
             for _ in 0..r.below(3) {
                 let gpu = GpuId(r.below(self.cluster.total_gpus() as usize) as u32);
                 let fails = at(r);
@@ -856,10 +857,10 @@ impl Script {
             let later = |r: &mut SplitMix| {
                 spec.submit + Seconds::new(on_grid(r, 6.0 * self.round, self.round))
             };
-            if self.troubles.has(Fault::Cancels) && r.chance(0.12) {
+            if self.faults.has(Fault::Cancels) && r.chance(0.12) {
                 self.outside.push((later(r), Outside::Cancel(job)));
             }
-            if self.troubles.has(Fault::Holds) && r.chance(0.25) {
+            if self.faults.has(Fault::Holds) && r.chance(0.25) {
                 let length = Seconds::new(r.between(0.0, 3.0) * self.round);
                 self.outside.push((later(r), Outside::Hold(job, length)));
             }
@@ -884,7 +885,7 @@ impl Script {
 
     /// Makes some of the lost nodes silent for a while before their loss.
     fn silences(&mut self) {
-        if !self.troubles.has(Fault::LateEnds) {
+        if !self.faults.has(Fault::LateEnds) {
             return;
         }
         let r = &mut SplitMix::keyed(&[self.seed, 5]);
@@ -997,7 +998,7 @@ fn jobs(
     r: &mut SplitMix,
     cluster: &ClusterSpec,
     round: f64,
-    troubles: Faults,
+    faults: Faults,
     partitions: bool,
     least: usize,
     most: usize,
@@ -1020,7 +1021,7 @@ fn jobs(
             .filter(|n| vc.is_none() || n.partition.as_deref() == vc);
         let on_one = here.clone().map(|n| n.gpus).max().unwrap_or(1) as usize;
         let on_all = here.map(|n| n.gpus).sum::<u32>() as usize;
-        let mut gpus = if troubles.has(Fault::MultiNode) && r.chance(0.25) {
+        let mut gpus = if faults.has(Fault::MultiNode) && r.chance(0.25) {
             1 + r.below(on_all)
         } else {
             1 + r.below(on_one)
@@ -1028,7 +1029,7 @@ fn jobs(
         if r.chance(0.4) {
             gpus = 1;
         }
-        if troubles.has(Fault::Oversized) && r.chance(0.03) {
+        if faults.has(Fault::Oversized) && r.chance(0.03) {
             // More GPUs than the cluster has even with a node that joins late.
             gpus = total + 100;
         }

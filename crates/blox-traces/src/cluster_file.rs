@@ -511,7 +511,7 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ngpus = 4\ngpu_type = \"\"\n").unwrap_err(),
-            "c.toml: node group 1: gpu_type is empty, expected a name, or none said"
+            "c.toml: node group 1: gpu_type is empty, expected a name, or no gpu_type"
         );
         assert_eq!(
             parse(

@@ -243,12 +243,12 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if line.starts_with(';') && !line[1..].contains(';') {
         return Ok(Format::Swf);
     }
-    let told = Format::ALL.into_iter().find(|format| {
+    let by_columns = Format::ALL.into_iter().find(|format| {
         let columns: Vec<_> = line.split(format.delimiter(&line)).map(unquoted).collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
         format.entry().columns.iter().any(has_all)
     });
-    if let Some(format) = told {
+    if let Some(format) = by_columns {
         return Ok(format);
     }
     let name = source.path().to_string_lossy().to_ascii_lowercase();

@@ -57,8 +57,8 @@ pub(crate) fn map_text(header: &[&str], rows: &[Vec<&str>]) -> Result<Option<Str
         columns.retain(|m| m.field != Start && m.field != End);
     }
     for field in [Submit, Gpus, Duration] {
-        let is_told = has(&columns, field) || (field == Duration && has(&columns, Start));
-        if !is_told {
+        let is_mapped = has(&columns, field) || (field == Duration && has(&columns, Start));
+        if !is_mapped {
             columns.extend(mapping(field, PLACE, ""));
         }
     }

@@ -67,7 +67,7 @@ pub use trace::{Checked, Trace, check};
 /// Returns the fields that most reader tests compare: name, submission and duration in seconds,
 /// GPUs.
 #[cfg(test)]
-pub(crate) fn told(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
+pub(crate) fn rows_of(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
     jobs.iter()
         .map(|j| {
             let name = j.name.as_deref().unwrap();

@@ -76,9 +76,9 @@ mod tests {
         let cluster = read_cluster(config.path()).unwrap();
         assert!(is_cluster(config.path()) && cluster.nodes.len() == 4);
         assert_eq!(cluster.nodes[3].partition.as_deref(), Some("vb"));
-        for (wrong, said) in [("", "found no row"), ("va,4000000000\n", "a million nodes")] {
+        for (wrong, message) in [("", "found no row"), ("va,4000000000\n", "a million nodes")] {
             let e = read_cluster(file(&format!(",num\n{wrong}")).path()).unwrap_err();
-            assert!(e.to_string().contains(said), "{e}");
+            assert!(e.to_string().contains(message), "{e}");
         }
     }
 }

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn first_line_determines_the_format() {
-        for (name, text, told) in [
+        for (name, text, expected) in [
             ("a", "submit_s,gpus,duration_s\n0,1,1\n", "a (csv, 1 job)"),
             ("a", "gpus,\"submit_s\",duration_s", "a (csv, 0 jobs)"),
             (
@@ -221,11 +221,11 @@ mod tests {
                 "a (slurm, 0 jobs)",
             ),
         ] {
-            assert_eq!(open_text(name, text.as_bytes()), Ok(told.to_owned()));
+            assert_eq!(open_text(name, text.as_bytes()), Ok(expected.to_owned()));
             let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
             gz.write_all(text.as_bytes()).unwrap();
             let gz = gz.finish().unwrap();
-            assert_eq!(open_text(name, &gz), Ok(told.to_owned()));
+            assert_eq!(open_text(name, &gz), Ok(expected.to_owned()));
         }
     }
 

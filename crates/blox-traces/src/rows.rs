@@ -278,10 +278,13 @@ pub(crate) fn makes_sense(
         return wrong(e.field, e.found, e.expected);
     }
     let own = job.work.rate;
-    if let Some(told) = job.rate_at(job.gpus)
-        && (told - own).abs() > 1e-6 * own
+    if let Some(stated) = job.rate_at(job.gpus)
+        && (stated - own).abs() > 1e-6 * own
     {
-        let found = format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU"));
+        let found = format!(
+            "{stated} on {}",
+            number_of(u64::from(job.gpus.get()), "GPU")
+        );
         let expected = format!("{own} there, the job's own rate");
         return wrong("extras.rates", found, &expected);
     }

@@ -36,7 +36,7 @@ pub struct Trace {
     detected: bool,
     scan: Scan,
     /// The sorted jobs, if the first lines are out of order.
-    bound: Option<Arc<Vec<JobSpec>>>,
+    sorted: Option<Arc<Vec<JobSpec>>>,
 }
 
 /// Number of jobs that are held at first, to detect a file that is not sorted. An unsorted file
@@ -94,7 +94,7 @@ impl Trace {
                 }
             }
         })?;
-        let bound = first.filter(|_| scan.out_of_order).map(|mut jobs| {
+        let sorted = first.filter(|_| scan.out_of_order).map(|mut jobs| {
             jobs.iter_mut().for_each(|job| shift(job, scan.origin));
             jobs.sort_by_cached_key(|job| job.submit);
             Arc::new(jobs)
@@ -104,7 +104,7 @@ impl Trace {
             reader,
             detected,
             scan,
-            bound,
+            sorted,
         })
     }
 
@@ -113,8 +113,8 @@ impl Trace {
     /// # Errors
     /// If the file can no longer be read or has changed.
     pub fn jobs(&self) -> Result<FileWorkload, WorkloadError> {
-        let rest = match &self.bound {
-            Some(bound) => Rest::Memory(Arc::clone(bound), 0),
+        let rest = match &self.sorted {
+            Some(sorted) => Rest::Memory(Arc::clone(sorted), 0),
             None => self.read_again()?,
         };
         Ok(FileWorkload {
@@ -381,14 +381,14 @@ mod tests {
             let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
             assert_eq!(jobs, collect(&mut trace.jobs().unwrap()).unwrap());
             let moments: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
-            (trace.bound.is_some(), moments)
+            (trace.sorted.is_some(), moments)
         };
         let rows = HELD + 5;
-        for (late, bound) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
+        for (late, sorted) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
             let mut expected: Vec<f64> = (0..rows).map(|i| (i + 1) as f64).collect();
             expected[late] = 0.0;
             expected.sort_by(f64::total_cmp);
-            assert_eq!(moments(late, rows), (bound, expected), "row {late}");
+            assert_eq!(moments(late, rows), (sorted, expected), "row {late}");
         }
         assert!(!moments(0, 3).0, "in order");
     }

@@ -20,10 +20,10 @@ pub(crate) fn explained(message: &str) -> String {
 /// Splits serde's "invalid type: string \"4\", expected u32" into the found and the expected value,
 /// in terms of the file. Returns `None` for other messages.
 pub(crate) fn found_and_expected(message: &str) -> Option<(String, String)> {
-    let said = message
+    let rest = message
         .strip_prefix("invalid type: ")
         .or_else(|| message.strip_prefix("invalid value: "))?;
-    let (found, expected) = said.rsplit_once(", expected ")?;
+    let (found, expected) = rest.rsplit_once(", expected ")?;
     let found = match found {
         "map" => "an object",
         "sequence" => "an array",
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn serde_errors_are_put_in_plain_words() {
         let plain = |text: &str| found_and_expected(text).map(|(f, e)| format!("{f}: {e}"));
-        for (text, said) in [
+        for (text, expected) in [
             (
                 "invalid type: floating point `1.5`, expected u32",
                 "1.5: a whole number from 0 to 4294967295",
@@ -79,7 +79,7 @@ mod tests {
                 "null: an object",
             ),
         ] {
-            assert_eq!(plain(text).as_deref(), Some(said));
+            assert_eq!(plain(text).as_deref(), Some(expected));
         }
         assert_eq!(plain("missing field `gpus`"), None);
     }

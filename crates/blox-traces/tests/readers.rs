@@ -224,9 +224,9 @@ fn no_damage_makes_a_reader_panic() {
         let mut random = Random(i as u64);
         for n in 0..mutations() {
             let bytes = damaged(text, &mut random);
-            let bound = std::panic::catch_unwind(|| hold(&bytes, options));
+            let result = std::panic::catch_unwind(|| hold(&bytes, options));
             assert!(
-                bound.is_ok(),
+                result.is_ok(),
                 "input {i}, try {n}, {options:?}: {:?}",
                 String::from_utf8_lossy(&bytes)
             );
@@ -322,20 +322,20 @@ fn every_table_keeps_columns_of_attributes() {
             columns: None,
         };
         let source = Source::of("table.txt", text.as_bytes()).unwrap();
-        let mut told = Vec::new();
+        let mut estimates = Vec::new();
         let mut each = |job: &blox_core::JobSpec, _: u64| {
-            told.push(job.extras().attributes.get("estimate_s").cloned());
+            estimates.push(job.extras().attributes.get("estimate_s").cloned());
         };
         let checked = check(&source, &options, 9, &mut each).unwrap();
         assert!(
-            !told.is_empty(),
+            !estimates.is_empty(),
             "{} has no job: {checked:?}",
             format.name()
         );
         let expected = Some(serde_json::json!(12.5));
         assert!(
-            told.iter().all(|t| *t == expected),
-            "{}: {told:?}",
+            estimates.iter().all(|t| *t == expected),
+            "{}: {estimates:?}",
             format.name()
         );
         let notices: Vec<String> = checked.notices.iter().map(ToString::to_string).collect();
@@ -353,12 +353,12 @@ fn a_map_keeps_columns_of_attributes() {
         columns: Some(map.parse().unwrap()),
     };
     let source = Source::of("table.csv", text.as_bytes()).unwrap();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let mut each = |job: &blox_core::JobSpec, _: u64| {
         let attributes = &job.extras().attributes;
-        told.push((attributes["a"].clone(), attributes["b"].clone()));
+        found.push((attributes["a"].clone(), attributes["b"].clone()));
     };
     check(&source, &options, 9, &mut each).unwrap();
     // The map takes precedence.
-    assert_eq!(told, [(serde_json::json!(1), serde_json::json!(3))]);
+    assert_eq!(found, [(serde_json::json!(1), serde_json::json!(3))]);
 }

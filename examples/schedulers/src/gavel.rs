@@ -69,14 +69,14 @@ pub fn gavel_with(policy: Gavel) -> Pipeline {
 }
 
 fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
-    let (shares, knows) = (share_policy(p)?, knowledge(p)?);
-    let mut policy = Gavel::any(shares.shares(knows))
+    let (shares, knowledge) = (share_policy(p)?, knowledge(p)?);
+    let mut policy = Gavel::any(shares.shares(knowledge))
         .in_rounds_of(p.seconds("round_s")?)
         .at_most_every(Seconds::new(at_least(p, "gap_s", 0.0)?));
     for (gpu_type, price) in prices(p, shares)? {
         policy = policy.price(gpu_type, price);
     }
-    if let Some(believed) = beside(p, knows)? {
+    if let Some(believed) = beside(p, knowledge)? {
         policy = policy.learning_pairs(believed);
     }
     Ok(gavel_with(policy))

@@ -330,9 +330,9 @@ impl Case {
 }
 
 /// Builds a component from its name and parameters.
-fn built<T>(shelf: &ComponentRegistry<T>, named: &str, seed: u64) -> T {
+fn built<T>(components: &ComponentRegistry<T>, named: &str, seed: u64) -> T {
     let spec: ComponentSpec = named.parse().expect("a name with parameters");
-    let built = shelf.build(&spec, seed);
+    let built = components.build(&spec, seed);
     built.unwrap_or_else(|e| panic!("{named}: {e}"))
 }
 
@@ -355,12 +355,12 @@ impl fmt::Display for Case {
 }
 
 /// Returns a random entry of a registry, half of the time with parameters.
-fn named<T>(r: &mut Draw, shelf: &ComponentRegistry<T>) -> String {
+fn named<T>(r: &mut Draw, components: &ComponentRegistry<T>) -> String {
     let drawn = |name: &&str| !OF_THE_COMMAND_LINE.contains(name);
-    let names: Vec<&str> = shelf.names().filter(drawn).collect();
+    let names: Vec<&str> = components.names().filter(drawn).collect();
     let name = r.pick(&names);
     let values = PARAMETERS.iter().find(|(of, _)| *of == name);
-    let entry = shelf.get(name);
+    let entry = components.get(name);
     let known = |values: &&str| {
         let named: ComponentSpec = format!("{name}{{{values}}}").parse().expect("parameters");
         let params = entry.map_or(&[][..], |e| &e.params);

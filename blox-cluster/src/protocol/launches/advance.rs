@@ -77,10 +77,11 @@ impl Launches {
         self.last_tick = now;
         self.tick_requests(now, view);
         self.note_notices(view);
-        let heard = |(node, link): (&NodeId, &Link)| (*node, link.heard, link.last_heard());
-        let nodes: Vec<_> = self.links.iter().map(heard).collect();
-        for (node, heard, spoke) in nodes {
-            let silent_since = heard.max(self.awake_since);
+        let times =
+            |(node, link): (&NodeId, &Link)| (*node, link.last_report_at, link.reported_at());
+        let nodes: Vec<_> = self.links.iter().map(times).collect();
+        for (node, last_report_at, reported_at) in nodes {
+            let silent_since = last_report_at.max(self.awake_since);
             if now - silent_since < self.timers.lost {
                 continue;
             }
@@ -98,8 +99,8 @@ impl Launches {
                     self.want(part.id, Goal::Abort("a node was lost".to_owned()));
                 }
                 // The only place where a timeout alone ends a launch.
-                if now - heard > self.timers.fence() {
-                    let end = self.estimate(view, part, spoke, "its node was lost");
+                if now - last_report_at > self.timers.fence() {
+                    let end = self.estimate(view, part, reported_at, "its node was lost");
                     self.end_part(part, end);
                 }
             }
@@ -204,7 +205,7 @@ impl Launches {
         let job = view.job(id.job).filter(|j| j.phase() != Phase::Ended);
         let ran = job.and_then(|job| self.length(&job, id, a));
         let (event, failed) = match &job {
-            Some(job) => self.admission(now, job, id, a, others, ran),
+            Some(job) => self.end_event(now, job, id, a, others, ran),
             None => (None, false),
         };
         let next = self
@@ -238,7 +239,7 @@ impl Launches {
             Some(Event::Ended {
                 outcome: How::Completed,
                 ..
-            }) => self.said(id).progress.map(|p| p.done),
+            }) => self.job_report(id).progress.map(|p| p.done),
             _ => None,
         };
         self.out.events.extend(event);
@@ -250,9 +251,9 @@ impl Launches {
         self.launch_by.remove(&id);
         self.going.remove(&id);
         self.seen.retain(|part, _| part.id != id);
-        self.told.retain(|part| part.id != id);
+        self.ordered.retain(|part| part.id != id);
         self.began.retain(|part, _| part.id != id);
-        self.passed.remove(&id);
+        self.forwarded.remove(&id);
     }
 
     /// Returns the running time of a launch that is over, by the clocks of its nodes. Returns
@@ -270,7 +271,7 @@ impl Launches {
 
     /// Returns the event that the end of a launch causes for its job, and whether it counts as a
     /// failure of the job.
-    fn admission(
+    fn end_event(
         &self,
         now: Millis,
         job: &JobRef<'_>,
@@ -285,7 +286,7 @@ impl Launches {
                 outcome,
             })
         };
-        let progress = self.said(id).progress;
+        let progress = self.job_report(id).progress;
         let completed = is_completed(job, a, progress);
         // A launch without a checkpoint of its own resumes from the state before it.
         let saved = progress.map(|p| p.saved).filter(|s| *s > 0.0);
@@ -420,8 +421,8 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
         shares[at].2.push(rank as u32);
     }
     let name = |node: NodeId| {
-        let said = view.node(node).and_then(|n| n.spec().name.clone());
-        said.unwrap_or_else(|| Name::from(format!("node-{node}")))
+        let own = view.node(node).and_then(|n| n.spec().name.clone());
+        own.unwrap_or_else(|| Name::from(format!("node-{node}")))
     };
     let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
     let world = bound.gpus.len() as u32;
@@ -515,8 +516,8 @@ enum OnExit {
 /// or `requeue`.
 fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
     let rules = job.spec().extras().attributes.get("on_exit");
-    let said = rules.and_then(|r| r.get(code.to_string())?.as_str());
-    match said {
+    let rule = rules.and_then(|r| r.get(code.to_string())?.as_str());
+    match rule {
         Some("fail") => OnExit::Fail,
         Some("complete") => OnExit::Complete,
         Some("requeue") => OnExit::Requeue,
@@ -525,7 +526,8 @@ fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
 }
 
 fn max_retries(job: &JobRef<'_>) -> u32 {
-    let said = job.spec().extras().attributes.get("max_retries");
-    said.and_then(serde_json::Value::as_u64)
+    let limit = job.spec().extras().attributes.get("max_retries");
+    limit
+        .and_then(serde_json::Value::as_u64)
         .map_or(MAX_RETRIES, |n| u32::try_from(n).unwrap_or(u32::MAX))
 }

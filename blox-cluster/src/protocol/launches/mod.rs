@@ -5,16 +5,16 @@
 //! rebuilt from the nodes' reports after a restart.
 
 mod advance;
+mod forward;
 mod nodes;
 mod orders;
 pub(super) mod report;
-mod said;
 #[cfg(test)]
 mod tests;
 mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
-use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, Said};
+use super::message::{AttemptReport, Exit, Final, JobReport, NodeRequest, Orders, Progress};
 use super::record::Record;
 pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
@@ -508,11 +508,11 @@ pub(in crate::protocol) struct Outcome {
 #[derive(Clone, Debug)]
 struct Link {
     session: Session,
-    last_report: u64,
+    last_report_seq: u64,
     /// Time of the last report; before the first report, the start of the scheduler.
-    heard: Millis,
+    last_report_at: Millis,
     /// True if this run of the scheduler has received a report.
-    spoke: bool,
+    has_reported: bool,
     last_orders: u64,
     address: Name,
     /// Times of recent losses.
@@ -525,16 +525,16 @@ struct Link {
 
 impl Link {
     /// Returns the time of the last report in this run of the scheduler.
-    fn last_heard(&self) -> Option<Millis> {
-        self.spoke.then_some(self.heard)
+    fn reported_at(&self) -> Option<Millis> {
+        self.has_reported.then_some(self.last_report_at)
     }
 
     fn new(now: Millis) -> Self {
         Link {
             session: Session(0),
-            last_report: 0,
-            heard: now,
-            spoke: false,
+            last_report_seq: 0,
+            last_report_at: now,
+            has_reported: false,
             last_orders: 0,
             address: Name::from(""),
             losses: Vec::new(),
@@ -601,12 +601,12 @@ pub struct Launches {
     /// Last report of each part since the start of the scheduler or of its node manager.
     seen: BTreeMap<PartId, AttemptReport>,
     /// Parts that their nodes may have received orders to run.
-    told: BTreeSet<PartId>,
+    ordered: BTreeSet<PartId>,
     /// Launch parts that a restarted node manager did not report although it may have run them.
     /// Maps to the time until which their processes may survive, and the end to record then.
     doubted: BTreeMap<PartId, (Millis, End)>,
     /// Job reports that were forwarded to the core.
-    passed: BTreeMap<AttemptId, said::Passed>,
+    forwarded: BTreeMap<AttemptId, forward::Forwarded>,
     /// Time at which each part was first reported as running.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
@@ -641,7 +641,7 @@ impl Launches {
             let part = |node| PartId { id: *id, node };
             a.open().map(part)
         });
-        let told = parts.collect();
+        let ordered = parts.collect();
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
@@ -649,9 +649,9 @@ impl Launches {
             clock,
             links: links.collect(),
             seen: BTreeMap::new(),
-            told,
+            ordered,
             doubted: BTreeMap::new(),
-            passed: BTreeMap::new(),
+            forwarded: BTreeMap::new(),
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
@@ -676,8 +676,8 @@ impl Launches {
     }
 
     /// Returns the time of a node's last report; before its first report, the start of this run.
-    pub fn heard(&self, node: NodeId) -> Option<Millis> {
-        self.links.get(&node).map(|l| l.heard)
+    pub fn last_report_at(&self, node: NodeId) -> Option<Millis> {
+        self.links.get(&node).map(|l| l.last_report_at)
     }
 
     /// Returns the remaining quarantine of a repeatedly lost node; 0 if the node is not in
@@ -714,26 +714,26 @@ impl Launches {
 
     /// Returns the reports of a launch: the largest progress of its nodes, and for each metric the
     /// value of the first node that reports it.
-    pub fn said(&self, id: AttemptId) -> Said {
+    pub fn job_report(&self, id: AttemptId) -> JobReport {
         let launch = self.durable.attempts.get(&id).map(|a| &a.launch);
         let nodes = launch.into_iter().flat_map(|l| &l.parts);
         let all = nodes.filter_map(|(node, _)| self.seen.get(&PartId { id, node: *node }));
-        let mut said = Said::default();
+        let mut report = JobReport::default();
         // Larger values cannot be iteration counts.
         let sane = |p: &Progress| p.done.max(p.saved) < 1e30;
         for s in all {
-            said.progress = match (said.progress, s.said.progress.filter(sane)) {
+            report.progress = match (report.progress, s.reported.progress.filter(sane)) {
                 (Some(a), Some(b)) => Some(Progress {
                     done: a.done.max(b.done),
                     saved: a.saved.max(b.saved),
                 }),
                 (a, b) => a.or(b),
             };
-            for (name, value) in &s.said.metrics {
-                said.metrics.entry(name.clone()).or_insert(*value);
+            for (name, value) in &s.reported.metrics {
+                report.metrics.entry(name.clone()).or_insert(*value);
             }
         }
-        said
+        report
     }
 
     /// Applies a record that the caller writes to the log.
@@ -804,23 +804,30 @@ impl Launches {
             .map_or(0, |(_, task)| task.gpus.len() as u32)
     }
 
-    /// Estimates the end of a part that can no longer be reported. `heard` is the time of the
+    /// Estimates the end of a part that can no longer be reported. `reported_at` is the time of the
     /// node's last report in this run of the scheduler.
-    fn estimate(&self, view: View<'_>, part: PartId, heard: Option<Millis>, why: &str) -> End {
+    fn estimate(
+        &self,
+        view: View<'_>,
+        part: PartId,
+        reported_at: Option<Millis>,
+        why: &str,
+    ) -> End {
         let attempt = self.durable.attempts.get(&part.id);
         let job = view.job(part.id.job);
         let job =
             job.filter(|j| j.attempt() == part.id.attempt && attempt.is_some_and(|a| a.started));
         let ran = match job.and_then(|j| j.last_start()) {
             Some(start) => {
-                let known = heard.map_or(self.clock.known, |heard| self.clock.time(heard));
+                let known = reported_at
+                    .map_or(self.clock.known, |reported_at| self.clock.time(reported_at));
                 self.clock.back(known - start)
             }
             None => {
                 let began = self.began.get(&part);
-                heard
+                reported_at
                     .zip(began)
-                    .map_or(Millis(0), |(heard, began)| heard - *began)
+                    .map_or(Millis(0), |(reported_at, began)| reported_at - *began)
             }
         };
         End {

@@ -129,11 +129,14 @@ impl Launches {
                     self.fail_request(id, &why);
                 }
                 (NodeActionKind::PowerOff | NodeActionKind::Leave, Some(node)) if accepted => {
-                    let heard = self.links.get(&node).map_or(Millis(0), |link| link.heard);
-                    if heard > since + limit {
+                    let last_report_at = self
+                        .links
+                        .get(&node)
+                        .map_or(Millis(0), |link| link.last_report_at);
+                    if last_report_at > since + limit {
                         let why = format!("it still reports {secs} s after the request");
                         self.fail_request(id, &why);
-                    } else if now - heard.max(self.awake_since) >= self.timers.lost {
+                    } else if now - last_report_at.max(self.awake_since) >= self.timers.lost {
                         self.gone(view, id, node, kind);
                     }
                 }
@@ -232,7 +235,7 @@ impl Launches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::scheduler::{Controller, Effect, Heard, Saved, Settings, Step};
+    use crate::protocol::scheduler::{Controller, ControllerInput, Effect, Saved, Settings, Step};
     use crate::protocol::{ClusterId, Epoch, Incarnation, Report, Session};
     use blox_core::trigger::Rounds;
     use blox_core::{AfterDrain, Decision, NodeSpec, Offer, OfferId, Seconds, Time};
@@ -279,8 +282,8 @@ mod tests {
             all
         }
 
-        fn step(&mut self, heard: Heard) {
-            let step = self.scheduler.step(Millis(self.now), heard);
+        fn step(&mut self, input: ControllerInput) {
+            let step = self.scheduler.step(Millis(self.now), input);
             self.took(step);
         }
 
@@ -325,9 +328,9 @@ mod tests {
                         address: "localhost".into(),
                         attempts: Vec::new(),
                     };
-                    self.step(Heard::Report(report));
+                    self.step(ControllerInput::Report(report));
                 }
-                self.step(Heard::Tick);
+                self.step(ControllerInput::Tick);
                 self.decide(&[]);
             }
         }
@@ -345,14 +348,14 @@ mod tests {
             for action in actions {
                 decision.actions.push(action.clone());
             }
-            self.step(Heard::Answer(open.number, Ok(Box::new(decision))));
+            self.step(ControllerInput::Answer(open.number, Ok(Box::new(decision))));
         }
 
         /// Decides at the next decision moment.
         fn act(&mut self, action: NodeAction) {
             for _ in 0..20 {
                 self.now += 100;
-                self.step(Heard::Tick);
+                self.step(ControllerInput::Tick);
                 if self.scheduler.core().open().is_some() {
                     return self.decide(&[action]);
                 }
@@ -361,7 +364,7 @@ mod tests {
         }
 
         fn accept(&mut self, id: u32) {
-            self.step(Heard::Provided(ActionId(id), Ok(())));
+            self.step(ControllerInput::Provided(ActionId(id), Ok(())));
         }
 
         fn names(&mut self) -> Vec<String> {
@@ -480,7 +483,7 @@ mod tests {
             all.act(power(true));
             let id = all.made.pop().unwrap().id;
             if let Some(answer) = answer {
-                all.step(Heard::Provided(id, answer));
+                all.step(ControllerInput::Provided(id, answer));
             }
             assert_eq!(all.node(0).failure().is_none(), all.node(0).is_waking());
         };
@@ -572,7 +575,9 @@ mod tests {
         let price = |all: &All| all.node(1).spec().price;
         assert_eq!((price(&all), all.node(1).offer()), (0.0, Some(offer)));
         let ask = |all: &mut All, request| {
-            let step = all.scheduler.step(Millis(all.now), Heard::Request(request));
+            let step = all
+                .scheduler
+                .step(Millis(all.now), ControllerInput::Request(request));
             let reply = step.reply.clone().unwrap();
             all.took(step);
             reply.map(drop)

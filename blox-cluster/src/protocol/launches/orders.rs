@@ -19,10 +19,10 @@ impl Launches {
 
     fn orders_for(&mut self, node: NodeId) -> Option<Orders> {
         // Nodes that have not reported in this run receive no orders.
-        let link = self.links.get(&node).filter(|link| link.spoke)?;
+        let link = self.links.get(&node).filter(|link| link.has_reported)?;
         // A node may still hold GPUs for launches that ended by timeout. A new launch waits for the
         // node's report, and for the end of such launches.
-        let silent = self.last_tick - link.heard >= self.timers.lost;
+        let silent = self.last_tick - link.last_report_at >= self.timers.lost;
         let clear = !silent && link.strays.is_empty();
         let mut orders: Vec<Order> = Vec::new();
         for part in self.open_on(node) {
@@ -38,8 +38,9 @@ impl Launches {
             }
         }
         let runs = |o: &&Order| matches!(o.wish, Wish::Run(_));
-        let told = orders.iter().filter(runs);
-        self.told.extend(told.map(|o| PartId { id: o.id, node }));
+        let to_run = orders.iter().filter(runs);
+        self.ordered
+            .extend(to_run.map(|o| PartId { id: o.id, node }));
         let known = self.durable.nodes.get(&node)?;
         let link = self.links.get_mut(&node)?;
         for (id, fence) in &link.strays {
@@ -59,7 +60,7 @@ impl Launches {
             incarnation: known.incarnation,
             session: link.session,
             seq: link.last_orders,
-            reply_to: link.last_report,
+            reply_to: link.last_report_seq,
             orders,
             forget: link.forget.iter().copied().collect(),
         })
@@ -101,11 +102,11 @@ impl Launches {
 
     /// Returns the job's own `grace_s`, or the cluster's default.
     fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
-        let said = a.launch.parts.first().and_then(|(_, task)| {
-            let said = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
-            (0.0..=LONGEST_GRACE_S).contains(&said).then_some(said)
+        let own = a.launch.parts.first().and_then(|(_, task)| {
+            let secs = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
+            (0.0..=LONGEST_GRACE_S).contains(&secs).then_some(secs)
         });
-        said.map_or(self.timers.grace, |s| {
+        own.map_or(self.timers.grace, |s| {
             crate::protocol::Millis((s * 1000.0) as u64)
         })
     }

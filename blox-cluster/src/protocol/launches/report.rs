@@ -38,9 +38,9 @@ impl Launches {
             return;
         }
         // A node that has not reported in this run has received no orders of this epoch.
-        let spoke = link.is_some_and(|link| link.spoke);
-        let told = r.epoch == self.durable.epoch && r.incarnation > Incarnation(0);
-        if told && !spoke && !self.has_left(r) {
+        let has_reported = link.is_some_and(|link| link.has_reported);
+        let has_orders = r.epoch == self.durable.epoch && r.incarnation > Incarnation(0);
+        if has_orders && !has_reported && !self.has_left(r) {
             let epoch = r.epoch.0;
             let why = format!(
                 "this node has followed another life {epoch} of a scheduler than this: this log is an old copy; give the node a new --state-dir"
@@ -63,24 +63,24 @@ impl Launches {
             },
         };
         let link = self.links.entry(node).or_insert_with(|| Link::new(now));
-        if r.session == link.session && r.seq <= link.last_report {
+        if r.session == link.session && r.seq <= link.last_report_seq {
             self.ignored.repeated += 1;
             return;
         }
         // The first report since the start of the scheduler counts as a new session, even if the
         // log knows the session.
-        let new_session = r.session > link.session || !link.spoke;
+        let new_session = r.session > link.session || !link.has_reported;
         let later = r.session > link.session;
-        let before = (link.heard, link.last_heard());
-        (link.session, link.last_report) = (r.session, r.seq);
-        (link.heard, link.spoke) = (now, true);
+        let before = (link.last_report_at, link.reported_at());
+        (link.session, link.last_report_seq) = (r.session, r.seq);
+        (link.last_report_at, link.has_reported) = (now, true);
         link.address = r.address.clone();
         if new_session {
             // A new session may not know the launches of an earlier one. Keep the last reported
             // state of these parts.
             link.forget.clear();
             let over = |s: &AttemptReport| matches!(s.status, Status::Done(_));
-            let lost = |part: &PartId| self.told.contains(part) && !is_listed(r, part);
+            let lost = |part: &PartId| self.ordered.contains(part) && !is_listed(r, part);
             let keep =
                 |part: &PartId, s: &AttemptReport| part.node != node || over(s) || lost(part);
             self.seen.retain(|part, s| keep(part, s));
@@ -95,8 +95,8 @@ impl Launches {
         if new_session {
             self.doubt_unlisted(node, later, before, view, r);
         }
-        self.hear_all(node, now, view, r);
-        self.pass_on(now, view, r);
+        self.process_attempts(node, now, view, r);
+        self.forward(now, view, r);
         let node = if offers_another(view, node, r) {
             self.renew(node, now, view, r)
         } else {
@@ -113,13 +113,13 @@ impl Launches {
         let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
         let link = self.links.get_mut(known?.0)?;
         let same = r.session == link.session && r.session == last.session;
-        let newer = r.seq > link.last_report && r.cluster.as_ref() == Some(&last.cluster);
+        let newer = r.seq > link.last_report_seq && r.cluster.as_ref() == Some(&last.cluster);
         // A node that was silent for long may already count as lost.
-        let near = link.spoke && now - link.heard < self.timers.lost;
+        let near = link.has_reported && now - link.last_report_at < self.timers.lost;
         if !(same && newer && near) {
             return None;
         }
-        (link.last_report, link.heard) = (r.seq, now);
+        (link.last_report_seq, link.last_report_at) = (r.seq, now);
         link.last_orders += 1;
         Some(Orders {
             seq: link.last_orders,
@@ -244,13 +244,13 @@ impl Launches {
         Some(node)
     }
 
-    /// Handles a reboot: no process of an earlier boot is running, so no timeout is needed. `heard`
+    /// Handles a reboot: no process of an earlier boot is running, so no timeout is needed. `reported_at`
     /// is the time of the last report before the reboot.
     fn rebooted(
         &mut self,
         node: NodeId,
         now: Millis,
-        heard: Option<Millis>,
+        reported_at: Option<Millis>,
         view: View<'_>,
         r: &Report,
     ) {
@@ -268,7 +268,7 @@ impl Launches {
         for part in self.open_on(node) {
             // A reported end is more precise than an estimate.
             if !listed(&part) {
-                let end = self.estimate(view, part, heard, "its node was started anew");
+                let end = self.estimate(view, part, reported_at, "its node was started anew");
                 self.end_part(part, end);
             }
         }
@@ -287,7 +287,7 @@ impl Launches {
         &mut self,
         node: NodeId,
         later: bool,
-        (before, heard): (Millis, Option<Millis>),
+        (before, reported_at): (Millis, Option<Millis>),
         view: View<'_>,
         r: &Report,
     ) {
@@ -299,8 +299,9 @@ impl Launches {
             let doubtful = later || attempt.is_some_and(|a| a.goal != Goal::Run);
             if listed {
                 self.doubted.remove(&part);
-            } else if doubtful && self.told.contains(&part) && !self.doubted.contains_key(&part) {
-                let end = self.estimate(view, part, heard, UNLISTED);
+            } else if doubtful && self.ordered.contains(&part) && !self.doubted.contains_key(&part)
+            {
+                let end = self.estimate(view, part, reported_at, UNLISTED);
                 let until = before + self.timers.fence();
                 self.doubted.insert(part, (until, end));
                 self.want(part.id, Goal::Abort(UNLISTED.to_owned()));
@@ -331,7 +332,7 @@ impl Launches {
             .collect()
     }
 
-    fn hear_all(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) {
+    fn process_attempts(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) {
         let mut strays = std::collections::BTreeMap::new();
         let mut forget = std::collections::BTreeSet::new();
         for a in &r.attempts {
@@ -351,7 +352,7 @@ impl Launches {
                         Some(end) if end.estimated => {
                             let end = self.account(part, f);
                             self.note(Record::Part { part, end });
-                            self.completed_unheard(view, a.id);
+                            self.complete_given_up(view, a.id);
                         }
                         _ => self.ignored.accounted += 1,
                     }
@@ -380,9 +381,9 @@ impl Launches {
                     if seen.port == 0 {
                         seen.port = before.port;
                     }
-                    seen.said.progress = seen.said.progress.or(before.said.progress);
-                    if seen.said.metrics.is_empty() {
-                        seen.said.metrics.clone_from(&before.said.metrics);
+                    seen.reported.progress = seen.reported.progress.or(before.reported.progress);
+                    if seen.reported.metrics.is_empty() {
+                        seen.reported.metrics.clone_from(&before.reported.metrics);
                     }
                 }
                 self.seen.insert(part, seen);
@@ -395,7 +396,7 @@ impl Launches {
 
     /// Completes a job if its nodes now report that a launch that was given up had completed. This
     /// applies only if the job has not been launched again.
-    fn completed_unheard(&mut self, view: View<'_>, id: AttemptId) {
+    fn complete_given_up(&mut self, view: View<'_>, id: AttemptId) {
         let given_up = self.durable.of_job(id.job).next().is_none();
         let waits = view
             .job(id.job)
@@ -483,10 +484,10 @@ fn name_is_taken(view: View<'_>, node: Option<NodeId>, r: &Report) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::message::{Exit, Final, Said, Status, Wish};
+    use crate::protocol::message::{Exit, Final, JobReport, Status, Wish};
     use crate::protocol::record::Record;
     use crate::protocol::scheduler::{
-        Controller, Effect, Heard, Request, RequestError, Saved, Settings, Step,
+        Controller, ControllerInput, Effect, Request, RequestError, Saved, Settings, Step,
     };
     use crate::protocol::{
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
@@ -514,7 +515,7 @@ mod tests {
     }
 
     impl One {
-        fn hear(&mut self) -> NodeStatus {
+        fn report(&mut self) -> NodeStatus {
             self.seq += 1;
             let report = Report {
                 node: "n".into(),
@@ -528,14 +529,15 @@ mod tests {
                 address: "localhost".into(),
                 attempts: Vec::new(),
             };
-            self.scheduler.step(Millis(self.now), Heard::Report(report));
+            self.scheduler
+                .step(Millis(self.now), ControllerInput::Report(report));
             self.status()
         }
 
         fn silence(&mut self, secs: u64) -> NodeStatus {
             for _ in 0..secs {
                 self.now += 1_000;
-                self.scheduler.step(Millis(self.now), Heard::Tick);
+                self.scheduler.step(Millis(self.now), ControllerInput::Tick);
             }
             self.status()
         }
@@ -576,18 +578,18 @@ mod tests {
             }
         }
 
-        fn step(&mut self, input: Heard) -> Step {
+        fn step(&mut self, input: ControllerInput) -> Step {
             self.now += 100;
             let step = self.scheduler.step(Millis(self.now), input);
             self.log.extend(step.records.iter().cloned());
             step
         }
 
-        fn hear(&mut self, key: &str, session: u64, seq: u64, offer: NodeSpec) -> Step {
-            self.hear_of(key, session, seq, offer, Vec::new())
+        fn report(&mut self, key: &str, session: u64, seq: u64, offer: NodeSpec) -> Step {
+            self.report_launches(key, session, seq, offer, Vec::new())
         }
 
-        fn hear_of(
+        fn report_launches(
             &mut self,
             key: &str,
             session: u64,
@@ -595,7 +597,7 @@ mod tests {
             offer: NodeSpec,
             attempts: Vec<AttemptReport>,
         ) -> Step {
-            self.step(Heard::Report(Report {
+            self.step(ControllerInput::Report(Report {
                 node: key.into(),
                 boot: "b".into(),
                 session: Session(session),
@@ -610,15 +612,15 @@ mod tests {
         }
 
         fn remove(&mut self, node: u32) -> Result<(), String> {
-            let step = self.step(Heard::Request(Request::Remove(NodeId(node))));
-            let said = step.reply.expect("an answer");
-            said.map(drop).map_err(|e| e.to_string())
+            let step = self.step(ControllerInput::Request(Request::Remove(NodeId(node))));
+            let reply = step.reply.expect("an answer");
+            reply.map(drop).map_err(|e| e.to_string())
         }
 
         fn silence(&mut self, secs: u64) {
             for _ in 0..secs {
                 self.now += 900;
-                self.step(Heard::Tick);
+                self.step(ControllerInput::Tick);
             }
         }
 
@@ -657,37 +659,37 @@ mod tests {
     fn node_of_a_later_scheduler_life_is_refused() {
         let mut all = All::new();
         all.epoch = 3;
-        let said = refusal(&all.hear("k", 1, 1, named("n", 2)));
-        assert!(said.contains("(3, this is 1)"), "{said}");
+        let message = refusal(&all.report("k", 1, 1, named("n", 2)));
+        assert!(message.contains("(3, this is 1)"), "{message}");
         assert_eq!(all.nodes(), []);
         all.epoch = 1;
-        all.hear("k", 1, 2, named("n", 2));
+        all.report("k", 1, 2, named("n", 2));
         assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
     }
 
     #[test]
     fn node_of_another_life_with_equal_number_is_refused() {
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
+        all.report("k", 1, 1, named("n", 2));
         let copy = all.log.clone();
         let (original, first) = begun(&copy);
         all.log.extend(first.records);
         all.scheduler = original;
-        all.hear("k", 1, 2, named("n", 2));
+        all.report("k", 1, 2, named("n", 2));
         (all.epoch, all.incarnation) = (2, 1);
-        all.hear("k", 1, 3, named("n", 2));
+        all.report("k", 1, 3, named("n", 2));
         assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
         (all.scheduler, _) = begun(&copy);
-        let said = refusal(&all.hear("k", 1, 4, named("n", 2)));
-        assert!(said.contains("another life 2"), "{said}");
-        assert!(said.contains("this log is an old copy"), "{said}");
+        let message = refusal(&all.report("k", 1, 4, named("n", 2)));
+        assert!(message.contains("another life 2"), "{message}");
+        assert!(message.contains("this log is an old copy"), "{message}");
     }
 
     #[test]
     fn repeated_orders_renew_the_lease_unless_node_silent() {
         let mut all = All::new();
-        let step = all.hear("k", 1, 1, named("n", 2));
-        let [Effect::Send(told)] = &step.effects[..] else {
+        let step = all.report("k", 1, 1, named("n", 2));
+        let [Effect::Send(sent)] = &step.effects[..] else {
             panic!("{step:?}");
         };
         let report = |session, seq| Report {
@@ -697,30 +699,30 @@ mod tests {
             seq,
             cluster: Some(ClusterId("c".into())),
             epoch: Epoch(1),
-            incarnation: told.incarnation,
+            incarnation: sent.incarnation,
             offer: Arc::new(named("n", 2)),
             address: "localhost".into(),
             attempts: Vec::new(),
         };
         let mut again = |now, session, seq| {
-            let said = all
+            let repeated = all
                 .scheduler
-                .repeat(Millis(now), &report(session, seq), told);
-            said.map(|o| (o.seq, o.reply_to, o.orders == told.orders))
+                .repeat(Millis(now), &report(session, seq), sent);
+            repeated.map(|o| (o.seq, o.reply_to, o.orders == sent.orders))
         };
         let at = |secs: u64| secs * 1_000;
-        assert_eq!(again(at(2), 1, 2), Some((told.seq + 1, 2, true)));
-        assert_eq!(again(at(4), 1, 3), Some((told.seq + 2, 3, true)));
+        assert_eq!(again(at(2), 1, 2), Some((sent.seq + 1, 2, true)));
+        assert_eq!(again(at(4), 1, 3), Some((sent.seq + 2, 3, true)));
         // A repeated report, and a report of another session.
         assert_eq!(again(at(5), 1, 3), None);
         assert_eq!(again(at(5), 2, 4), None);
-        assert_eq!(again(at(11), 1, 5), Some((told.seq + 3, 5, true)));
+        assert_eq!(again(at(11), 1, 5), Some((sent.seq + 3, 5, true)));
         // The node may already count as lost.
         assert_eq!(again(at(19), 1, 6), None);
         // Later orders continue the numbering.
         all.now = at(20);
-        let step = all.hear("k", 1, 7, named("n", 2));
-        assert!(matches!(&step.effects[..], [Effect::Send(o)] if o.seq == told.seq + 4));
+        let step = all.report("k", 1, 7, named("n", 2));
+        assert!(matches!(&step.effects[..], [Effect::Send(o)] if o.seq == sent.seq + 4));
     }
 
     #[test]
@@ -736,17 +738,17 @@ mod tests {
             fence: Fence(1),
             status,
             port: 0,
-            said: Said::default(),
+            reported: JobReport::default(),
         };
-        let told = |step: &Step| match &step.effects[..] {
+        let orders = |step: &Step| match &step.effects[..] {
             [Effect::Send(o)] => {
                 let wishes: Vec<Wish> = o.orders.iter().map(|o| o.wish.clone()).collect();
                 (o.cluster.0.to_string(), wishes, o.forget.len())
             }
             other => panic!("{other:?}"),
         };
-        let step = all.hear_of("k", 7, 1, named("n", 2), vec![launch(Status::Running)]);
-        assert_eq!(told(&step), ("c".to_owned(), vec![Wish::Kill], 0));
+        let step = all.report_launches("k", 7, 1, named("n", 2), vec![launch(Status::Running)]);
+        assert_eq!(orders(&step), ("c".to_owned(), vec![Wish::Kill], 0));
         let done = Status::Done(Final {
             exited_zero: false,
             exit: Exit::Completed,
@@ -754,11 +756,11 @@ mod tests {
             estimated: false,
             why: String::new(),
         });
-        let step = all.hear_of("k", 7, 2, named("n", 2), vec![launch(done)]);
-        assert_eq!(told(&step), ("c".to_owned(), vec![], 1));
+        let step = all.report_launches("k", 7, 2, named("n", 2), vec![launch(done)]);
+        assert_eq!(orders(&step), ("c".to_owned(), vec![], 1));
         assert_eq!(all.nodes(), []);
         (all.cluster, all.epoch) = (ClusterId("c".into()), 1);
-        all.hear("k", 7, 3, named("n", 2));
+        all.report("k", 7, 3, named("n", 2));
         assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
         assert!(all.scheduler.launches().durable().accounts.is_empty());
     }
@@ -786,9 +788,9 @@ mod tests {
     #[test]
     fn decision_question_excludes_later_inputs() {
         let mut all = All::new();
-        all.hear("a", 1, 1, named("n", 2));
+        all.report("a", 1, 1, named("n", 2));
         let submit = |key: &str| {
-            Heard::Request(Request::Submit {
+            ControllerInput::Request(Request::Submit {
                 key: key.into(),
                 spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(10.0)),
             })
@@ -818,10 +820,10 @@ mod tests {
             ..named("n", 2)
         };
         let mut all = All::new();
-        all.hear("k", 1, 1, with(64.0));
-        all.hear("k", 2, 1, with(63.2));
+        all.report("k", 1, 1, with(64.0));
+        all.report("k", 2, 1, with(63.2));
         assert_eq!(all.nodes(), [(Up, 2)]);
-        all.hear("k", 3, 1, with(60.0));
+        all.report("k", 3, 1, with(60.0));
         assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);
     }
 
@@ -829,18 +831,21 @@ mod tests {
     fn node_back_with_other_inventory_joins_anew() {
         use NodeStatus::{Left, Lost, Up};
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
-        let step = all.hear("k", 2, 1, named("n", 1));
+        all.report("k", 1, 1, named("n", 2));
+        let step = all.report("k", 2, 1, named("n", 1));
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
         // Orders go to the new node, as a later incarnation.
-        let told = |step: &Step| match &step.effects[..] {
+        let orders = |step: &Step| match &step.effects[..] {
             [Effect::Send(o)] => (o.session, o.incarnation, o.seq),
             other => panic!("{other:?}"),
         };
-        assert_eq!(told(&step), (Session(2), Incarnation(2), 2));
+        assert_eq!(orders(&step), (Session(2), Incarnation(2), 2));
         // A report of an earlier session is refused.
-        let said = refusal(&all.hear("k", 1, 9, named("n", 2)));
-        assert!(said.contains("another manager of this node"), "{said}");
+        let message = refusal(&all.report("k", 1, 9, named("n", 2)));
+        assert!(
+            message.contains("another manager of this node"),
+            "{message}"
+        );
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
         // Lost, and back with another GPU type.
         all.silence(9);
@@ -849,14 +854,14 @@ mod tests {
             gpu_type: Some("k80".into()),
             ..named("n", 1)
         };
-        all.hear("k", 3, 1, offer.clone());
+        all.report("k", 3, 1, offer.clone());
         assert_eq!(all.nodes(), [(Left, 2), (Left, 1), (Up, 1)]);
         let node = all.scheduler.view().node(NodeId(2)).unwrap();
         assert_eq!(*node.spec(), offer);
         // A drain by a user carries over to the new node.
         let why = "a fan".into();
-        all.step(Heard::Request(drain(NodeId(2), why)));
-        all.hear("k", 4, 1, named("n", 4));
+        all.step(ControllerInput::Request(drain(NodeId(2), why)));
+        all.report("k", 4, 1, named("n", 4));
         let node = all.scheduler.view().node(NodeId(3)).unwrap();
         assert_eq!(node.cordoned().map(|w| w.as_str()), Some("a fan"));
     }
@@ -865,7 +870,7 @@ mod tests {
     fn new_inventory_waits_for_launches_of_the_old_one() {
         use NodeStatus::{Left, Up};
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
+        all.report("k", 1, 1, named("n", 2));
         let stray = AttemptReport {
             id: AttemptId {
                 job: JobId(0),
@@ -874,13 +879,13 @@ mod tests {
             fence: Fence(1),
             status: Status::Running,
             port: 0,
-            said: Said::default(),
+            reported: JobReport::default(),
         };
-        all.hear_of("k", 2, 1, named("n", 1), vec![stray]);
+        all.report_launches("k", 2, 1, named("n", 1), vec![stray]);
         assert_eq!(all.nodes(), [(Up, 2)]);
         let node = all.scheduler.view().node(NodeId(0)).unwrap();
         assert!(!node.is_usable(), "{:?}", node.cordoned());
-        all.hear("k", 2, 2, named("n", 1));
+        all.report("k", 2, 2, named("n", 1));
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
         assert!(all.scheduler.view().node(NodeId(1)).unwrap().is_usable());
     }
@@ -889,15 +894,15 @@ mod tests {
     fn repeated_report_of_a_lost_node_is_ignored() {
         use NodeStatus::{Lost, Up};
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
-        all.hear("k", 1, 2, named("n", 2));
+        all.report("k", 1, 1, named("n", 2));
+        all.report("k", 1, 2, named("n", 2));
         all.silence(9);
         for seq in [1, 2] {
-            all.hear("k", 1, seq, named("n", 2));
+            all.report("k", 1, seq, named("n", 2));
             assert_eq!(all.nodes(), [(Lost, 2)]);
         }
         assert_eq!(all.scheduler.launches().ignored().repeated, 2);
-        all.hear("k", 1, 3, named("n", 2));
+        all.report("k", 1, 3, named("n", 2));
         assert_eq!(all.nodes(), [(Up, 2)]);
     }
 
@@ -905,7 +910,7 @@ mod tests {
     fn lost_node_with_an_unknown_launch_stays_lost() {
         use NodeStatus::{Lost, Up};
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
+        all.report("k", 1, 1, named("n", 2));
         all.silence(9);
         let stray = AttemptReport {
             id: AttemptId {
@@ -915,52 +920,55 @@ mod tests {
             fence: Fence(1),
             status: Status::Running,
             port: 0,
-            said: Said::default(),
+            reported: JobReport::default(),
         };
-        all.hear_of("k", 1, 2, named("n", 2), vec![stray]);
+        all.report_launches("k", 1, 2, named("n", 2), vec![stray]);
         assert_eq!(all.nodes(), [(Lost, 2)]);
-        all.hear("k", 1, 3, named("n", 2));
+        all.report("k", 1, 3, named("n", 2));
         assert_eq!(all.nodes(), [(Up, 2)]);
     }
 
     #[test]
     fn old_session_after_a_restart_is_refused() {
         let mut all = All::new();
-        all.hear("k", 2, 1, named("n", 2));
+        all.report("k", 2, 1, named("n", 2));
         (all.scheduler, _) = begun(&all.log);
-        let said = refusal(&all.hear("k", 1, 9, named("n", 2)));
-        assert!(said.contains("another manager of this node"), "{said}");
+        let message = refusal(&all.report("k", 1, 9, named("n", 2)));
+        assert!(
+            message.contains("another manager of this node"),
+            "{message}"
+        );
     }
 
     #[test]
     fn after_a_restart_a_silent_node_is_silent_since_then() {
         let mut all = All::new();
-        all.hear("k", 1, 1, named("n", 2));
-        let heard = |s: &Controller| s.launches().heard(NodeId(0));
-        assert_eq!(heard(&all.scheduler), Some(Millis(100)));
+        all.report("k", 1, 1, named("n", 2));
+        let last_report_at = |s: &Controller| s.launches().last_report_at(NodeId(0));
+        assert_eq!(last_report_at(&all.scheduler), Some(Millis(100)));
         let (again, _) = begun(&all.log);
-        assert_eq!(heard(&again), Some(Millis(0)));
+        assert_eq!(last_report_at(&again), Some(Millis(0)));
     }
 
     #[test]
     fn a_node_that_was_removed_stays_away() {
         use NodeStatus::{Left, Lost, Up};
         let mut all = All::new();
-        all.hear("a", 1, 1, named("a", 2));
-        all.hear("b", 1, 1, named("b", 2));
+        all.report("a", 1, 1, named("a", 2));
+        all.report("b", 1, 1, named("b", 2));
         assert_eq!(all.remove(0).unwrap_err(), "node 0 is up: drain it first");
         assert_eq!(all.remove(7).unwrap_err(), "there is no node 7");
-        all.step(Heard::Request(drain(NodeId(0), "old".into())));
+        all.step(ControllerInput::Request(drain(NodeId(0), "old".into())));
         all.remove(0).unwrap();
         assert_eq!(all.remove(0).unwrap_err(), "there is no node 0");
         assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);
-        let said = refusal(&all.hear("a", 2, 1, named("a", 2)));
-        assert!(said.contains("was removed"), "{said}");
+        let message = refusal(&all.report("a", 2, 1, named("a", 2)));
+        assert!(message.contains("was removed"), "{message}");
         all.silence(9);
         all.remove(1).unwrap();
         assert_eq!(all.nodes(), [(Left, 2), (Left, 2)]);
         assert_eq!(all.scheduler.view().installed_gpus().get(), 0);
-        all.hear("c", 1, 1, named("a", 1));
+        all.report("c", 1, 1, named("a", 1));
         assert_eq!(all.nodes(), [(Left, 2), (Left, 2), (Up, 1)]);
         all.silence(9);
         assert_eq!(all.nodes()[2], (Lost, 1));
@@ -970,16 +978,19 @@ mod tests {
     fn two_nodes_that_are_up_have_two_names() {
         use NodeStatus::{Lost, Up};
         let mut all = All::new();
-        all.hear("a", 1, 1, named("n", 2));
-        let said = refusal(&all.hear("b", 1, 1, named("n", 2)));
-        assert!(said.contains("give this one another --name"), "{said}");
+        all.report("a", 1, 1, named("n", 2));
+        let message = refusal(&all.report("b", 1, 1, named("n", 2)));
+        assert!(
+            message.contains("give this one another --name"),
+            "{message}"
+        );
         assert_eq!(all.nodes(), [(Up, 2)]);
         all.silence(9);
-        all.hear("b", 1, 2, named("n", 2));
+        all.report("b", 1, 2, named("n", 2));
         assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
         // The first node is refused in turn.
-        let said = refusal(&all.hear("a", 1, 2, named("n", 2)));
-        assert!(said.contains("node 1 has the name n"), "{said}");
+        let message = refusal(&all.report("a", 1, 2, named("n", 2)));
+        assert!(message.contains("node 1 has the name n"), "{message}");
         assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
     }
 
@@ -999,32 +1010,32 @@ mod tests {
             now: 0,
             seq: 0,
         };
-        assert_eq!(one.hear(), NodeStatus::Up);
+        assert_eq!(one.report(), NodeStatus::Up);
         for _ in 0..2 {
             assert_eq!(one.silence(9), NodeStatus::Lost);
-            assert_eq!(one.hear(), NodeStatus::Up);
+            assert_eq!(one.report(), NodeStatus::Up);
         }
         // Third loss within ten minutes: one minute of quarantine, counted from the loss, 8 s after
         // the last report.
         assert_eq!(one.silence(9), NodeStatus::Lost);
-        assert_eq!(one.hear(), NodeStatus::Lost);
+        assert_eq!(one.report(), NodeStatus::Lost);
         one.silence(58);
-        assert_eq!(one.hear(), NodeStatus::Lost);
+        assert_eq!(one.report(), NodeStatus::Lost);
         one.silence(1);
-        assert_eq!(one.hear(), NodeStatus::Up);
+        assert_eq!(one.report(), NodeStatus::Up);
         // Fourth loss: two minutes.
         one.silence(100);
-        assert_eq!(one.hear(), NodeStatus::Lost);
+        assert_eq!(one.report(), NodeStatus::Lost);
         one.silence(27);
-        assert_eq!(one.hear(), NodeStatus::Lost);
+        assert_eq!(one.report(), NodeStatus::Lost);
         one.silence(1);
-        assert_eq!(one.hear(), NodeStatus::Up);
+        assert_eq!(one.report(), NodeStatus::Up);
         // After ten minutes without a loss, the count restarts.
         for _ in 0..80 {
             one.silence(7);
-            assert_eq!(one.hear(), NodeStatus::Up);
+            assert_eq!(one.report(), NodeStatus::Up);
         }
         one.silence(60);
-        assert_eq!(one.hear(), NodeStatus::Up);
+        assert_eq!(one.report(), NodeStatus::Up);
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{Durable, End};
 use crate::protocol::message::{
-    AttemptReport, Exit, Final, Progress, Report, Said, Status, Task, Wish,
+    AttemptReport, Exit, Final, JobReport, Progress, Report, Status, Task, Wish,
 };
-use crate::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings, Step};
+use crate::protocol::scheduler::{
+    Controller, ControllerInput, Effect, Request, Saved, Settings, Step,
+};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::trigger::Rounds;
 use blox_core::{
@@ -39,12 +41,12 @@ struct Gang {
     /// Launches on each node, by launch number.
     has: [BTreeMap<u32, Status>; 2],
     /// Last orders for each node, by launch number.
-    told: [BTreeMap<u32, Wish>; 2],
+    wishes: [BTreeMap<u32, Wish>; 2],
     silent: [bool; 2],
     /// The session of each node manager.
     sessions: [u64; 2],
     /// The job's reported progress and metrics.
-    said: Said,
+    reported: JobReport,
     /// True if decisions stop the job.
     preempts: bool,
     /// Time of a notice that decisions give the job.
@@ -106,10 +108,10 @@ impl Gang {
             now: 0,
             seq: 0,
             has: Default::default(),
-            told: Default::default(),
+            wishes: Default::default(),
             silent: [false; 2],
             sessions: [1; 2],
-            said: Said::default(),
+            reported: JobReport::default(),
             preempts: false,
             notifies: None,
             warned: [None; 2],
@@ -120,15 +122,15 @@ impl Gang {
         let on_exit = serde_json::json!({ "42": "fail" });
         extras.attributes.entry("on_exit".into()).or_insert(on_exit);
         let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(secs)).with_extras(extras);
-        gang.step(Heard::Request(Request::Submit {
+        gang.step(ControllerInput::Request(Request::Submit {
             key: "key".into(),
             spec,
         }));
         gang
     }
 
-    fn step(&mut self, heard: Heard) {
-        let mut steps = vec![self.scheduler.step(Millis(self.now), heard)];
+    fn step(&mut self, input: ControllerInput) {
+        let mut steps = vec![self.scheduler.step(Millis(self.now), input)];
         while let Some(Step {
             records, effects, ..
         }) = steps.pop()
@@ -142,7 +144,7 @@ impl Gang {
                     Record::Core(Input::Due { .. }) => {
                         let question = self.scheduler.core().open().unwrap();
                         let decision = Ok(Box::new(self.decision()));
-                        let answer = Heard::Answer(question.number, decision);
+                        let answer = ControllerInput::Answer(question.number, decision);
                         steps.push(self.scheduler.step(Millis(self.now), answer));
                     }
                     _ => {}
@@ -154,7 +156,7 @@ impl Gang {
                         let node = usize::from(orders.node.as_str() == "n1");
                         let left = orders.orders.iter().find_map(|o| o.leaves_in);
                         self.warned[node] = left.or(self.warned[node]);
-                        self.told[node] = orders
+                        self.wishes[node] = orders
                             .orders
                             .into_iter()
                             .map(|o| (o.id.attempt, o.wish))
@@ -210,7 +212,7 @@ impl Gang {
                 self.report(node);
             }
         }
-        self.step(Heard::Tick);
+        self.step(ControllerInput::Tick);
     }
 
     fn report(&mut self, node: usize) {
@@ -221,7 +223,7 @@ impl Gang {
             fence: Fence(FIRST_LIFE + u64::from(*attempt)),
             status: status.clone(),
             port: 29_500,
-            said: self.said.clone(),
+            reported: self.reported.clone(),
         };
         let report = Report {
             node: format!("n{node}").into(),
@@ -235,7 +237,7 @@ impl Gang {
             address: "localhost".into(),
             attempts: self.has[node].iter().map(attempt).collect(),
         };
-        self.step(Heard::Report(report));
+        self.step(ControllerInput::Report(report));
     }
 
     fn beats(&mut self, secs: u64) {
@@ -259,7 +261,7 @@ impl Gang {
     /// Advances until launch `attempt` runs on these nodes. It does not start on the others.
     fn runs(&mut self, attempt: u32, nodes: &[usize]) {
         for _ in 0..30 {
-            if self.told.iter().all(|t| t.contains_key(&attempt)) {
+            if self.wishes.iter().all(|t| t.contains_key(&attempt)) {
                 break;
             }
             self.beat();
@@ -341,7 +343,7 @@ fn grant_from_an_old_log_is_not_the_running_launch() {
     g.has = first.has;
     g.beats(10);
     assert_eq!(g.phase(), Some(Phase::Starting));
-    assert!(g.told.iter().all(|t| t.get(&1) == Some(&Wish::Kill)));
+    assert!(g.wishes.iter().all(|t| t.get(&1) == Some(&Wish::Kill)));
 }
 
 #[test]
@@ -364,7 +366,7 @@ fn ranks_may_end_as_far_apart_as_they_like() {
     g.set(0, 1, done(Exit::Completed));
     g.beats(600);
     assert_eq!(g.phase(), Some(Phase::Running));
-    assert!(matches!(g.told[1][&1], Wish::Run(_)));
+    assert!(matches!(g.wishes[1][&1], Wish::Run(_)));
     // The first node no longer has a part of it, so the node may be removed.
     g.silent[0] = true;
     g.beats(600);
@@ -389,7 +391,7 @@ fn ranks_ended_early_do_not_block_the_launch() {
     g.runs(1, &[0]);
     g.set(0, 1, done(Exit::Completed));
     g.beats(30);
-    assert!(!matches!(g.told[1].get(&1), Some(Wish::Run(_))));
+    assert!(!matches!(g.wishes[1].get(&1), Some(Wish::Run(_))));
 }
 
 #[test]
@@ -464,7 +466,7 @@ fn outage_is_not_counted_for_a_requeued_job() {
     let mut g = Gang::running(9_000.0);
     g.beats(100);
     g.outage(3_600);
-    g.step(Heard::Request(Request::Requeue(JOB)));
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done_after(Exit::Stopped, 112));
         g.silent[node] = true;
@@ -496,11 +498,11 @@ fn launch_on_a_lost_node_counts_to_its_last_report() {
     // Time of the last report before the loss.
     let mut g = Gang::running(9.0);
     g.beats(100);
-    let heard = g.attained();
+    let attained = g.attained();
     g.silent = [true; 2];
     g.beats(30);
     assert_eq!(g.phase(), Some(Phase::Waiting));
-    assert_eq!(g.attained(), heard);
+    assert_eq!(g.attained(), attained);
     // Last time in the log before the outage.
     let mut g = Gang::running(9.0);
     g.beats(100);
@@ -537,7 +539,7 @@ fn lost_node_lets_ranks_on_others_save_their_work() {
     let mut g = Gang::running(9.0);
     g.silent[0] = true;
     g.beats(30);
-    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(Millis::secs(7))));
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Yield(Millis::secs(7))));
     // Until both have reported, nothing of the job starts elsewhere.
     g.silent[0] = false;
     g.has[0].clear();
@@ -556,13 +558,13 @@ fn launch_lost_by_a_new_manager_is_not_restarted() {
     g.has[1].clear();
     g.beat();
     // It does not even receive an order to end it, since it would report that it never ran.
-    assert_eq!(g.told[1], BTreeMap::new());
-    assert!(matches!(g.told[0].get(&1), Some(Wish::Yield(_))));
+    assert_eq!(g.wishes[1], BTreeMap::new());
+    assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
     g.set(0, 1, done(Exit::Stopped));
     // Until the lease of a part that may still run is over: 20.3 s after the last report.
     g.beats(18);
     assert_eq!((g.accounts().len(), g.granted()), (1, 1));
-    assert_eq!(g.told[1], BTreeMap::new());
+    assert_eq!(g.wishes[1], BTreeMap::new());
     g.beats(6);
     let ends: Vec<Exit> = g.accounts().iter().map(|e| e.exit).collect();
     assert_eq!(ends, [Exit::Stopped, Exit::Lost]);
@@ -571,13 +573,13 @@ fn launch_lost_by_a_new_manager_is_not_restarted() {
     g.beats(10);
     g.sessions[1] = 3;
     g.beat();
-    assert_eq!(g.told[1].get(&2), Some(&Wish::Prepare));
+    assert_eq!(g.wishes[1].get(&2), Some(&Wish::Prepare));
 }
 
 #[test]
 fn saved_work_counts_after_nodes_forget_the_launch() {
     let mut g = Gang::new();
-    g.said.progress = progress(6.0, 5.0);
+    g.reported.progress = progress(6.0, 5.0);
     g.runs(1, &[0, 1]);
     g.sessions = [2; 2];
     g.has = Default::default();
@@ -591,19 +593,19 @@ fn failed_rank_gives_other_nodes_the_kill_timeout() {
     g.set(0, 1, done(Exit::Failed { code: 3 }));
     g.beat();
     let kill = Settings::default().timers.kill;
-    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Yield(kill)));
 }
 
 /// A job whose first launch saves 5 iterations and is then replaced by a second launch.
 fn saved_five() -> Gang {
     let mut g = Gang::new();
-    g.said.progress = progress(6.0, 5.0);
+    g.reported.progress = progress(6.0, 5.0);
     g.runs(1, &[0, 1]);
-    g.step(Heard::Request(Request::Requeue(JOB)));
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done(Exit::Cut));
     }
-    g.said.progress = None;
+    g.reported.progress = None;
     g.beat();
     assert_eq!(g.work(), 5.0);
     g.runs(2, &[0, 1]);
@@ -618,7 +620,7 @@ fn launch_without_progress_takes_no_work_back() {
     assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
     // Neither does a launch that has saved nothing yet.
     let mut g = saved_five();
-    g.said.progress = progress(6.0, 0.0);
+    g.reported.progress = progress(6.0, 0.0);
     g.beat();
     g.ends(2, done(Exit::Cut));
     assert_eq!(g.work(), 5.0);
@@ -654,8 +656,8 @@ fn first_failure_decides_the_outcome_of_a_job() {
 #[test]
 fn progress_reported_with_the_end_counts() {
     let mut g = Gang::running(9.0);
-    g.step(Heard::Request(Request::Requeue(JOB)));
-    g.said.progress = progress(5.0, 5.0);
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
+    g.reported.progress = progress(5.0, 5.0);
     g.ends(1, done(Exit::Stopped));
     assert_eq!((g.phase(), g.work()), (Some(Phase::Waiting), 5.0));
 }
@@ -669,9 +671,9 @@ fn losses(g: &Gang) -> Vec<(f64, f64)> {
 }
 
 /// Reports this progress and loss for the job.
-fn says(g: &mut Gang, done: f64, loss: f64) {
-    g.said.progress = progress(done, 0.0);
-    g.said.metrics.insert("loss".into(), loss);
+fn report_progress(g: &mut Gang, done: f64, loss: f64) {
+    g.reported.progress = progress(done, 0.0);
+    g.reported.metrics.insert("loss".into(), loss);
 }
 
 #[test]
@@ -682,7 +684,7 @@ fn job_reports_reach_policies_at_intervals() {
     // The job runs at 0.25 iterations per second. Every report has a reading, and one in five is
     // forwarded.
     for step in 0..50 {
-        says(&mut g, f64::from(step) * 0.5, 1.0 / f64::from(step + 1));
+        report_progress(&mut g, f64::from(step) * 0.5, 1.0 / f64::from(step + 1));
         g.beat();
         if step == 0 {
             // A single reading gives no speed.
@@ -700,14 +702,14 @@ fn job_reports_reach_policies_at_intervals() {
     assert!((22.5..=25.0).contains(&g.work()), "{}", g.work());
     // An unchanged value is not a new reading, although the job continues.
     for step in 50..70 {
-        says(&mut g, f64::from(step) * 0.5, 0.01);
+        report_progress(&mut g, f64::from(step) * 0.5, 0.01);
         g.beat();
     }
     assert_eq!(losses(&g)[10..], [(100.0, 0.01)]);
     // After 1,000 s of running time, a reading is forwarded every 10 s; after 2,000 s, every 20 s.
-    g.said.progress = None;
+    g.reported.progress = None;
     for step in 0..1_000u32 {
-        g.said.metrics.insert("loss".into(), f64::from(step));
+        g.reported.metrics.insert("loss".into(), f64::from(step));
         g.beat();
     }
     let between: Vec<f64> = losses(&g).windows(2).map(|w| w[1].0 - w[0].0).collect();
@@ -719,12 +721,12 @@ fn job_reports_reach_policies_at_intervals() {
 fn a_job_that_gets_no_further_is_not_taken_to() {
     let mut g = Gang::running(5_000.0);
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
-    says(&mut g, 100.0, 0.5);
+    report_progress(&mut g, 100.0, 0.5);
     g.beats(1_000);
     // The specification has one iteration per second, and the job has reported no progress.
     assert!((100.0..=112.0).contains(&g.work()), "{}", g.work());
     assert_eq!(speed(&g), Some(1.0));
-    says(&mut g, 600.0, 0.5);
+    report_progress(&mut g, 600.0, 0.5);
     g.beats(1_000);
     assert!((600.0..=612.0).contains(&g.work()), "{}", g.work());
     let slow = 500.0 / 2_000.0;
@@ -736,13 +738,13 @@ fn a_job_that_gets_no_further_is_not_taken_to() {
 fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
     let mut g = Gang::training(50_000.0);
     g.runs(1, &[0, 1]);
-    says(&mut g, 0.0, 0.5);
+    report_progress(&mut g, 0.0, 0.5);
     g.beats(3_000);
     for x in [1.7e308, 1e-320, 1e30, f64::MAX] {
         let names = ["pass_s", "step_s", "grad_sqr", "grad_var", "batch_per_gpu"];
         let numbers = names.map(|name| (name.into(), x));
-        g.said.metrics.extend(numbers);
-        g.said.progress = progress(x, 0.0);
+        g.reported.metrics.extend(numbers);
+        g.reported.progress = progress(x, 0.0);
         g.beats(100);
         let saved = serde_json::to_string(&g.scheduler.save()).unwrap();
         assert!(
@@ -757,15 +759,15 @@ fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
 #[test]
 fn the_last_word_of_a_launch_is_passed_on_at_once() {
     let mut g = Gang::running(9.0);
-    says(&mut g, 1.0, 0.5);
+    report_progress(&mut g, 1.0, 0.5);
     g.beat();
-    says(&mut g, 3.0, 0.25);
+    report_progress(&mut g, 3.0, 0.25);
     g.beat();
     assert_eq!(losses(&g), [(0.0, 0.5)]);
     for node in 0..2 {
         g.set(node, 1, done(Exit::Failed { code: 3 }));
     }
-    says(&mut g, 4.0, 0.125);
+    report_progress(&mut g, 4.0, 0.125);
     g.beat();
     assert_eq!(losses(&g), [(0.0, 0.5), (4.0, 0.125)]);
     // Unsaved work is lost.
@@ -777,7 +779,7 @@ fn a_job_that_went_back_is_measured_from_there() {
     let mut g = Gang::running(5_000.0);
     let mut goes_on = |from: f64, by: f64| {
         for step in 0..30 {
-            says(&mut g, from + by * f64::from(step), 1.0);
+            report_progress(&mut g, from + by * f64::from(step), 1.0);
             g.beat();
         }
         g.scheduler.view().job(JOB).map(|j| j.rate())
@@ -790,23 +792,23 @@ fn a_job_that_went_back_is_measured_from_there() {
 fn the_numbers_of_rank_0_count_and_others_fill_in() {
     let mut g = Gang::running(9.0);
     let all = |g: &Gang| {
-        let said = g.scheduler.launches().said(id(1));
-        let progress = said.progress.map(|p| (p.done, p.saved));
-        let metrics = said.metrics.iter().map(|(n, v)| (n.to_string(), *v));
+        let report = g.scheduler.launches().job_report(id(1));
+        let progress = report.progress.map(|p| (p.done, p.saved));
+        let metrics = report.metrics.iter().map(|(n, v)| (n.to_string(), *v));
         (progress, metrics.collect::<Vec<_>>())
     };
     for node in [1, 0] {
         let x = f64::from(node as u32);
-        g.said.progress = progress(5.0 + x, 4.0 - x);
+        g.reported.progress = progress(5.0 + x, 4.0 - x);
         let own = ["a", "b"][node];
-        g.said.metrics = [("loss".into(), x), (own.into(), 7.0)].into();
+        g.reported.metrics = [("loss".into(), x), (own.into(), 7.0)].into();
         g.report(node);
     }
     let named = |n: &str, v| (n.to_owned(), v);
     let expected = vec![named("a", 7.0), named("b", 7.0), named("loss", 0.0)];
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected.clone()));
     // An empty report keeps the last reported values.
-    g.said = Said::default();
+    g.reported = JobReport::default();
     g.beat();
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected));
 }
@@ -818,9 +820,9 @@ fn steps_of_a_training_job_become_a_goodput_model() {
         let job = g.scheduler.view().job(JOB);
         job.and_then(|j| j.report().cloned())
     };
-    let says = |g: &mut Gang, numbers: &[(&str, f64)]| {
+    let report_numbers = |g: &mut Gang, numbers: &[(&str, f64)]| {
         let numbers = numbers.iter().map(|(name, x)| ((*name).into(), *x));
-        g.said.metrics.extend(numbers);
+        g.reported.metrics.extend(numbers);
         g.beats(10);
     };
     let batch = |g: &Gang, attempt: u32| {
@@ -833,9 +835,9 @@ fn steps_of_a_training_job_become_a_goodput_model() {
     // The batch configuration of the specification on two GPUs.
     assert_eq!(batch(&g, 1), Some((32, 0)));
     // The step time is not reported yet.
-    says(&mut g, &[("pass_s", 0.1), ("grad_sqr", 1.0)]);
+    report_numbers(&mut g, &[("pass_s", 0.1), ("grad_sqr", 1.0)]);
     assert_eq!(report(&g), None);
-    says(&mut g, &[("step_s", 0.15)]);
+    report_numbers(&mut g, &[("step_s", 0.15)]);
     let first = report(&g).unwrap();
     let speed = first.speed[""];
     assert_eq!(speed.most_gpus, GpuCount(2));
@@ -845,14 +847,14 @@ fn steps_of_a_training_job_become_a_goodput_model() {
     // The gradient noise is not reported yet.
     assert_eq!(first.noise, GradientNoise { sqr: 1.0, var: 0.0 });
     // Nearly equal values are not news.
-    says(&mut g, &[("step_s", 0.152)]);
+    report_numbers(&mut g, &[("step_s", 0.152)]);
     assert_eq!(report(&g), Some(first));
-    says(&mut g, &[("grad_var", 300.0)]);
+    report_numbers(&mut g, &[("grad_var", 300.0)]);
     let noise = report(&g).map(|r| (r.noise.sqr, r.noise.var));
     assert_eq!(noise, Some((1.0, 300.0)));
     // The job uses another batch size by itself; both configurations are stored.
     let other = [("batch_per_gpu", 64.0), ("pass_s", 0.18), ("step_s", 0.23)];
-    says(&mut g, &other);
+    report_numbers(&mut g, &other);
     let params = report(&g).unwrap().speed[""].params;
     for (per_gpu, seconds) in [(32.0, 0.15), (64.0, 0.23)] {
         let step = params.step(2, 2, per_gpu, 0);
@@ -862,9 +864,9 @@ fn steps_of_a_training_job_become_a_goodput_model() {
     let text = serde_json::to_string(durable).unwrap();
     assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
     // The next launch starts with a more efficient batch size, and at the modelled speed.
-    g.step(Heard::Request(Request::Requeue(JOB)));
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
     g.ends(1, done(Exit::Stopped));
-    g.said = Said::default();
+    g.reported = JobReport::default();
     g.runs(2, &[0, 1]);
     assert_eq!(batch(&g, 2), Some((64, 1)));
     let model = GoodputModel {
@@ -878,7 +880,7 @@ fn steps_of_a_training_job_become_a_goodput_model() {
     let rate = g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(rate, Some(model.goodput(2, 2, 64, 1) / 64.0));
     // Nothing is stored of a job that has ended.
-    g.step(Heard::Request(Request::Cancel(JOB)));
+    g.step(ControllerInput::Request(Request::Cancel(JOB)));
     g.ends(2, done(Exit::Cut));
     assert_eq!(g.outcome, Some(Outcome::Cancelled));
     assert!(g.scheduler.launches().durable().steps.is_empty());
@@ -889,7 +891,7 @@ fn a_job_has_sixteen_names_and_no_more() {
     let mut g = Gang::running(5_000.0);
     for step in 0..5u32 {
         let names = (0..10).map(|i| format!("m{}", step * 10 + i).as_str().into());
-        g.said.metrics = names.map(|n| (n, 0.5)).collect();
+        g.reported.metrics = names.map(|n| (n, 0.5)).collect();
         g.beats(10);
     }
     let durable = g.scheduler.launches().durable();
@@ -897,10 +899,10 @@ fn a_job_has_sixteen_names_and_no_more() {
     assert_eq!(names.len(), 16);
     // Parts that the node reports are handled as before.
     assert_eq!(names[15].as_str(), "m9");
-    g.said.metrics = [("m9".into(), 0.25), ("m99".into(), 1.0)].into();
+    g.reported.metrics = [("m9".into(), 0.25), ("m99".into(), 1.0)].into();
     g.beats(10);
-    let heard = |name| g.scheduler.view().job(JOB).map(|j| j.metric(name).len());
-    assert_eq!((heard("m9"), heard("m99")), (Some(2), Some(0)));
+    let readings = |name| g.scheduler.view().job(JOB).map(|j| j.metric(name).len());
+    assert_eq!((readings("m9"), readings("m99")), (Some(2), Some(0)));
 }
 
 /// Every rank exited with 0 after an order to stop.
@@ -910,7 +912,7 @@ fn stopped_with_zero() -> Status {
         exited_zero: true,
         ran: Millis::secs(9),
         estimated: false,
-        why: "told to stop".to_owned(),
+        why: "ordered to stop".to_owned(),
     })
 }
 
@@ -918,8 +920,8 @@ fn stopped_with_zero() -> Status {
 fn put_back(ends: [Status; 2], done: Option<(f64, f64)>, extras: Extras) -> Gang {
     let mut g = Gang::of(&[], 100.0, extras);
     g.runs(1, &[0, 1]);
-    g.step(Heard::Request(Request::Requeue(JOB)));
-    g.said.progress = done.map(|(done, saved)| Progress { done, saved });
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
+    g.reported.progress = done.map(|(done, saved)| Progress { done, saved });
     for (node, end) in ends.into_iter().enumerate() {
         g.set(node, 1, end);
     }
@@ -942,7 +944,7 @@ fn launch_zero_after_a_stop_is_resumed() {
     }
     let mut g = put_back(zero(), None, Extras::default());
     assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
-    g.said = Said::default();
+    g.reported = JobReport::default();
     g.runs(2, &[0, 1]);
     assert_eq!(g.phase(), Some(Phase::Running));
     g.ends(2, done(Exit::Completed));
@@ -997,7 +999,7 @@ fn launch_completed_while_stopping_has_last_progress() {
         g.beat();
     }
     assert_eq!(g.phase(), Some(Phase::Stopping));
-    g.said.progress = progress(100.0, 100.0);
+    g.reported.progress = progress(100.0, 100.0);
     for node in 0..2 {
         g.set(node, 1, stopped_with_zero());
     }
@@ -1053,7 +1055,7 @@ fn launch_bad_file_is_a_failure_with_its_reason() {
     g.beat();
     // The other ranks have the time limit that follows the failure of a rank.
     let kill = Settings::default().timers.kill;
-    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Yield(kill)));
     g.set(1, 1, done(Exit::Cut));
     g.beat();
     let why = &g.accounts()[0].why;
@@ -1075,13 +1077,13 @@ fn launch_after_a_restart_waits_for_its_address() {
     g.runs(1, &[0]);
     g.set(0, 1, done(Exit::Completed));
     g.beat();
-    assert!(matches!(g.told[1][&1], Wish::Run(_)));
+    assert!(matches!(g.wishes[1][&1], Wish::Run(_)));
     // The new run of the scheduler does not know the port of the first node.
     g.outage(1);
     g.beat();
-    assert_eq!(g.told[1][&1], Wish::Prepare);
+    assert_eq!(g.wishes[1][&1], Wish::Prepare);
     g.beats(30);
-    assert!(matches!(g.told[1][&1], Wish::Yield(_)));
+    assert!(matches!(g.wishes[1][&1], Wish::Yield(_)));
 }
 
 #[test]
@@ -1092,11 +1094,11 @@ fn hold_in_the_retry_delay_cancels_the_retry() {
     g.beat();
     let retries = |g: &Gang| g.scheduler.launches().durable().backing_off.len();
     assert_eq!(retries(&g), 1);
-    g.step(Heard::Request(Request::Hold(JOB)));
+    g.step(ControllerInput::Request(Request::Hold(JOB)));
     assert_eq!(retries(&g), 0);
     g.beats(60);
     assert_eq!(g.granted(), 1);
-    g.step(Heard::Request(Request::Release(JOB)));
+    g.step(ControllerInput::Request(Request::Release(JOB)));
     g.beats(10);
     assert_eq!(g.granted(), 2);
 }
@@ -1107,7 +1109,7 @@ fn remove_of_a_node_with_an_open_launch_fails() {
     g.silent[1] = true;
     g.beats(10);
     let remove = |g: &mut Gang| {
-        let request = Heard::Request(Request::Remove(NodeId(1)));
+        let request = ControllerInput::Request(Request::Remove(NodeId(1)));
         let step = g.scheduler.step(Millis(g.now), request);
         step.reply.unwrap().map_err(|e| e.to_string())
     };

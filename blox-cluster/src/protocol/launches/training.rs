@@ -46,7 +46,7 @@ impl Steps {
         known.push(steps);
     }
 
-    fn knows(&self, gpu_type: &Name, steps: &StepTime) -> bool {
+    fn contains(&self, gpu_type: &Name, steps: &StepTime) -> bool {
         let mut known = self.0.get(gpu_type).into_iter().flatten();
         known.any(|k| {
             way(k) == way(steps) && near(k.compute, steps.compute) && near(k.step, steps.step)
@@ -122,7 +122,7 @@ impl Launches {
         };
         let mut news = false;
         if let Some((gpu_type, steps)) = self.steps_of(id, view, job, bound, numbers)
-            && !(self.durable.steps.get(&id.job)).is_some_and(|k| k.knows(&gpu_type, &steps))
+            && !(self.durable.steps.get(&id.job)).is_some_and(|k| k.contains(&gpu_type, &steps))
         {
             news = true;
             let record = Record::Steps {
@@ -132,13 +132,13 @@ impl Launches {
             };
             self.note(record);
         }
-        let said = |name: &str| {
+        let reading = |name: &str| {
             numbers
                 .get(name)
                 .copied()
                 .filter(|x| (0.0..=1e30).contains(x))
         };
-        let noise = said(SQR).zip(said(VAR));
+        let noise = reading(SQR).zip(reading(VAR));
         let noise = noise.map(|(sqr, var)| GradientNoise { sqr, var });
         let before = job.report().map(|r| r.noise);
         news |= match (before, noise) {
@@ -185,14 +185,14 @@ impl Launches {
         let (gpu_type, nodes) = place(view, bound)?;
         let gpus = GpuCount(bound.gpus.len() as u32);
         let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
-        let said = |name: &str| numbers.get(name).copied().filter(|x| SECONDS.contains(x));
-        let step = said(STEP)?;
+        let reading = |name: &str| numbers.get(name).copied().filter(|x| SECONDS.contains(x));
+        let step = reading(STEP)?;
         // A single replica exchanges no gradients, so a step is a pass.
-        let compute = said(PASS).or((replicas == 1).then_some(step))?;
+        let compute = reading(PASS).or((replicas == 1).then_some(step))?;
         let own = numbers.get(PER_GPU).copied();
         let own = own.filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
-        let told = BatchConfig::of(&task.config).map(|b| b.per_gpu);
-        let per_gpu = own.map(|n| n as u32).or(told)?;
+        let configured = BatchConfig::of(&task.config).map(|b| b.per_gpu);
+        let per_gpu = own.map(|n| n as u32).or(configured)?;
         let steps = StepTime {
             nodes,
             gpus: replicas,

@@ -289,7 +289,7 @@ fn check_node(node: &NodeSpec) -> Result<(), Wrong> {
         ("partition", &node.partition),
     ] {
         if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-            return wrong(field, "empty".to_owned(), "a name, or none said");
+            return wrong(field, "empty".to_owned(), &format!("a name, or no {field}"));
         }
     }
     if node.gpus > MAX_GPUS_PER_NODE {
@@ -589,7 +589,7 @@ mod tests {
         );
         assert_eq!(
             message(|node| node.gpu_type = Some("".into())),
-            "node 0: gpu_type is empty, expected a name, or none said"
+            "node 0: gpu_type is empty, expected a name, or no gpu_type"
         );
     }
 

@@ -240,7 +240,7 @@ impl Record {
     /// Applies admission's decision at `now`; an accepted job is eligible from `moment` on. Returns
     /// the next phase, which the caller sets. Returns `None` if admission does not apply in this
     /// phase, or if a user holds the job.
-    pub fn judge(
+    pub fn apply_admission(
         &mut self,
         admission: &AdmissionDecision,
         now: Time,

@@ -97,8 +97,8 @@ impl Speedups {
         let least = levels.first().copied().unwrap_or(1);
         let report = job.report().filter(|r| !r.speed.is_empty());
         let begins = || {
-            let bound = job.assignment().map_or(1, |a| a.count().get());
-            let most = if waits { least } else { bound.max(least) };
+            let allocated = job.assignment().map_or(1, |a| a.count().get());
+            let most = if waits { least } else { allocated.max(least) };
             plain(How::Linear(f64::from(least)), most, least, levels.clone())
         };
         let Some(report) = report else {

@@ -138,11 +138,13 @@ impl StepTable {
         let of_placements = self.placements.iter().map(|(p, rows)| (size(p), rows));
         let of_spread = self.spread.iter().map(|(at, rows)| (*at, rows));
         let candidates = of_spread.chain(of_placements);
-        let bound = candidates.filter_map(|((n, g), rows)| {
+        let measured = candidates.filter_map(|((n, g), rows)| {
             let found = between(rows, per_gpu)?;
             Some(((g.abs_diff(gpus), n.abs_diff(nodes)), found))
         });
-        bound.min_by_key(|(away, _)| *away).map(|(_, found)| found)
+        measured
+            .min_by_key(|(away, _)| *away)
+            .map(|(_, found)| found)
     }
 }
 

@@ -266,12 +266,12 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
     let begin = std::time::Instant::now();
     let mut reached = false;
     loop {
-        let told = async {
+        let attempt = async {
             let mut client = client(at).await?;
             reached = true;
             Ok(client.submit(key.clone(), job.clone()).await?)
         };
-        match told.await {
+        match attempt.await {
             Err(Failure::Message { code, .. })
                 if code == Code::Unreachable && begin.elapsed().as_secs_f64() < patience =>
             {
@@ -285,7 +285,7 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
                 );
                 return Err(Failure::of(code, text));
             }
-            told => return told,
+            result => return result,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Waits for SIGTERM or Ctrl-C.
-pub(super) async fn told_to_stop() {
+pub(super) async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut term) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;
@@ -103,7 +103,7 @@ pub(super) fn scheduler(
         listen,
         ready,
         notice,
-        told_to_stop(),
+        stop_signal(),
     ))?;
     Ok(OK)
 }
@@ -186,7 +186,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         let _ = writeln!(err, "{}", plain(text));
     };
     runtime()?
-        .block_on(node::run(settings, told_to_stop(), trouble))
+        .block_on(node::run(settings, stop_signal(), trouble))
         .map_err(|e| Failure::of(Code::Daemon, plain(&e.to_string())))?;
     Ok(OK)
 }

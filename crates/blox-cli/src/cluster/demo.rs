@@ -6,7 +6,7 @@
 )]
 
 use super::commands::counted_exits;
-use super::daemons::told_to_stop;
+use super::daemons::stop_signal;
 use super::local::{self, Nodes};
 use crate::grid::number_of;
 use crate::{Failure, OK, Terminal};
@@ -50,7 +50,7 @@ pub(super) fn run(registry: &Registry, terminal: &mut Terminal<'_>) -> Result<i3
         tokio::select! {
             result = play(nodes, terminal) => result,
             // The started processes are ended in this case too.
-            () = told_to_stop() => Err(Failure::new("interrupted")),
+            () = stop_signal() => Err(Failure::new("interrupted")),
         }
     })?;
     writeln!(terminal.out, "all processes and files are gone")?;

@@ -43,8 +43,8 @@ enum Use {
     Option(&'static str),
 }
 
-fn names<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
-    shelf.iter().map(|(name, _)| name.to_owned()).collect()
+fn names<T>(components: &ComponentRegistry<T>) -> Vec<String> {
+    components.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Returns the parts of a crate, in the order of a composition.

@@ -125,7 +125,7 @@ impl<'r> Plan<'r> {
             let mut of_cell = given.clone();
             of_cell.options = options_with(&given, &axes, &varied)?;
             cells.push(Cell {
-                experiment: Experiment::knowing(of_cell, registry, &mut known)?,
+                experiment: Experiment::with_cache(of_cell, registry, &mut known)?,
                 varied,
             });
         }

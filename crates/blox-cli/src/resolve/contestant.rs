@@ -88,10 +88,10 @@ impl Contestant {
 fn part<T>(
     key: &str,
     named: &Option<Written<ComponentSpec>>,
-    shelf: &ComponentRegistry<T>,
+    components: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<T>, Failure> {
-    let built = named.as_ref().map(|named| shelf.build(named, seed));
+    let built = named.as_ref().map(|named| components.build(named, seed));
     built.transpose().map_err(|e| match e {
         RegistryError::BadValue { .. } => Failure::of(e.code(), format!("--{key}: {e}")),
         e => Failure::new(e),
@@ -119,8 +119,8 @@ pub(super) fn replaced(o: &Options) -> Vec<String> {
     lines
 }
 
-fn has<T>(shelf: &ComponentRegistry<T>, name: &str) -> bool {
-    shelf.iter().any(|(n, _)| n == name)
+fn has<T>(components: &ComponentRegistry<T>, name: &str) -> bool {
+    components.iter().any(|(n, _)| n == name)
 }
 
 /// Returns the name of a scheduler in paths, without the number that distinguishes equal names.

@@ -81,12 +81,12 @@ pub(super) fn source(
     }
     // Without a copy: a comparison over many seeds calls this function for each.
     let none = Workloads::new("workload");
-    let shelf: &Workloads = registry.others().unwrap_or(&none);
+    let components: &Workloads = registry.others().unwrap_or(&none);
     let spec = o.workload.as_deref();
     let entry = match spec {
-        Some(spec) => match shelf.get(&spec.name) {
+        Some(spec) => match components.get(&spec.name) {
             Some(entry) => Some((spec, entry)),
-            None => return Err(given.unknown("workload", &spec.name, shelf.names())),
+            None => return Err(given.unknown("workload", &spec.name, components.names())),
         },
         None => None,
     };
@@ -129,7 +129,9 @@ pub(super) fn source(
             Some(_) => {}
             None if option == "load" && reads_load => {}
             None => {
-                let with = shelf.iter().filter(|(_, entry)| param(entry).is_some());
+                let with = components
+                    .iter()
+                    .filter(|(_, entry)| param(entry).is_some());
                 let with: Vec<&str> = with.map(|(name, _)| name).collect();
                 let expected = match with.split_last() {
                     Some((last, [])) => format!("--workload {last}"),
@@ -151,7 +153,7 @@ pub(super) fn source(
         return Ok(Source::Trace(path.clone(), options));
     }
     let spec = spec.cloned().unwrap_or_default();
-    let (spec, source) = built(given, "workload", spec, shelf, seed, option_of)?;
+    let (spec, source) = built(given, "workload", spec, components, seed, option_of)?;
     Ok(Source::Registered(spec, source))
 }
 
@@ -168,15 +170,15 @@ pub(super) fn services(
         return Ok(None);
     };
     let none = Workloads::new("workload");
-    let shelf: &Workloads = registry.others().unwrap_or(&none);
-    if shelf.get(&spec.name).is_none() {
-        return Err(given.unknown("services", &spec.name, shelf.names()));
+    let components: &Workloads = registry.others().unwrap_or(&none);
+    if components.get(&spec.name).is_none() {
+        return Err(given.unknown("services", &spec.name, components.names()));
     }
     let named = built(
         given,
         "services",
         spec.clone(),
-        shelf,
+        components,
         seed,
         ParamDoc::option,
     )?;

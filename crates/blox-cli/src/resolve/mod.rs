@@ -107,11 +107,11 @@ impl Throughputs {
 
 impl<'r> Experiment<'r> {
     pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
-        Self::knowing(given, registry, &mut Known::default())
+        Self::with_cache(given, registry, &mut Known::default())
     }
 
     /// Creates one of several experiments, with a shared cache of file data.
-    pub fn knowing(
+    pub fn with_cache(
         mut given: Given,
         registry: &'r Registry,
         known: &mut Known,

@@ -281,10 +281,10 @@ pub(super) fn checked(
     registry: &Registry,
     seed: u64,
 ) -> Result<WorldParts, Failure> {
-    let shelf = registry.execution_models();
-    models.execution = filled(given, "execution", models.execution, &shelf, seed)?;
-    let shelf = registry.overhead_models();
-    models.overheads = filled(given, "overheads", models.overheads, &shelf, seed)?;
+    let components = registry.execution_models();
+    models.execution = filled(given, "execution", models.execution, &components, seed)?;
+    let components = registry.overhead_models();
+    models.overheads = filled(given, "overheads", models.overheads, &components, seed)?;
     Ok(models)
 }
 
@@ -324,10 +324,10 @@ fn filled<T>(
     given: &Given,
     key: &str,
     part: Option<ComponentSpec>,
-    shelf: &ComponentRegistry<T>,
+    components: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<ComponentSpec>, Failure> {
-    part.map(|part| Ok(built(given, key, part, shelf, seed, ParamDoc::option)?.0))
+    part.map(|part| Ok(built(given, key, part, components, seed, ParamDoc::option)?.0))
         .transpose()
 }
 
@@ -337,13 +337,13 @@ pub(super) fn built<T>(
     given: &Given,
     key: &str,
     part: ComponentSpec,
-    shelf: &ComponentRegistry<T>,
+    components: &ComponentRegistry<T>,
     seed: u64,
     option: impl Fn(&ParamDoc) -> Option<&'static str>,
 ) -> Result<(ComponentSpec, T), Failure> {
     let options = given.options.given();
-    let whole = shelf.filled(&part, |p| value(&options, option(p)?));
-    let error = match shelf.build(&whole, seed) {
+    let whole = components.filled(&part, |p| value(&options, option(p)?));
+    let error = match components.build(&whole, seed) {
         Ok(built) => return Ok((whole, built)),
         Err(error) => error,
     };
@@ -353,7 +353,7 @@ pub(super) fn built<T>(
     else {
         return Err(Failure::new(error));
     };
-    let params = shelf.get(&part.name).map_or(&[][..], |e| &e.params);
+    let params = components.get(&part.name).map_or(&[][..], |e| &e.params);
     let open = params.iter().find(|p| p.name == param);
     let open = open.filter(|_| !part.params.has(param));
     match open.and_then(option) {

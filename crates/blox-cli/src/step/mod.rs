@@ -48,7 +48,7 @@ pub(super) fn run(
         experiment.pipeline(0)?,
         &mut workload,
     )?;
-    let mut walk = InOrder {
+    let mut session = Session {
         stepper,
         round: Round::default(),
         submits: Vec::new(),
@@ -73,16 +73,16 @@ pub(super) fn run(
             break;
         }
         match parse(&line) {
-            Ok(Say::Quit) => break,
-            Ok(say) => {
-                let text = walk.answer(&say)?;
+            Ok(StepCommand::Quit) => break,
+            Ok(command) => {
+                let text = session.answer(&command)?;
                 terminal.out.write_all(text.as_bytes())?;
             }
             // A typing error must not end the session.
             Err(why) => writeln!(terminal.out, "{why}; `help` lists the commands")?,
         }
     }
-    let figures = walk.stepper.report().collected.figures();
+    let figures = session.stepper.report().collected.figures();
     for (collector, figures) in experiment.collectors.iter().zip(figures) {
         for (name, value) in figures {
             writeln!(terminal.out, "{collector}: {name} {value}")?;
@@ -96,7 +96,7 @@ pub(super) fn run(
 
 /// A parsed command.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Say {
+enum StepCommand {
     Help,
     Next(u64),
     Until(Time),
@@ -121,7 +121,7 @@ const COMMANDS: [&str; 12] = [
     "quit",
 ];
 
-fn parse(line: &str) -> Result<Say, String> {
+fn parse(line: &str) -> Result<StepCommand, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let job = |text: &str| {
         let wrong = |_| format!("`{text}` is no number of a job");
@@ -134,26 +134,26 @@ fn parse(line: &str) -> Result<Say, String> {
             .map_err(|_| format!("`{text}` is no whole number")),
     };
     Ok(match words.as_slice() {
-        [] => Say::Next(1),
-        ["help" | "h" | "?"] => Say::Help,
-        ["next" | "n", rest @ ..] if rest.len() < 2 => Say::Next(count(rest.first(), 1)?),
-        ["until", "end"] | ["end"] => Say::End,
-        ["until", "job", j] => Say::UntilJob(job(j)?),
-        ["until", "finish", j] | ["finish", j] => Say::Finish(job(j)?),
-        ["until", t] => Say::Until(parse_time(t).ok_or_else(|| {
+        [] => StepCommand::Next(1),
+        ["help" | "h" | "?"] => StepCommand::Help,
+        ["next" | "n", rest @ ..] if rest.len() < 2 => StepCommand::Next(count(rest.first(), 1)?),
+        ["until", "end"] | ["end"] => StepCommand::End,
+        ["until", "job", j] => StepCommand::UntilJob(job(j)?),
+        ["until", "finish", j] | ["finish", j] => StepCommand::Finish(job(j)?),
+        ["until", t] => StepCommand::Until(parse_time(t).ok_or_else(|| {
             format!("`{t}` is no moment, expected seconds or such as 90m, 10h, 2d")
         })?),
         ["queue" | "q", rest @ ..] if rest.len() < 2 => {
-            Say::Queue(count(rest.first(), SHOWN as u64)? as usize)
+            StepCommand::Queue(count(rest.first(), SHOWN as u64)? as usize)
         }
         ["running" | "r", rest @ ..] if rest.len() < 2 => {
-            Say::Running(count(rest.first(), SHOWN as u64)? as usize)
+            StepCommand::Running(count(rest.first(), SHOWN as u64)? as usize)
         }
-        ["nodes"] => Say::Nodes,
-        ["job", j] => Say::Job(job(j)?),
-        ["why", j] => Say::Why(job(j)?),
-        ["plan"] => Say::Plan,
-        ["quit" | "exit"] => Say::Quit,
+        ["nodes"] => StepCommand::Nodes,
+        ["job", j] => StepCommand::Job(job(j)?),
+        ["why", j] => StepCommand::Why(job(j)?),
+        ["plan"] => StepCommand::Plan,
+        ["quit" | "exit"] => StepCommand::Quit,
         [first, ..] => {
             let meant = nearest(first, COMMANDS)
                 .map(|command| format!(" (did you mean `{command}`?)"))
@@ -188,7 +188,7 @@ struct Gone {
     outcome: Outcome,
 }
 
-struct InOrder<'w> {
+struct Session<'w> {
     stepper: Stepper<'w>,
     round: Round,
     /// Submission time of each job, by job number.
@@ -199,28 +199,32 @@ struct InOrder<'w> {
     over: bool,
 }
 
-impl InOrder<'_> {
-    fn answer(&mut self, say: &Say) -> Result<String, Failure> {
+impl Session<'_> {
+    fn answer(&mut self, command: &StepCommand) -> Result<String, Failure> {
         let jobs = self.stepper.view().next_job_id().0;
-        Ok(match *say {
-            Say::Help => HELP.to_owned(),
-            Say::Next(n) => self.decisions(n)?,
-            Say::Until(t) => self.until(|walk| walk.round.at >= t)?,
-            Say::UntilJob(j) => self.until(|w| w.round.touches(j, w.stepper.plan()))?,
-            Say::Finish(j) if self.ended.contains_key(&j) => self.job(j),
-            Say::Finish(j) => self.until(|walk| walk.ended.contains_key(&j))?,
-            Say::End => self.until(|_| false)?,
-            Say::Queue(n) => show::queue(self.view(), self.stepper.plan(), n),
-            Say::Running(n) => show::running(self.view(), n),
-            Say::Nodes => show::nodes(self.view()),
-            Say::Job(j) | Say::Why(j) if j.0 >= jobs => format!("job {j} has not come in yet\n"),
-            Say::Job(j) => self.job(j),
-            Say::Why(j) => match self.ended.get(&j) {
+        Ok(match *command {
+            StepCommand::Help => HELP.to_owned(),
+            StepCommand::Next(n) => self.decisions(n)?,
+            StepCommand::Until(t) => self.until(|session| session.round.at >= t)?,
+            StepCommand::UntilJob(j) => {
+                self.until(|session| session.round.touches(j, session.stepper.plan()))?
+            }
+            StepCommand::Finish(j) if self.ended.contains_key(&j) => self.job(j),
+            StepCommand::Finish(j) => self.until(|session| session.ended.contains_key(&j))?,
+            StepCommand::End => self.until(|_| false)?,
+            StepCommand::Queue(n) => show::queue(self.view(), self.stepper.plan(), n),
+            StepCommand::Running(n) => show::running(self.view(), n),
+            StepCommand::Nodes => show::nodes(self.view()),
+            StepCommand::Job(j) | StepCommand::Why(j) if j.0 >= jobs => {
+                format!("job {j} has not come in yet\n")
+            }
+            StepCommand::Job(j) => self.job(j),
+            StepCommand::Why(j) => match self.ended.get(&j) {
                 Some(_) => self.job(j),
                 None => show::why(self.view(), self.stepper.plan(), j),
             },
-            Say::Plan => self.shown(),
-            Say::Quit => String::new(),
+            StepCommand::Plan => self.shown(),
+            StepCommand::Quit => String::new(),
         })
     }
 
@@ -370,19 +374,19 @@ mod tests {
     #[test]
     fn commands_are_understood() {
         let t = |s: f64| Time::new(s);
-        for (line, say) in [
-            ("", Say::Next(1)),
-            ("next 5\n", Say::Next(5)),
-            ("until 3600", Say::Until(t(3600.0))),
-            ("until 1.5h", Say::Until(t(5400.0))),
-            ("until job 17", Say::UntilJob(JobId(17))),
-            ("finish 17", Say::Finish(JobId(17))),
-            ("until end", Say::End),
-            ("queue", Say::Queue(20)),
-            ("why 17", Say::Why(JobId(17))),
-            ("quit", Say::Quit),
+        for (line, command) in [
+            ("", StepCommand::Next(1)),
+            ("next 5\n", StepCommand::Next(5)),
+            ("until 3600", StepCommand::Until(t(3600.0))),
+            ("until 1.5h", StepCommand::Until(t(5400.0))),
+            ("until job 17", StepCommand::UntilJob(JobId(17))),
+            ("finish 17", StepCommand::Finish(JobId(17))),
+            ("until end", StepCommand::End),
+            ("queue", StepCommand::Queue(20)),
+            ("why 17", StepCommand::Why(JobId(17))),
+            ("quit", StepCommand::Quit),
         ] {
-            assert_eq!(parse(line), Ok(say), "{line}");
+            assert_eq!(parse(line), Ok(command), "{line}");
         }
         for (line, why) in [
             ("jump", "`jump` is no command"),

@@ -5,7 +5,7 @@ mod store;
 use super::args::OutputFormat;
 use super::assumptions::{Assumptions, Setting};
 use super::config::Given;
-use super::execute::{now, run_several, tell_time};
+use super::execute::{now, print_time, run_several};
 use super::grid::{Form, Grid, decimal, percent, range, whole};
 use super::losses::{self, Lost};
 use super::output;
@@ -140,7 +140,7 @@ fn finish(
         }
         let dir = plan.base.output_dir.as_ref();
         let dir = dir.map(|d| format!(", results in {}", d.display()));
-        tell_time(start, &dir.unwrap_or_default(), terminal);
+        print_time(start, &dir.unwrap_or_default(), terminal);
     }
 }
 
@@ -340,23 +340,23 @@ fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
         true => all,
         false => format!("{finished} of {all}"),
     };
-    about.say("runs", runs);
+    about.add("runs", runs);
     for axis in &plan.axes {
         let values: Vec<String> = axis.values.iter().map(shown).collect();
-        about.say(&axis.key, values.join(", "));
+        about.add(&axis.key, values.join(", "));
     }
     // A default follows from the workload.
     let experiments = || plan.cells.iter().map(|c| &c.experiment);
     let mut measures = experiments().map(|e| e.options.measure.as_deref());
     let first = measures.next().flatten();
     if measures.all(|m| m == first) {
-        about.say(
+        about.add(
             "measured",
             table::measured_in_each(first, finished_rows(rows)),
         );
     }
     about.assume(&assumptions(plan, rows));
-    about.say("figures", table::MEDIANS);
+    about.add("figures", table::MEDIANS);
     about
 }
 

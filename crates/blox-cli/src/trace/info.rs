@@ -46,15 +46,15 @@ fn render(
     cluster: Option<&(&str, ClusterSpec)>,
 ) -> String {
     let mut about = About::default();
-    about.say("trace", args.file.file.display().to_string());
+    about.add("trace", args.file.file.display().to_string());
     let detected = match trace.format_is_detected() {
         true => ", detected from the file",
         false => "",
     };
-    about.say("format", format!("{}{detected}", trace.format()));
-    about.say("jobs", jobs(s));
+    about.add("format", format!("{}{detected}", trace.format()));
+    about.add("jobs", jobs(s));
     if s.jobs > 0 {
-        about.say("submitted", submitted(s));
+        about.add("submitted", submitted(s));
     }
     let names = [
         (s.users, "user"),
@@ -81,7 +81,7 @@ fn render(
         let some = counts.into_iter().filter(|(n, _)| *n > 0);
         let some: Vec<String> = some.map(|(_, text)| text).collect();
         if !some.is_empty() {
-            about.say(what, some.join(", "));
+            about.add(what, some.join(", "));
         }
     }
     if s.jobs > 0 {
@@ -91,7 +91,7 @@ fn render(
             decimal(s.gpu_hours / s.jobs as f64, 2),
             decimal(s.busiest_day_gpu_hours, 1)
         );
-        about.say("work", work);
+        about.add("work", work);
         load(&mut about, s, cluster);
     }
     let mut page = about.text(Form::Lines);
@@ -103,7 +103,7 @@ fn render(
     if !trace.notices().is_empty() {
         let mut notices = About::default();
         for notice in trace.notices().iter() {
-            notices.say("notice", notice.to_string());
+            notices.add("notice", notice.to_string());
         }
         page = page + "\n" + &notices.text(Form::Lines);
     }
@@ -134,7 +134,7 @@ fn submitted(s: &Statistics) -> String {
 
 fn load(about: &mut About, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
     let Some(load) = s.load_gpus else {
-        about.say("load", "all jobs come at once");
+        about.add("load", "all jobs come at once");
         return;
     };
     let line = format!(
@@ -143,7 +143,7 @@ fn load(about: &mut About, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>
         number_of(load.ceil() as u64, "GPU"),
         whole(s.widest_job_gpus.into())
     );
-    about.say("load", line);
+    about.add("load", line);
     if let Some((text, cluster)) = cluster {
         let gpus = cluster.total_gpus();
         let fraction = if gpus == 0 { 0.0 } else { load / gpus as f64 };
@@ -152,7 +152,7 @@ fn load(about: &mut About, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>
             number_of(gpus, "GPU"),
             decimal(100.0 * fraction, 1)
         );
-        about.say("cluster", line);
+        about.add("cluster", line);
     }
 }
 

@@ -650,8 +650,8 @@ impl Leases {
         let press = |s: &State| s.left() * f64::from(s.gpus);
         sort::by(&mut short, |a, b| press(a).total_cmp(&press(b)));
         let short: Vec<u32> = short.into_iter().map(|s| s.id).collect();
-        let bound = pending().filter(|s| s.priority == ACCEPTED && s.forced);
-        let mut spot = self.spot - bound.map(|s| i64::from(s.gpus)).sum::<i64>();
+        let forced = pending().filter(|s| s.priority == ACCEPTED && s.forced);
+        let mut spot = self.spot - forced.map(|s| i64::from(s.gpus)).sum::<i64>();
         for id in short {
             let (lease, s) = (self.lease, self.of(id));
             let asks = i64::from(s.gpus);

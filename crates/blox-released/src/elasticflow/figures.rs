@@ -4,7 +4,7 @@ pub(crate) mod fig10;
 pub(crate) mod fig11;
 
 use crate::elasticflow::files::{Recipe, read_trace};
-use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
+use crate::elasticflow::{self as released, Algorithm, Allocation, Shape, Times};
 use crate::figure::{Claim, Figure, Plan, ReproduceError, Run};
 use blox_core::core::Counters;
 use blox_core::{Class, ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, Time, sort};
@@ -92,7 +92,7 @@ impl World {
         jobs: &Arc<[JobSpec]>,
         table: &Arc<ScalingTable>,
         of: &str,
-        keep: impl FnOnce(Vec<Bound>) + Send + 'static,
+        keep: impl FnOnce(Vec<Allocation>) + Send + 'static,
     ) -> Run {
         let (name, algorithm, scheduler) = *program;
         let label = format!("{name}, {of}");
@@ -103,7 +103,7 @@ impl World {
             let outcome = algorithm.run(self.shape, self.times, &jobs, &watch.stop);
             Ok(outcome.map(|outcome| {
                 let report = report(scheduler, self.shape, &jobs, &outcome);
-                keep(outcome.bound);
+                keep(outcome.allocations);
                 report
             }))
         })
@@ -143,12 +143,13 @@ fn profiled(
 /// Ends are the planned ends of the program. Met deadlines follow the program's own count.
 fn report(scheduler: &str, shape: Shape, specs: &[JobSpec], outcome: &released::Outcome) -> Report {
     let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
-    for bound in &outcome.bound {
-        let job = &mut jobs[bound.job as usize];
-        job.first_start.get_or_insert(Time::new(bound.from));
+    for allocation in &outcome.allocations {
+        let job = &mut jobs[allocation.job as usize];
+        job.first_start.get_or_insert(Time::new(allocation.from));
         job.launches += 1;
-        job.attained += Seconds::new(bound.to - bound.from);
-        job.attained_gpu += Seconds::new((bound.to - bound.from) * f64::from(bound.gpus));
+        job.attained += Seconds::new(allocation.to - allocation.from);
+        job.attained_gpu +=
+            Seconds::new((allocation.to - allocation.from) * f64::from(allocation.gpus));
     }
     for job in &outcome.rejected {
         jobs[*job as usize].outcome = Some(Outcome::Rejected);

@@ -8,7 +8,7 @@ pub mod files;
 pub mod simulator;
 pub(crate) mod verify;
 
-pub use simulator::{Bound, ChronusRecord, Outcome, PlannedEnd, Shape, Times};
+pub use simulator::{Allocation, ChronusRecord, Outcome, PlannedEnd, Shape, Times};
 
 use blox_core::{Class, JobSpec};
 use blox_traces::scaling::ScalingTable;

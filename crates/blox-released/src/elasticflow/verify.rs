@@ -73,7 +73,7 @@ fn excuse_ties(
         ("deadlines met", "accepted", met, Some(some)),
         ("ended", "finished", ends.len() as f64, Some(0.0)),
     ];
-    let mut said = Vec::new();
+    let mut compared = Vec::new();
     for (what, name, found, tolerance) in aggregates {
         let Some(expected) = case.number(name)? else {
             return Ok(());
@@ -82,13 +82,13 @@ fn excuse_ties(
         if (found - expected).abs() > tolerance.unwrap_or(LOOSE * expected.abs()) {
             return Ok(());
         }
-        said.push(format!("{what} {found} (expected {expected})"));
+        compared.push(format!("{what} {found} (expected {expected})"));
     }
     out.differences.retain(|d| !is_end(d));
     out.notes.push(format!(
         "{moved} of {jobs} ends differ where shares are not unique, so ends and outcomes are compared by aggregates, within {} % (of few jobs, one deadline): {}; submissions one by one",
         LOOSE * 100.0,
-        said.join(", ")
+        compared.join(", ")
     ));
     Ok(())
 }
@@ -185,8 +185,8 @@ fn compare_jobs(
         .collect();
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
     let mut starts = SortedMap::new();
-    for bound in &outcome.bound {
-        starts.entry(bound.job).or_insert(bound.from);
+    for allocation in &outcome.allocations {
+        starts.entry(allocation.job).or_insert(allocation.from);
     }
     let (mut met, mut missed) = (0u32, 0u32);
     let find = |number: &str| by_row.remove(number);

@@ -60,7 +60,7 @@ fn in_rounds(name: &str, round: Seconds) -> Composition {
 /// Sia as released, in rounds of 60 s or of another length above 0. It knows the true step times of
 /// rigid jobs.
 pub fn sia(round: Seconds, applications: Applications) -> Pipeline {
-    let scores = ReleasedScores::knowing(applications);
+    let scores = ReleasedScores::for_applications(applications);
     let mut policy = Sia::new(scores)
         .settling(Canonical)
         .searching(1 << 24)

@@ -248,7 +248,7 @@ fn suite<'a>(build: impl Fn() -> Pipeline + Sync + 'a) -> Suite<'a> {
 
 /// Returns whether a placement was written for clusters with one GPU type. Released Synergy ignores
 /// the types of a job; whole nodes count free nodes of all types.
-fn knows_one_type(placement: &str) -> bool {
+fn is_for_one_type(placement: &str) -> bool {
     placement.starts_with("synergy-released") || placement.contains("WholeNodes")
 }
 
@@ -267,7 +267,7 @@ fn cross(cases: u64, trigger: fn(Composition) -> Composition) {
             };
             for case in first..first + cases {
                 let mut suite = suite(build).only(case);
-                if knows_one_type(&placement.name) {
+                if is_for_one_type(&placement.name) {
                     suite = suite.without(Fault::GpuTypes);
                 }
                 conforms("composition", &suite, placement.starves);
@@ -301,7 +301,7 @@ fn every_scheduling_over_every_placement_conforms() {
 /// Checks every share policy of Gavel, with leases.
 fn gavels_conform_in(cases: u64) {
     use shares::{
-        FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+        FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knowledge, MaxMinFairness,
         MaxSumThroughput, MinTotalDuration, Proportional, Queue, WaterFilling,
     };
     type Shares = Arc<dyn AnyShares>;
@@ -309,12 +309,12 @@ fn gavels_conform_in(cases: u64) {
         || Arc::new(Isolated),
         || Arc::new(Proportional),
         || Arc::new(MaxMinFairness::default()),
-        || Arc::new(MaxMinFairness::new(Knows::Nothing)),
-        || Arc::new(MaxMinFairness::new(Knows::Pairs)),
-        || Arc::new(WaterFilling::new(Knows::Types)),
-        || Arc::new(FinishTimeShares::new(Knows::Types)),
-        || Arc::new(MinTotalDuration::new(Knows::Types)),
-        || Arc::new(MaxSumThroughput::new(Knows::Types).by_cost().in_time()),
+        || Arc::new(MaxMinFairness::new(Knowledge::Nothing)),
+        || Arc::new(MaxMinFairness::new(Knowledge::Pairs)),
+        || Arc::new(WaterFilling::new(Knowledge::Types)),
+        || Arc::new(FinishTimeShares::new(Knowledge::Types)),
+        || Arc::new(MinTotalDuration::new(Knowledge::Types)),
+        || Arc::new(MaxSumThroughput::new(Knowledge::Types).by_cost().in_time()),
         || Arc::new(FifoShares::new(Queue::Plain)),
         || Arc::new(FifoShares::new(Queue::Fastest)),
         || Arc::new(FifoShares::new(Queue::Packed(1.5))),

@@ -177,7 +177,7 @@ fn blox_released_schedulers_reject_jobs_naming_types() {
 #[test]
 fn meaningless_parameters_are_refused() {
     let registry = blox_released::register(blox_schedulers::registry());
-    let said = |text: &str| {
+    let message = |text: &str| {
         let named: ComponentSpec = text.parse().expect("a name");
         let built = registry.schedulers.build(&named, 1);
         built.err().map(|e| e.to_string()).unwrap_or_default()
@@ -255,7 +255,11 @@ fn meaningless_parameters_are_refused() {
         ),
     ] {
         let sentence = format!("is `{found}`, expected {expected}");
-        assert!(said(text).ends_with(&sentence), "{text}: {}", said(text));
+        assert!(
+            message(text).ends_with(&sentence),
+            "{text}: {}",
+            message(text)
+        );
     }
     for text in [
         "allox{alpha=0.2}",
@@ -265,6 +269,6 @@ fn meaningless_parameters_are_refused() {
         "chronus{choice=optimal,nodes=5}",
         "shockwave{gap=0}",
     ] {
-        assert_eq!(said(text), "", "{text}");
+        assert_eq!(message(text), "", "{text}");
     }
 }

@@ -410,7 +410,7 @@ fn summary(all: &[Contestant<'_>], unit: TimeUnit) -> String {
     let value = |c: &Contestant<'_>, name: &str| c.run.figure(name);
     let average = |c: &Contestant<'_>| value(c, "avg_jct_s");
     let base = all.first().and_then(average).filter(|base| *base > 0.0);
-    let (columns, note) = told(|name, what| all.iter().all(|c| value(c, name) == what));
+    let (columns, note) = shown_columns(|name, what| all.iter().all(|c| value(c, name) == what));
     let mut fields = vec![Field::text(
         columns[0].heading,
         columns[0].formula,
@@ -498,7 +498,8 @@ fn by_group(all: &[Contestant<'_>], unit: TimeUnit) -> String {
         }));
     }
     let value = |row: &Row<'_>, name: &str| row.figures.get(name).and_then(Value::as_f64);
-    let (columns, note) = told(|name, what| rows.iter().all(|row| value(row, name) == what));
+    let (columns, note) =
+        shown_columns(|name, what| rows.iter().all(|row| value(row, name) == what));
     let mut fields = vec![
         Field::text("scheduler", "name of the composition", |r: &Row<'_>| {
             r.scheduler.to_owned()
@@ -518,7 +519,7 @@ fn by_group(all: &[Contestant<'_>], unit: TimeUnit) -> String {
 
 /// Returns the columns to show, and a note about hidden columns with zeros only. `all_are` returns
 /// whether a figure has this value in all rows.
-fn told(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, String) {
+fn shown_columns(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, String) {
     let mut hidden = vec!["rejected", "failed", "unfinished"];
     hidden.retain(|name| all_are(name, Some(0.0)));
     let columns = COLUMNS.iter().flat_map(|c| {

@@ -3,7 +3,7 @@
 use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, PARTLY};
 use super::super::sweep::{Group, Run, Sweep};
-use super::{Field, assumptions, command_line, list, notice, table, told, version};
+use super::{Field, assumptions, command_line, list, notice, shown_columns, table, version};
 use crate::{of_measured, value_or_none};
 use blox_plot::{Escaped, TimeUnit};
 use blox_sim::results::{COLUMNS, Column};
@@ -174,7 +174,8 @@ fn each(sweep: &Sweep, unit: TimeUnit) -> String {
     );
     let formula = "of workload, faults and policies";
     fields.push(Field::text("seed", formula, |run: &Run| run.seed.clone()));
-    let (columns, note) = told(|name, what| sweep.runs.iter().all(|r| r.figure(name) == what));
+    let (columns, note) =
+        shown_columns(|name, what| sweep.runs.iter().all(|r| r.figure(name) == what));
     for c in &columns[1..] {
         let own = |run: &Run| run.figure(c.name);
         fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));

@@ -136,7 +136,7 @@ impl Sweep {
     }
 
     /// Formats settings, for example as `load 4, cluster 8x4`.
-    pub fn told(&self, settings: &[String]) -> String {
+    pub fn label(&self, settings: &[String]) -> String {
         let named = self.varied.iter().zip(settings);
         let parts: Vec<String> = named
             .map(|(name, value)| format!("{name} {}", value_or_none(value)))

@@ -167,8 +167,8 @@ fn bars(sweep: &Sweep, groups: &[Group<'_>], unit: TimeUnit) -> Picture {
     let axis = Axis::seconds("JCT").in_unit(unit);
     let mut chart = BarChart::new(title, axis).subtitle(medians_of(groups));
     for group in groups {
-        let told = sweep.told(group.settings);
-        let name = marked(format!("{} {told}", group.scheduler).trim_end(), group);
+        let label = sweep.label(group.settings);
+        let name = marked(format!("{} {label}", group.scheduler).trim_end(), group);
         if let Some(e) = group.estimate("avg_jct_s") {
             chart = chart
                 .with(name, [("average", e.median)])
@@ -210,10 +210,10 @@ fn distributions(
         if jobs == 0 {
             continue;
         }
-        let told = sweep.told(setting);
-        let title = match told.is_empty() {
+        let label = sweep.label(setting);
+        let title = match label.is_empty() {
             true => "Job completion time (JCT)".to_owned(),
-            false => format!("Job completion time (JCT), {told}"),
+            false => format!("Job completion time (JCT), {label}"),
         };
         let axis = Axis::seconds("JCT: submission until the end")
             .in_unit(unit)

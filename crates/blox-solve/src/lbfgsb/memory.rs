@@ -174,13 +174,13 @@ impl<const N: usize> Memory<N> {
         for i in 0..N {
             let down = -gradient[i];
             let (below, above) = (x[i] - bounds.low[i], bounds.high[i] - x[i]);
-            let bound = bounds.low[i] == bounds.high[i]
+            let at_bound = bounds.low[i] == bounds.high[i]
                 || below <= 0.0 && down <= 0.0
                 || above <= 0.0 && below > 0.0 && down >= 0.0;
-            if bound {
+            if at_bound {
                 free[i] = false;
             }
-            if bound || down == 0.0 {
+            if at_bound || down == 0.0 {
                 continue;
             }
             moves = true;

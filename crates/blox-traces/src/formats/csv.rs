@@ -154,9 +154,9 @@ fn work_of(t: &Table, row: &Row, gpus: GpuCount, extras: &Extras) -> Result<Work
     let rate = t.value(row.rate_per_s)?.map(|Rate(rate)| rate);
     match (duration, iterations, rate) {
         (duration, Some(iterations), Some(rate)) => {
-            let told = iterations / rate;
-            if duration.is_some_and(|d| (d - told).abs() > 1e-6 * told.max(1.0)) {
-                let expected = format!("{told} as iterations / rate_per_s, or an empty cell");
+            let implied = iterations / rate;
+            if duration.is_some_and(|d| (d - implied).abs() > 1e-6 * implied.max(1.0)) {
+                let expected = format!("{implied} as iterations / rate_per_s, or an empty cell");
                 return Err(t.wrong(row.duration_s, &expected));
             }
             Ok(Work { iterations, rate })

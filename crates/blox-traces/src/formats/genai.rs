@@ -95,11 +95,11 @@ mod tests {
             ["dropped: had not ended when the log was taken (once, on line 4)"]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
+        let found: Vec<_> = jobs
             .iter()
             .map(|j| (j.submit.secs(), j.gpus.get(), j.duration().secs()))
             .collect();
-        assert_eq!(told, [(0.0, 1, 32.0), (4704.0, 1, 43.0)]);
+        assert_eq!(found, [(0.0, 1, 32.0), (4704.0, 1, 43.0)]);
         assert_eq!(jobs[0].user.as_deref(), Some("G0000"));
         assert_eq!(jobs[1].extras().model.as_deref(), Some("M0001"));
         assert_eq!(jobs[1].extras().attributes["num_lora"], 2.0);

@@ -119,7 +119,7 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
+        let found: Vec<_> = jobs
             .iter()
             .map(|j| {
                 (
@@ -130,7 +130,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(told, [(0.0, 4, 249.0, 16.0), (4.0, 1, 10.0, 2.0)]);
+        assert_eq!(found, [(0.0, 4, 249.0, 16.0), (4.0, 1, 10.0, 2.0)]);
         assert_eq!(jobs[0].name.as_deref(), Some("2"));
         assert_eq!(jobs[0].user.as_deref(), Some("ub"));
         assert_eq!(jobs[1].virtual_cluster.as_deref(), Some("vb"));

@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_job_is_one_sentence() {
-        for (text, said) in [
+        for (text, message) in [
             (
                 "\n{\"submit\":1.5}",
                 "2: gpus is missing, expected a job such as EXAMPLE",
@@ -143,7 +143,7 @@ mod tests {
         ] {
             assert_eq!(
                 read_text(text).unwrap_err().to_string(),
-                format!("jobs.jsonl:{said}").replace("EXAMPLE", EXAMPLE)
+                format!("jobs.jsonl:{message}").replace("EXAMPLE", EXAMPLE)
             );
         }
         assert!(read_text(EXAMPLE).is_ok());

@@ -310,7 +310,7 @@ fn owners(path: &Path) -> Result<BTreeMap<Name, Owner>, WorkloadError> {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
-    use crate::{Format, ReadOptions, Trace, told};
+    use crate::{Format, ReadOptions, Trace, rows_of};
     use blox_sim::workload::{Workload, collect};
 
     const TEXT: &str = "a,worker,2.0,Terminated,1000.0,1600.0,600.0,30.0,50.0,V100\n\
@@ -336,7 +336,7 @@ mod tests {
         );
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(
-            told(&jobs),
+            rows_of(&jobs),
             [
                 ("a", 0.0, 1, 600.0),
                 ("b", 110.0, 1, 100.0),
@@ -367,7 +367,7 @@ mod tests {
         .unwrap();
         assert_eq!(trace.notices().count(&NoticeKind::NotInOtherTable), 1);
         let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
-        let told: Vec<_> = jobs
+        let found: Vec<_> = jobs
             .iter()
             .map(|j| {
                 (
@@ -378,7 +378,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("b", 0.0, Some("bob")),
                 ("a", 250.0, Some("ada")),

@@ -42,8 +42,8 @@ fn job(
     let (duration, gpus) = (t.get(row.duration)?, t.get(row.num_gpus)?);
     if let Some(gpu_time) = row.gpu_time {
         let product = duration.secs() * f64::from(gpus.get());
-        let told = t.number(gpu_time, |_| true, "a number of GPU seconds")?;
-        if (told - product).abs() > 1e-6 * product.max(1.0) {
+        let stated = t.number(gpu_time, |_| true, "a number of GPU seconds")?;
+        if (stated - product).abs() > 1e-6 * product.max(1.0) {
             notices.add(NoticeKind::GpuTimeDiffers, t.line());
         }
     }

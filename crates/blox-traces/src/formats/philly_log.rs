@@ -261,7 +261,7 @@ impl Elements {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
-    use crate::{FileWorkload, Format, told};
+    use crate::{FileWorkload, Format, rows_of};
     use blox_sim::workload::{Workload, collect};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
@@ -357,7 +357,7 @@ mod tests {
         );
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(
-            told(&jobs),
+            rows_of(&jobs),
             [
                 ("b", 0.0, 1, 60.0),
                 ("a", 30.0, 2, 90.0),

@@ -263,7 +263,7 @@ fn parse_memory(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
-    use crate::{FileWorkload, Format, told};
+    use crate::{FileWorkload, Format, rows_of};
     use blox_sim::workload::WorkloadError;
     use blox_sim::workload::{Workload, collect};
 
@@ -306,7 +306,7 @@ mod tests {
         );
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(
-            told(&jobs),
+            rows_of(&jobs),
             [
                 ("17", 0.0, 4, 93_784.0),
                 ("18_2", 30.0, 1, 600.0),

@@ -100,7 +100,7 @@ mod tests {
         let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();
         assert_eq!(notices, ["dropped: asks for no GPU (once, on line 6)"]);
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
+        let found: Vec<_> = jobs
             .iter()
             .map(|j| (j.submit.secs(), j.gpus.get(), j.extras().cpus))
             .collect();
@@ -110,7 +110,7 @@ mod tests {
             (9_589_670.0, 2, 8.0),
             (9_589_671.0, 12, 24.0),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         let classes: Vec<_> = jobs.iter().map(|j| j.extras().class).collect();
         let [hp, spot] = [Class::Guaranteed, Class::BEST_EFFORT];
         assert_eq!(classes, [hp, spot, spot, hp]);

@@ -210,12 +210,12 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told = jobs.iter().map(|j| {
+        let rows = jobs.iter().map(|j| {
             let name = j.name.as_deref().unwrap();
             (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
         });
         let expected = [("101", 0.0, 2, 3600.0), ("90_7", 60.0, 4, 86_400.0)];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
         let extras = jobs[0].extras();
         assert_eq!((extras.cpus, extras.memory_gib), (40.0, 166.015_625));
         assert_eq!(extras.user_estimate, Some(Seconds::new(86_400.0)));

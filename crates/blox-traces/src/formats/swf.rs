@@ -167,7 +167,7 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told = jobs.iter().map(|j| {
+        let rows = jobs.iter().map(|j| {
             let name = j.name.as_deref().unwrap();
             (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
         });
@@ -177,7 +177,7 @@ mod tests {
             ("4", 95.0, 16, 7200.0),
             ("5", 100.0, 4, 0.0),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
         let first = &jobs[0];
         assert_eq!(first.user.as_deref(), Some("12"));
         assert_eq!(first.virtual_cluster.as_deref(), Some("1"));

@@ -84,9 +84,9 @@ impl Learned {
 
 impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        let said = self.saved.model.predict(&self.frame(job.spec())?).ok()?;
-        let said = self.saved.scale.to_target(*said.first()?);
-        Some(Seconds::new(said))
+        let predictions = self.saved.model.predict(&self.frame(job.spec())?).ok()?;
+        let prediction = self.saved.scale.to_target(*predictions.first()?);
+        Some(Seconds::new(prediction))
     }
 
     fn check_job(&self, job: &Submission) -> Result<(), MissingData> {

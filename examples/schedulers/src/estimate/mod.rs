@@ -89,14 +89,14 @@ impl ByKey {
 }
 
 impl Errors {
-    fn of(said: &[f64], truth: &[f64], classes: bool) -> Self {
+    fn of(predicted: &[f64], truth: &[f64], classes: bool) -> Self {
         Errors {
             rows: truth.len(),
-            mae: metrics::mae(said, truth),
-            rmse: metrics::rmse(said, truth),
-            r2: metrics::r2(said, truth),
-            smape: metrics::smape(said, truth),
-            accuracy: classes.then(|| metrics::accuracy(said, truth)),
+            mae: metrics::mae(predicted, truth),
+            rmse: metrics::rmse(predicted, truth),
+            r2: metrics::r2(predicted, truth),
+            smape: metrics::smape(predicted, truth),
+            accuracy: classes.then(|| metrics::accuracy(predicted, truth)),
         }
     }
 }
@@ -162,8 +162,11 @@ impl Saved {
         // In this log, a category column may contain only numbers.
         let is_category = |name: &str| self.model.is_category(name);
         let frame = self.recipe.frame_with(log, is_category)?;
-        let said = self.model.predict(&frame).map_err(|e| log.wrong(e))?;
-        Ok(said.into_iter().map(|x| self.scale.to_target(x)).collect())
+        let predicted = self.model.predict(&frame).map_err(|e| log.wrong(e))?;
+        Ok(predicted
+            .into_iter()
+            .map(|x| self.scale.to_target(x))
+            .collect())
     }
 
     /// Returns the errors on some rows of a log.
@@ -171,9 +174,9 @@ impl Saved {
     /// # Errors
     /// The log lacks a column.
     pub fn errors(&self, log: &Log, rows: &[usize]) -> Result<Errors, EstimateError> {
-        let said = taken(&self.predict(log)?, rows);
+        let predicted = taken(&self.predict(log)?, rows);
         let truth = taken(&log.numbers(&self.target)?, rows);
-        Ok(Errors::of(&said, &truth, self.is_of_classes()))
+        Ok(Errors::of(&predicted, &truth, self.is_of_classes()))
     }
 
     /// Returns the best prediction of the rows `kept` by the mean of one key. The candidates are
@@ -191,8 +194,8 @@ impl Saved {
         let target = log.numbers(&self.target)?;
         let truth = taken(&target, kept);
         let errors = |keys: Option<&[String]>| {
-            let said = self.means(keys, &target, learnt, kept);
-            Errors::of(&said, &truth, self.is_of_classes())
+            let predicted = self.means(keys, &target, learnt, kept);
+            Errors::of(&predicted, &truth, self.is_of_classes())
         };
         let mut best = ByKey {
             key: None,
@@ -232,8 +235,10 @@ impl Saved {
         };
         let of_all = middle(&taken(target, learnt));
         let means: BTreeMap<&str, f64> = groups.iter().map(|(k, v)| (*k, middle(v))).collect();
-        let said = kept.iter().map(|row| means.get(key(*row)));
-        said.map(|mean| mean.copied().unwrap_or(of_all)).collect()
+        let predicted = kept.iter().map(|row| means.get(key(*row)));
+        predicted
+            .map(|mean| mean.copied().unwrap_or(of_all))
+            .collect()
     }
 
     fn is_of_classes(&self) -> bool {

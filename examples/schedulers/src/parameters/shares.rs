@@ -4,7 +4,7 @@ use super::{chosen, only_with, share};
 use blox_core::registry::{ParamDoc, Params, RegistryError, param};
 use blox_core::{Composition, Name, Seconds};
 use blox_policies::scheduling::Themis;
-use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
+use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knowledge};
 
 /// The parameter of [`share_policy`].
 pub const POLICY: ParamDoc = param(
@@ -51,10 +51,10 @@ pub const SPEEDS: ParamDoc = param(
     "known speeds: types, pairs (two jobs may share a GPU), nothing (all GPU types equal)",
 );
 /// Knowledge of speeds by name.
-const KNOWLEDGE: [(&str, Knows); 3] = [
-    ("types", Knows::Types),
-    ("pairs", Knows::Pairs),
-    ("nothing", Knows::Nothing),
+const KNOWLEDGE: [(&str, Knowledge); 3] = [
+    ("types", Knowledge::Types),
+    ("pairs", Knowledge::Pairs),
+    ("nothing", Knowledge::Nothing),
 ];
 
 /// The parameter of [`prices`].
@@ -77,7 +77,7 @@ pub fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
 }
 
 /// Reads the parameter `speeds`: the knowledge of speeds.
-pub fn knowledge(p: &Params) -> Result<Knows, RegistryError> {
+pub fn knowledge(p: &Params) -> Result<Knowledge, RegistryError> {
     chosen(p, SPEEDS.name, &KNOWLEDGE)
 }
 
@@ -100,11 +100,11 @@ pub fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>, Regis
 }
 
 /// Reads the parameter `beside`: a fraction of a speed, or `apart`.
-pub fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
+pub fn beside(p: &Params, knowledge: Knowledge) -> Result<Option<f64>, RegistryError> {
     if p.text(BESIDE.name) == BESIDE.default {
         return Ok(None);
     }
-    if knows != Knows::Pairs {
+    if knowledge != Knowledge::Pairs {
         return Err(p.wrong(BESIDE.name, "apart, or speeds=pairs with it"));
     }
     let expected = "apart, or a number above 0 and at most 1";

@@ -1,7 +1,7 @@
 //! Choice of a share policy, for compositions that take it as a parameter.
 
 use super::{
-    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+    FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knowledge, MaxMinFairness,
     MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
 use crate::scheduling::gavel::instance::AnyShares;
@@ -39,26 +39,26 @@ pub enum GavelPolicy {
 
 impl GavelPolicy {
     /// Returns the share policy with its knowledge of speeds.
-    pub fn shares(self, knows: Knows) -> Arc<dyn AnyShares> {
+    pub fn shares(self, knowledge: Knowledge) -> Arc<dyn AnyShares> {
         match self {
-            GavelPolicy::MaxMinFairness => Arc::new(MaxMinFairness::new(knows)),
-            GavelPolicy::WaterFilling => Arc::new(WaterFilling::new(knows)),
+            GavelPolicy::MaxMinFairness => Arc::new(MaxMinFairness::new(knowledge)),
+            GavelPolicy::WaterFilling => Arc::new(WaterFilling::new(knowledge)),
             GavelPolicy::StrategyProof => Arc::new(StrategyProof),
-            GavelPolicy::FinishTimeFairness => Arc::new(FinishTimeShares::new(knows)),
-            GavelPolicy::MinTotalDuration => Arc::new(MinTotalDuration::new(knows)),
-            GavelPolicy::MaxSumThroughput => Arc::new(MaxSumThroughput::new(knows)),
+            GavelPolicy::FinishTimeFairness => Arc::new(FinishTimeShares::new(knowledge)),
+            GavelPolicy::MinTotalDuration => Arc::new(MinTotalDuration::new(knowledge)),
+            GavelPolicy::MaxSumThroughput => Arc::new(MaxSumThroughput::new(knowledge)),
             GavelPolicy::MaxThroughputPerCost { deadlines } => {
-                let by_cost = MaxSumThroughput::new(knows).by_cost();
+                let by_cost = MaxSumThroughput::new(knowledge).by_cost();
                 Arc::new(if deadlines {
                     by_cost.in_time()
                 } else {
                     by_cost
                 })
             }
-            GavelPolicy::Fifo => Arc::new(FifoShares::new(match knows {
-                Knows::Nothing => Queue::Plain,
-                Knows::Types => Queue::Fastest,
-                Knows::Pairs => Queue::Packed(1.5),
+            GavelPolicy::Fifo => Arc::new(FifoShares::new(match knowledge {
+                Knowledge::Nothing => Queue::Plain,
+                Knowledge::Types => Queue::Fastest,
+                Knowledge::Pairs => Queue::Packed(1.5),
             })),
             GavelPolicy::Isolated => Arc::new(Isolated),
             GavelPolicy::Proportional => Arc::new(Proportional),

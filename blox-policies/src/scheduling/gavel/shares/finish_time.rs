@@ -3,7 +3,7 @@ use super::super::instance::{
 };
 use super::super::program::ShareProgram;
 use super::isolated::{isolated, isolated_throughput};
-use super::{Isolated, Knows};
+use super::{Isolated, Knowledge};
 use blox_core::{JobId, Policy, SortedMap};
 use blox_solve::{Program, SolveError};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// has all of its time can have a larger rho.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinishTimeShares {
-    knows: Knows,
+    knowledge: Knowledge,
     weighted: bool,
 }
 
@@ -53,9 +53,9 @@ struct Past {
 
 impl FinishTimeShares {
     /// Creates the policy with a knowledge of speeds.
-    pub fn new(knows: Knows) -> Self {
+    pub fn new(knowledge: Knowledge) -> Self {
         FinishTimeShares {
-            knows,
+            knowledge,
             ..FinishTimeShares::default()
         }
     }
@@ -77,7 +77,7 @@ impl FinishTimeShares {
     }
 
     fn rates(&self, instance: &Instance, job: usize) -> PerType {
-        let rate = |k| self.knows.rate_as_reference(instance, job, k);
+        let rate = |k| self.knowledge.rate_as_reference(instance, job, k);
         (0..instance.types.len()).map(rate).collect()
     }
 
@@ -145,7 +145,7 @@ impl FinishTimeShares {
         let mut shares = vec![0.0; instance.jobs.len()];
         let mut needs: Vec<(usize, Need)> = Vec::with_capacity(instance.jobs.len());
         for (i, job) in instance.jobs.iter().enumerate() {
-            let rate = self.knows.rate_as_reference(instance, i, 0);
+            let rate = self.knowledge.rate_as_reference(instance, i, 0);
             let alone = self.isolated(memory, job.id).filter(|t| *t > 0.0);
             if let Some(alone) = alone.filter(|t| t.is_finite()) {
                 needs.push((
@@ -194,7 +194,7 @@ impl FinishTimeShares {
         rho: f64,
     ) -> Result<Allocation, SolveError> {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
+            self.knowledge.rate_as_reference(instance, i, k)
         });
         let part = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for (i, job) in instance.jobs.iter().enumerate() {
@@ -309,7 +309,7 @@ impl SharePolicy for FinishTimeShares {
     fn usage(&self) -> Usage {
         Usage {
             work_left: true,
-            ..self.knows.usage()
+            ..self.knowledge.usage()
         }
     }
 
@@ -321,7 +321,7 @@ impl SharePolicy for FinishTimeShares {
     ) -> Option<f64> {
         let rho = |i: usize| {
             let job = &instance.jobs[i];
-            let rate = self.knows.speed(instance, allocation, i);
+            let rate = self.knowledge.speed(instance, allocation, i);
             let left = job.left * self.weight(instance, i);
             Some((job.age + left / rate) / self.isolated(memory, job.id)?)
         };

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 /// Knowledge that a policy has of speeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Knows {
+pub enum Knowledge {
     /// None: all GPUs count as equal.
     Nothing,
     /// Speed of each job on each type.
@@ -45,20 +45,20 @@ pub enum Knows {
     Pairs,
 }
 
-impl Knows {
+impl Knowledge {
     /// Assumed rate of a job alone on a type.
     pub fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
-            Knows::Nothing => 1.0,
+            Knowledge::Nothing => 1.0,
             _ => instance.jobs[job].rates[kind],
         }
     }
 
-    /// Like [`Knows::rate`], for policies that need absolute rates. Without knowledge, all types
+    /// Like [`Knowledge::rate`], for policies that need absolute rates. Without knowledge, all types
     /// count as the type on which most jobs run; ties go to the last type.
     pub fn rate_as_reference(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
-            Knows::Nothing => instance.jobs[job].rates[reference(instance)],
+            Knowledge::Nothing => instance.jobs[job].rates[reference(instance)],
             _ => instance.jobs[job].rates[kind],
         }
     }
@@ -66,9 +66,9 @@ impl Knows {
     /// Returns the use of the shares of a policy with this knowledge.
     pub fn usage(self) -> Usage {
         Usage {
-            pairs: self == Knows::Pairs,
+            pairs: self == Knowledge::Pairs,
             least_gain: 1.0,
-            blind: self == Knows::Nothing,
+            blind: self == Knowledge::Nothing,
             ..Usage::default()
         }
     }
@@ -78,7 +78,7 @@ impl Knows {
     fn speed(self, instance: &Instance, allocation: &Allocation, job: usize) -> f64 {
         let throughput = self.throughput(instance, allocation, job);
         match self {
-            Knows::Nothing => throughput * self.rate_as_reference(instance, job, 0),
+            Knowledge::Nothing => throughput * self.rate_as_reference(instance, job, 0),
             _ => throughput,
         }
     }
@@ -86,7 +86,7 @@ impl Knows {
     /// Assumed throughput of a job under an allocation.
     fn throughput(self, instance: &Instance, allocation: &Allocation, job: usize) -> f64 {
         match self {
-            Knows::Nothing => {
+            Knowledge::Nothing => {
                 let who = Combination::single(instance.jobs[job].id);
                 allocation.get(who).map_or(0.0, |x| x.iter().sum())
             }

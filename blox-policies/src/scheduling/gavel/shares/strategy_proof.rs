@@ -1,6 +1,6 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::super::program::ShareProgram;
-use super::Knows;
+use super::Knowledge;
 use super::max_min::scales;
 use blox_core::Stateless;
 use blox_solve::{Program, SolveError};
@@ -52,7 +52,7 @@ impl SharePolicy for StrategyProof {
 /// Returns the allocation with the largest geometric mean of the levels: the sum of their logarithms
 /// is largest.
 fn best_mean(instance: &Instance) -> Result<Allocation, SolveError> {
-    let scale = scales(instance, Knows::Types);
+    let scale = scales(instance, Knowledge::Types);
     let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
         instance.jobs[i].rates[k]
     });

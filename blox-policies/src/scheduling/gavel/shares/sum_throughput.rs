@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
 use super::super::merged::Merged;
 use super::super::program::ShareProgram;
-use super::Knows;
+use super::Knowledge;
 use super::max_min::kinds;
 use blox_core::Stateless;
 use blox_solve::{Program, SolveError};
@@ -14,17 +14,17 @@ use blox_solve::{Program, SolveError};
 /// this round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaxSumThroughput {
-    knows: Knows,
+    knowledge: Knowledge,
     costs: bool,
     deadlines: bool,
 }
 
 impl MaxSumThroughput {
-    /// Creates the policy with a knowledge of speeds ([`Knows::Nothing`] counts as
-    /// [`Knows::Types`]).
-    pub fn new(knows: Knows) -> Self {
+    /// Creates the policy with a knowledge of speeds ([`Knowledge::Nothing`] counts as
+    /// [`Knowledge::Types`]).
+    pub fn new(knowledge: Knowledge) -> Self {
         MaxSumThroughput {
-            knows,
+            knowledge,
             ..MaxSumThroughput::default()
         }
     }
@@ -69,7 +69,7 @@ impl SharePolicy for MaxSumThroughput {
         // Deadlines make jobs different.
         let kinds = match self.deadlines {
             true => Merged::apart(instance),
-            false => kinds(instance, Knows::Types, true),
+            false => kinds(instance, Knowledge::Types, true),
         };
         let mut lp = self.program(&kinds);
         let free = lp.program.clone();
@@ -99,7 +99,7 @@ impl SharePolicy for MaxSumThroughput {
         Usage {
             blind: false,
             work_left: self.deadlines,
-            ..self.knows.usage()
+            ..self.knowledge.usage()
         }
     }
 

@@ -1,6 +1,6 @@
 use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
 use super::super::program::ShareProgram;
-use super::Knows;
+use super::Knowledge;
 use blox_core::Stateless;
 use blox_solve::{Program, SolveError, Var};
 
@@ -9,19 +9,19 @@ use blox_solve::{Program, SolveError, Var};
 /// All jobs get the throughput with which they end together as early as possible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinTotalDuration {
-    knows: Knows,
+    knowledge: Knowledge,
 }
 
 impl MinTotalDuration {
     /// Creates the policy with a knowledge of speeds.
-    pub fn new(knows: Knows) -> Self {
-        MinTotalDuration { knows }
+    pub fn new(knowledge: Knowledge) -> Self {
+        MinTotalDuration { knowledge }
     }
 
     /// Returns the program. It maximizes the inverse of the duration, in units of `unit` seconds.
     pub fn program<'a>(&self, instance: &'a Instance, unit: f64) -> (ShareProgram<'a>, Var) {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
+            self.knowledge.rate_as_reference(instance, i, k)
         });
         let speed = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for (i, job) in instance.jobs.iter().enumerate() {
@@ -38,7 +38,7 @@ impl MinTotalDuration {
     pub fn unit(&self, instance: &Instance) -> f64 {
         let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
             let rates =
-                (0..instance.types.len()).map(|k| self.knows.rate_as_reference(instance, i, k));
+                (0..instance.types.len()).map(|k| self.knowledge.rate_as_reference(instance, i, k));
             let best = rates.fold(0.0, f64::max);
             if best > 0.0 { job.left / best } else { 0.0 }
         };
@@ -62,12 +62,13 @@ impl SharePolicy for MinTotalDuration {
     fn usage(&self) -> Usage {
         Usage {
             work_left: true,
-            ..self.knows.usage()
+            ..self.knowledge.usage()
         }
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        let duration = |i: usize| instance.jobs[i].left / self.knows.speed(instance, allocation, i);
+        let duration =
+            |i: usize| instance.jobs[i].left / self.knowledge.speed(instance, allocation, i);
         (0..instance.jobs.len()).map(duration).reduce(f64::max)
     }
 }

@@ -1,6 +1,6 @@
 use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
 use super::super::program::ShareProgram;
-use super::Knows;
+use super::Knowledge;
 use super::max_min::{kinds, levels, lowest_level, scales};
 use blox_core::Stateless;
 use blox_solve::{Solution, SolveError};
@@ -13,7 +13,7 @@ use blox_solve::{Solution, SolveError};
 /// level in every optimum, so its level is fixed.
 #[derive(Clone, Copy, Debug)]
 pub struct WaterFilling {
-    knows: Knows,
+    knowledge: Knowledge,
     solve: Solve,
 }
 
@@ -24,9 +24,9 @@ const RISES: f64 = 1e-5;
 
 impl WaterFilling {
     /// Creates the policy with a knowledge of speeds.
-    pub fn new(knows: Knows) -> Self {
+    pub fn new(knowledge: Knowledge) -> Self {
         WaterFilling {
-            knows,
+            knowledge,
             solve: |lp| lp.solve(),
         }
     }
@@ -41,7 +41,7 @@ impl WaterFilling {
 
 impl Default for WaterFilling {
     fn default() -> Self {
-        WaterFilling::new(Knows::default())
+        WaterFilling::new(Knowledge::default())
     }
 }
 
@@ -49,13 +49,13 @@ impl Stateless for WaterFilling {}
 
 impl SharePolicy for WaterFilling {
     fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
-        let blind = self.knows == Knows::Nothing;
-        let kinds = kinds(instance, self.knows, !blind);
-        let scale = scales(&kinds.instance, self.knows);
+        let blind = self.knowledge == Knowledge::Nothing;
+        let kinds = kinds(instance, self.knowledge, !blind);
+        let scale = scales(&kinds.instance, self.knowledge);
         let mut fixed: Vec<Option<f64>> = vec![None; scale.len()];
         let mut answer = Allocation::default();
         while fixed.contains(&None) {
-            let (mut lp, least) = levels(&kinds, self.knows);
+            let (mut lp, least) = levels(&kinds, self.knowledge);
             for (i, fixed) in fixed.iter().enumerate() {
                 let mut row = lp.throughput(i, scale[i]);
                 match fixed {
@@ -96,10 +96,10 @@ impl SharePolicy for WaterFilling {
     }
 
     fn usage(&self) -> Usage {
-        self.knows.usage()
+        self.knowledge.usage()
     }
 
     fn objective(&self, _: &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        lowest_level(self.knows, instance, allocation)
+        lowest_level(self.knowledge, instance, allocation)
     }
 }

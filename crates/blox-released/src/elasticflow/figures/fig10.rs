@@ -10,9 +10,9 @@ type Steps = Vec<(f64, f64)>;
 
 /// Returns the cluster efficiency over time: the sum of speed-ups over one GPU, divided by the
 /// number of GPUs.
-fn efficiency(bound: &[Bound], jobs: &[JobSpec]) -> Steps {
+fn efficiency(allocations: &[Allocation], jobs: &[JobSpec]) -> Steps {
     let mut changes: Vec<(f64, f64)> = Vec::new();
-    for row in bound {
+    for row in allocations {
         let Some(job) = jobs.get(row.job as usize) else {
             continue;
         };
@@ -85,8 +85,8 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
     let steps = Arc::new(Mutex::new(vec![Steps::new(); figure.columns(0).len()]));
     let runs = programs(figure).enumerate().map(|(i, program)| {
         let (all, profiled) = (Arc::clone(&steps), Arc::clone(&profiled));
-        let keep = move |bound: Vec<Bound>| {
-            let steps = efficiency(&bound, &profiled);
+        let keep = move |allocations: Vec<Allocation>| {
+            let steps = efficiency(&allocations, &profiled);
             all.lock().unwrap_or_else(PoisonError::into_inner)[i] = steps;
         };
         world.run_keeping(program, &jobs, &table, "100 jobs", keep)

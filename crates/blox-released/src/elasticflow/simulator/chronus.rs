@@ -75,8 +75,8 @@ impl Program for Chronus {
             leases.check(now);
         }
         // The results do not depend on nodes, so the spread is empty.
-        let bound = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
-        out.runs.extend(leases.running.iter().map(bound));
+        let run = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
+        out.runs.extend(leases.running.iter().map(run));
         let fits = |j: &u32| jobs[*j as usize].gpus <= self.total;
         let alive = !leases.running.is_empty() || leases.pending.iter().any(fits);
         self.next = if alive {

@@ -58,8 +58,8 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
     fn expand(&mut self, now: f64, jobs: &mut [Job]) {
         let s = &mut self.slots;
         let total = s.shape.gpus();
-        let bound: u32 = s.runnable.iter().map(|j| jobs[*j as usize].num_gpu).sum();
-        let mut free = total.saturating_sub(bound);
+        let used: u32 = s.runnable.iter().map(|j| jobs[*j as usize].num_gpu).sum();
+        let mut free = total.saturating_sub(used);
         if free == 0 {
             return;
         }

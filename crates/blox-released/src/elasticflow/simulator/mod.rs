@@ -64,7 +64,7 @@ pub struct Outcome {
     /// Ends of jobs, in the order in which the program processed them.
     pub ends: Vec<PlannedEnd>,
     /// Allocations of jobs, in order of their start.
-    pub bound: Vec<Bound>,
+    pub allocations: Vec<Allocation>,
     /// Log of [`Chronus`]. Empty for all other programs.
     pub rows: Vec<ChronusRecord>,
     /// Time of the last step.
@@ -88,7 +88,7 @@ pub struct PlannedEnd {
 
 /// Allocation of a job: the same GPUs from one step to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
+pub struct Allocation {
     /// The job.
     pub job: u32,
     /// Number of GPUs.
@@ -185,7 +185,7 @@ pub fn run<P: Program>(
     Some(out)
 }
 
-/// Jobs that hold GPUs: their row of [`Outcome::bound`], and their nodes.
+/// Jobs that hold GPUs: their row of [`Outcome::allocations`], and their nodes.
 type Holders = SortedMap<u32, (usize, Spread)>;
 
 impl Outcome {
@@ -194,25 +194,26 @@ impl Outcome {
         let mut after = Holders::new();
         for (job, gpus, mut spread) in runs {
             spread.sort_unstable();
-            let same =
-                |(row, has): &mut (usize, Spread)| self.bound[*row].gpus == gpus && *has == spread;
+            let same = |(row, has): &mut (usize, Spread)| {
+                self.allocations[*row].gpus == gpus && *has == spread
+            };
             let row = match before.get_mut(&job).is_some_and(same) {
                 true => before.remove(&job).map_or(0, |(row, _)| row),
                 false => {
                     let (from, to) = (now, now);
-                    self.bound.push(Bound {
+                    self.allocations.push(Allocation {
                         job,
                         gpus,
                         from,
                         to,
                     });
-                    self.bound.len() - 1
+                    self.allocations.len() - 1
                 }
             };
             after.insert(job, (row, spread));
         }
         for (row, _) in before.into_values() {
-            self.bound[row].to = now;
+            self.allocations[row].to = now;
         }
         after
     }

@@ -48,8 +48,8 @@ pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError
         .iter()
         .filter(|r| r.end - jobs[r.job as usize].submit.secs() <= r.expect);
     let ratio = met.count() as f64 / jobs.len().max(1) as f64;
-    let said = case.text("final").ok().and_then(|t| t.split(',').nth(1));
-    if let Some(expected) = said {
+    let recorded = case.text("final").ok().and_then(|t| t.split(',').nth(1));
+    if let Some(expected) = recorded {
         out.number("summary", "ddl_satis_ratio", expected, Some(ratio));
     }
     Ok(())

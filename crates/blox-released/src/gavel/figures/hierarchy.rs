@@ -5,7 +5,7 @@ use crate::figure::{Claim, Figure, Numbers, Plan, ReproduceError};
 use blox_core::JobId;
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::scheduling::gavel::program::ShareProgram;
-use blox_policies::scheduling::gavel::shares::{Knows, kinds, scales};
+use blox_policies::scheduling::gavel::shares::{Knowledge, kinds, scales};
 use blox_policies::scheduling::gavel::{Entrant, Instance, TypePool};
 use blox_solve::{Program, SolveError};
 use std::path::Path;
@@ -87,8 +87,8 @@ fn instance(jobs: usize, seed: u64) -> Instance {
 /// step maximises the common rise of these jobs, each in proportion to its weight, and no level
 /// falls.
 fn shares(instance: &Instance) -> Result<Vec<f64>, SolveError> {
-    let kinds = kinds(instance, Knows::Types, false);
-    let scale = scales(&kinds.instance, Knows::Types);
+    let kinds = kinds(instance, Knowledge::Types, false);
+    let scale = scales(&kinds.instance, Knowledge::Types);
     let mut level = vec![0.0; scale.len()];
     let mut ended = vec![false; scale.len()];
     loop {
@@ -97,7 +97,7 @@ fn shares(instance: &Instance) -> Result<Vec<f64>, SolveError> {
             break;
         }
         let mut lp = ShareProgram::of_kinds(Program::maximise(), &kinds, |i, k| {
-            Knows::Types.rate(&kinds.instance, i, k)
+            Knowledge::Types.rate(&kinds.instance, i, k)
         });
         let rise = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for i in 0..scale.len() {

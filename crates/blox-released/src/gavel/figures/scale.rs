@@ -3,7 +3,7 @@ use crate::figure::{Figure, Findings, Numbers, Plan, ReproduceError};
 use crate::gavel::{Asked, Shares};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
-    FinishTimeShares, Knows, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
+    FinishTimeShares, Knowledge, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, TypePool};
 use blox_sim::Watch;
@@ -31,7 +31,10 @@ const POLICIES: [(Policy, bool); 6] = [
     (|| Asked::new(WaterFilling::default(), 0), false),
     (|| Asked::new(MinTotalDuration::default(), 0), false),
     (|| Asked::new(MaxSumThroughput::default(), 0), false),
-    (|| Asked::new(MaxMinFairness::new(Knows::Pairs), 0), true),
+    (
+        || Asked::new(MaxMinFairness::new(Knowledge::Pairs), 0),
+        true,
+    ),
 ];
 
 /// Draws the rates of kinds of jobs on three GPU types, from a seed.

@@ -2,7 +2,7 @@
 
 use blox_core::{Policy, Stateless};
 use blox_policies::scheduling::gavel::program::ShareProgram;
-use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
+use blox_policies::scheduling::gavel::shares::{Knowledge, MinTotalDuration};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Usage};
 use blox_solve::{Program, SolveError};
 
@@ -12,16 +12,16 @@ use blox_solve::{Program, SolveError};
 /// allocation is the central one of all allocations with which all jobs end within that duration.
 #[derive(Clone, Debug, Default)]
 pub struct BisectedDuration {
-    knows: Knows,
+    knowledge: Knowledge,
     exact: MinTotalDuration,
 }
 
 impl BisectedDuration {
     /// Creates the policy with its throughput knowledge.
-    pub fn new(knows: Knows) -> Self {
+    pub fn new(knowledge: Knowledge) -> Self {
         BisectedDuration {
-            knows,
-            exact: MinTotalDuration::new(knows),
+            knowledge,
+            exact: MinTotalDuration::new(knowledge),
         }
     }
 
@@ -64,7 +64,7 @@ impl SharePolicy for BisectedDuration {
         }
         let (_, duration) = self.durations(instance)?;
         let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
+            self.knowledge.rate_as_reference(instance, i, k)
         });
         for (i, job) in instance
             .jobs
@@ -81,7 +81,7 @@ impl SharePolicy for BisectedDuration {
 
     fn usage(&self) -> Usage {
         Usage {
-            pairs: self.knows == Knows::Pairs,
+            pairs: self.knowledge == Knowledge::Pairs,
             work_left: true,
             ..Usage::default()
         }

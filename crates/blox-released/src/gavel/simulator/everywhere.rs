@@ -62,7 +62,7 @@ mod tests {
     use super::super::{Asked, Shares};
     use super::*;
     use blox_core::JobId;
-    use blox_policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
+    use blox_policies::scheduling::gavel::shares::{Knowledge, MaxMinFairness};
     use blox_policies::scheduling::gavel::{Combination, Entrant, Pair, PerType, TypePool};
 
     fn job(id: u32, rates: &[f64]) -> Entrant {
@@ -116,7 +116,7 @@ mod tests {
                 rates: vec![[0.0, 0.5]].into(),
             }],
         };
-        let policy = || MaxMinFairness::new(Knows::Pairs);
+        let policy = || MaxMinFairness::new(Knowledge::Pairs);
         let pair = Combination::pair(JobId(0), JobId(1));
         let plain = Asked::new(policy(), 0).allocate(&instance).unwrap();
         let share = |a: &Allocation| a.get(pair).map_or(0.0, |x| x[0]);

@@ -2,7 +2,7 @@
 
 use blox_core::Stateless;
 use blox_policies::scheduling::gavel::program::ShareProgram;
-use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scales};
+use blox_policies::scheduling::gavel::shares::{Knowledge, WaterFilling, kinds, scales};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Usage};
 use blox_solve::{Program, SolveError};
 
@@ -13,7 +13,7 @@ use blox_solve::{Program, SolveError};
 /// job. These rows do not change the levels, but they move the centre of all solutions.
 #[derive(Clone, Debug, Default)]
 pub struct ReleasedFilling {
-    knows: Knows,
+    knowledge: Knowledge,
     exact: WaterFilling,
 }
 
@@ -22,10 +22,10 @@ const RISES: f64 = 1e-4;
 
 impl ReleasedFilling {
     /// Creates the policy with its throughput knowledge.
-    pub fn new(knows: Knows) -> Self {
+    pub fn new(knowledge: Knowledge) -> Self {
         ReleasedFilling {
-            knows,
-            exact: WaterFilling::new(knows),
+            knowledge,
+            exact: WaterFilling::new(knowledge),
         }
     }
 }
@@ -34,14 +34,14 @@ impl Stateless for ReleasedFilling {}
 
 impl SharePolicy for ReleasedFilling {
     fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
-        let kinds = kinds(instance, self.knows, true);
-        let scale = scales(&kinds.instance, self.knows);
+        let kinds = kinds(instance, self.knowledge, true);
+        let scale = scales(&kinds.instance, self.knowledge);
         let jobs = &kinds.instance.jobs;
         // Weight of a rise in a job's throughput, relative to its proportional throughput.
         let counts: Vec<f64> = jobs.iter().map(|j| f64::from(j.gpus) / j.weight).collect();
         let most = jobs.iter().enumerate().map(|(i, job)| {
             let rates = 0..kinds.instance.types.len();
-            let best = rates.map(|k| self.knows.rate(&kinds.instance, i, k));
+            let best = rates.map(|k| self.knowledge.rate(&kinds.instance, i, k));
             best.fold(0.0, f64::max) * scale[i] * job.weight
         });
         let most = most.fold(0.0, f64::max);
@@ -50,7 +50,7 @@ impl SharePolicy for ReleasedFilling {
         let mut answer = Allocation::default();
         while ended.contains(&false) {
             let mut lp = ShareProgram::of_kinds(Program::maximise(), &kinds, |i, k| {
-                self.knows.rate(&kinds.instance, i, k)
+                self.knowledge.rate(&kinds.instance, i, k)
             });
             let rise = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
             for i in 0..jobs.len() {

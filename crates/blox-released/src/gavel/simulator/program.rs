@@ -467,7 +467,7 @@ mod tests {
     use super::*;
     use blox_core::{Extras, GpuCount, Seconds, SortedMap, Time, TypeSpeeds, Work};
     use blox_policies::scheduling::gavel::SharePolicy;
-    use blox_policies::scheduling::gavel::shares::{Isolated, Knows, MaxMinFairness};
+    use blox_policies::scheduling::gavel::shares::{Isolated, Knowledge, MaxMinFairness};
     use std::convert::Infallible;
 
     fn settings(types: &[&str], jobs: usize) -> Settings {
@@ -565,7 +565,7 @@ mod tests {
     fn run_pair_without_steps_fails() {
         // Each job alone would complete steps, but the pair does not.
         let jobs = vec![job(0.0, 1e9, [0.011, 0.009]); 2];
-        let shares = MaxMinFairness::new(Knows::Pairs);
+        let shares = MaxMinFairness::new(Knowledge::Pairs);
         let outcome = outcome(&settings(&["v100"], 2), None, shares, jobs);
         let why = "20000 rounds in a row took no time";
         assert_eq!(outcome.failure, Some((0.0, why.to_owned())));

@@ -6,7 +6,7 @@ use crate::gavel::{
 };
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
-    FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
+    FinishTimeShares, GandivaPacking, Isolated, Knowledge, MaxMinFairness, MaxSumThroughput,
     WaterFilling,
 };
 
@@ -20,7 +20,7 @@ pub(super) enum Determined {
     /// Determined up to the choice among allocations with the least objective.
     Least,
     /// Determined up to the choice among allocations within the last step of a bisection.
-    Bisected(Knows),
+    Bisected(Knowledge),
 }
 
 /// A policy of the program.
@@ -43,57 +43,59 @@ pub(super) const NAMES: &str = "one of isolated, isolated_plus, gandiva_fair, fi
 /// Returns a policy by its name. `alpha` is a parameter of `allox`.
 pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     use Determined::{Bisected, Fully, Least, Most};
-    let (base, knows) = match (name.strip_suffix("_perf"), name.strip_suffix("_packed")) {
-        (Some(base), _) => (base, Knows::Types),
-        (_, Some(base)) => (base, Knows::Pairs),
-        _ => (name, Knows::Nothing),
+    let (base, knowledge) = match (name.strip_suffix("_perf"), name.strip_suffix("_packed")) {
+        (Some(base), _) => (base, Knowledge::Types),
+        (_, Some(base)) => (base, Knowledge::Pairs),
+        _ => (name, Knowledge::Nothing),
     };
     let fifo = |mode| Asked::new(ReleasedFifo::new(mode), seed);
-    let mut shuffles = knows == Knows::Nothing;
-    let (shares, determined) = match (base, knows) {
-        ("isolated", Knows::Nothing) => (Asked::new(Isolated, seed), Fully),
-        ("isolated_plus" | "gandiva_fair", Knows::Nothing) => (Asked::new(EqualTime, seed), Fully),
-        ("fifo", Knows::Nothing) => (fifo(FifoMode::Base), Fully),
-        ("fifo", Knows::Types) => (fifo(FifoMode::Perf), Fully),
-        ("fifo", Knows::Pairs) => (fifo(FifoMode::Packed), Fully),
-        ("gandiva", Knows::Nothing) => {
+    let mut shuffles = knowledge == Knowledge::Nothing;
+    let (shares, determined) = match (base, knowledge) {
+        ("isolated", Knowledge::Nothing) => (Asked::new(Isolated, seed), Fully),
+        ("isolated_plus" | "gandiva_fair", Knowledge::Nothing) => {
+            (Asked::new(EqualTime, seed), Fully)
+        }
+        ("fifo", Knowledge::Nothing) => (fifo(FifoMode::Base), Fully),
+        ("fifo", Knowledge::Types) => (fifo(FifoMode::Perf), Fully),
+        ("fifo", Knowledge::Pairs) => (fifo(FifoMode::Packed), Fully),
+        ("gandiva", Knowledge::Nothing) => {
             shuffles = false;
             (
                 Asked::new(GandivaPacking::judging(summed_gain), seed),
                 Fully,
             )
         }
-        ("max_sum_throughput", Knows::Types) => {
-            (everywhere(MaxSumThroughput::new(knows), seed), Most)
+        ("max_sum_throughput", Knowledge::Types) => {
+            (everywhere(MaxSumThroughput::new(knowledge), seed), Most)
         }
-        ("max_sum_throughput_normalized_by_cost", Knows::Types) => {
-            let by_cost = MaxSumThroughput::new(knows).by_cost();
+        ("max_sum_throughput_normalized_by_cost", Knowledge::Types) => {
+            let by_cost = MaxSumThroughput::new(knowledge).by_cost();
             (everywhere(by_cost, seed), Most)
         }
-        ("max_min_fairness", _) => (everywhere(MaxMinFairness::new(knows), seed), Most),
-        ("max_min_fairness_water_filling", Knows::Nothing) => {
+        ("max_min_fairness", _) => (everywhere(MaxMinFairness::new(knowledge), seed), Most),
+        ("max_min_fairness_water_filling", Knowledge::Nothing) => {
             // If all GPUs count as equal, a job with all of its time leaves the program no interior.
             // The end point of an interior-point method then depends on its rounding. The general
             // solver's fractions are closer to those that the released program recorded (0.026 and
             // 0.031 at the median of two traces, against 0.030 and 0.059).
-            let filling = WaterFilling::new(knows).solved_by(|lp| lp.solve_generally());
+            let filling = WaterFilling::new(knowledge).solved_by(|lp| lp.solve_generally());
             (everywhere(filling, seed), Most)
         }
         ("max_min_fairness_water_filling", _) => {
-            (everywhere(ReleasedFilling::new(knows), seed), Most)
+            (everywhere(ReleasedFilling::new(knowledge), seed), Most)
         }
         // The original uses weights only with pairs.
-        ("finish_time_fairness", Knows::Pairs) => {
-            let weighted = FinishTimeShares::new(knows).weighted();
+        ("finish_time_fairness", Knowledge::Pairs) => {
+            let weighted = FinishTimeShares::new(knowledge).weighted();
             (everywhere(ReleasedFinishTime(weighted), seed), Least)
         }
         ("finish_time_fairness", _) => {
-            let shares = ReleasedFinishTime(FinishTimeShares::new(knows));
+            let shares = ReleasedFinishTime(FinishTimeShares::new(knowledge));
             (everywhere(shares, seed), Least)
         }
         ("min_total_duration", _) => {
-            let shares = everywhere(BisectedDuration::new(knows), seed);
-            (shares, Bisected(knows))
+            let shares = everywhere(BisectedDuration::new(knowledge), seed);
+            (shares, Bisected(knowledge))
         }
         _ => {
             let rest = name.strip_prefix("allox")?;

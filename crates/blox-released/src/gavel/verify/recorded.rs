@@ -122,8 +122,8 @@ impl Recorded {
             .policy
             .objective(instance, &recorded.within(instance))?;
         let sound = match self.determined {
-            Determined::Bisected(knows) => {
-                let (shortest, last) = BisectedDuration::new(knows).durations(instance).ok()?;
+            Determined::Bisected(knowledge) => {
+                let (shortest, last) = BisectedDuration::new(knowledge).durations(instance).ok()?;
                 reached >= shortest * (1.0 - MEASURE) && theirs <= last * (1.0 + MEASURE)
             }
             Determined::Least => {

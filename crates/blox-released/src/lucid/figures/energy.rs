@@ -39,12 +39,12 @@ fn findings(figure: &'static Figure, nodes: Option<PathBuf>, watch: &Watch) -> W
     if stopped() {
         return Ok(None);
     }
-    let said = forecast(&times, &active, learnt)?;
+    let predicted = forecast(&times, &active, learnt)?;
     if stopped() {
         return Ok(None);
     }
-    let did = Did::over(&nodes[learnt..], &said);
-    let wrong = metrics::smape(&said, &active[learnt..]);
+    let did = Did::over(&nodes[learnt..], &predicted);
+    let wrong = metrics::smape(&predicted, &active[learnt..]);
     let source = if real {
         "Philly's nodes; the forecast is ours, of gradient-boosted trees on hours and days before"
     } else {
@@ -91,11 +91,11 @@ struct Did {
 
 impl Did {
     /// Runs the service on the used and total nodes of each check, and the forecast.
-    fn over(nodes: &[(i64, i64)], said: &[f64]) -> Self {
+    fn over(nodes: &[(i64, i64)], predicted: &[f64]) -> Self {
         let mut plan = PowerPlan::new(PowerRule::DEFAULT);
         let mut did = Did::default();
         for (i, (now, total)) in nodes.iter().enumerate() {
-            let look = plan.look(*now, *total, &said[i..]);
+            let look = plan.look(*now, *total, &predicted[i..]);
             did.off += (total - look.on) as f64;
             did.before += *now as f64 / (*total).max(1) as f64;
             did.after += *now as f64 / look.on.max(1) as f64;
@@ -141,8 +141,8 @@ fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, Re
         &frame.take(&rows(learnt.min(145), learnt)),
         &BoostedParams::default(),
     );
-    let said = model
+    let predicted = model
         .map_err(wrong)?
         .predict(&frame.take(&rows(learnt, times.len())));
-    said.map_err(wrong)
+    predicted.map_err(wrong)
 }

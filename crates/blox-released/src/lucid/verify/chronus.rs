@@ -21,13 +21,13 @@ pub(crate) fn recognises(case: &Case) -> bool {
 
 pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let command = command(case);
-    let whole = |name: &str, said: Option<&str>, summary: &str| {
-        let said = said.and_then(|v| v.parse::<u32>().ok());
-        let said = match said {
-            Some(said) => Some(said),
+    let whole = |name: &str, given: Option<&str>, summary: &str| {
+        let given = given.and_then(|v| v.parse::<u32>().ok());
+        let given = match given {
+            Some(given) => Some(given),
             None => case.number(summary)?.map(|x| x as u32),
         };
-        said.filter(|x| *x > 0).ok_or_else(|| {
+        given.filter(|x| *x > 0).ok_or_else(|| {
             let what = format!("{name} is missing, expected a whole number above 0");
             case.bad("summary.json", what)
         })

@@ -59,7 +59,7 @@ pub struct ReleasedScores {
 
 impl ReleasedScores {
     /// Creates the values for jobs of these applications.
-    pub fn knowing(applications: Applications) -> Self {
+    pub fn for_applications(applications: Applications) -> Self {
         ReleasedScores {
             applications: Arc::new(applications),
         }

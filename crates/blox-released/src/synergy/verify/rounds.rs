@@ -12,7 +12,7 @@ use blox_sim::Report;
 /// Assignments of all jobs after each decision.
 #[derive(Default)]
 pub(super) struct Grants {
-    bound: SortedMap<JobId, Assignment>,
+    assigned: SortedMap<JobId, Assignment>,
     pub rounds: SortedMap<Time, SortedMap<JobId, Assignment>>,
 }
 
@@ -23,21 +23,21 @@ impl Reads for Grants {
             ..
         } = input
         {
-            self.bound.remove(job);
+            self.assigned.remove(job);
         }
         let Taken::Decided { at, decision, .. } = input else {
             return;
         };
         for action in &decision.plan.actions {
             match action {
-                Action::Stop { job, .. } => _ = self.bound.remove(job),
+                Action::Stop { job, .. } => _ = self.assigned.remove(job),
                 Action::Place { job, assignment } => {
-                    self.bound.insert(*job, assignment.clone());
+                    self.assigned.insert(*job, assignment.clone());
                 }
                 _ => {}
             }
         }
-        self.rounds.insert(*at, self.bound.clone());
+        self.rounds.insert(*at, self.assigned.clone());
     }
 }
 
@@ -140,8 +140,8 @@ pub(super) fn compare_rounds(
     let last = expected.keys().next_back().copied().unwrap_or(at);
     while at <= last.max(stop.min(report.end)) {
         // Between decisions, jobs keep their resources until they end.
-        let bound = rounds.at_or_before(&at).map(|(_, bound)| bound);
-        let ours: SortedMap<&str, Grant> = bound
+        let assigned = rounds.at_or_before(&at).map(|(_, assigned)| assigned);
+        let ours: SortedMap<&str, Grant> = assigned
             .into_iter()
             .flatten()
             .filter(|(j, _)| finish.get(j).is_none_or(|f| f.is_none_or(|f| f > at)))

@@ -187,7 +187,7 @@ impl Policy for ClassQueues {
     }
 
     fn on_event(&self, memory: &mut ClassState, _: View<'_>, event: &Event) {
-        memory.passes.news.hear(event);
+        memory.passes.news.record(event);
     }
 }
 

@@ -61,7 +61,7 @@ impl Default for News {
 
 impl News {
     /// Records an event, unless it follows from a decision.
-    fn hear(&mut self, event: &Event) {
+    fn record(&mut self, event: &Event) {
         self.0 |= !matches!(event, Event::Started { .. } | Event::Stopped { .. });
     }
 

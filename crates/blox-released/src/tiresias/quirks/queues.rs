@@ -172,7 +172,7 @@ impl Policy for DlasQueues {
     }
 
     fn on_event(&self, memory: &mut DlasState, _: View<'_>, event: &Event) {
-        memory.passes.news.hear(event);
+        memory.passes.news.record(event);
     }
 }
 

@@ -42,7 +42,7 @@ impl Policy for LowestRank {
     }
 
     fn on_event(&self, memory: &mut RankState, _: View<'_>, event: &Event) {
-        memory.passes.news.hear(event);
+        memory.passes.news.record(event);
     }
 }
 

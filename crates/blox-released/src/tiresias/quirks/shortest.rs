@@ -67,7 +67,7 @@ impl Policy for InPlace {
     }
 
     fn on_event(&self, memory: &mut InPlaceState, _: View<'_>, event: &Event) {
-        memory.news.hear(event);
+        memory.news.record(event);
     }
 }
 

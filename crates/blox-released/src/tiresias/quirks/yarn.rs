@@ -187,7 +187,7 @@ impl Policy for Yarn {
     }
 
     fn on_event(&self, memory: &mut YarnState, _: View<'_>, event: &Event) {
-        memory.news.hear(event);
+        memory.news.record(event);
         if let Event::Ended { job, .. } = event {
             for part in memory.records.remove(job).into_iter().flatten() {
                 *memory.free.entry(part.node).or_default() += part.memory;

@@ -144,7 +144,7 @@ impl Rows<'_> {
     }
 
     fn columns(&self, job: &JobResult) -> Vec<(&'static str, Option<f64>)> {
-        let told = self.tally.of(job.job);
+        let counts = self.tally.of(job.job);
         let kept = self.memory.get(&job.job).copied().unwrap_or_default();
         let joined = kept.joined.map(|j| j.at);
         let (submit, end) = (job.submit.secs(), job.finish.map(|t| t.secs()));
@@ -154,7 +154,7 @@ impl Rows<'_> {
             // comes later.
             Some(joined) if !joined.waited => Some(0.0),
             Some(joined) => Some(joined.at.secs() - submit),
-            None => Some(told.pending),
+            None => Some(counts.pending),
         };
         let mut columns = vec![
             ("time", end),
@@ -171,8 +171,8 @@ impl Rows<'_> {
         // The other schedules do not count stops and starts.
         if self.settings.kind == Kind::Preemptive {
             let blinks = f64::from(kept.blinks);
-            columns.push(("preempt", Some(f64::from(told.stops) + blinks)));
-            columns.push(("resume", Some(f64::from(told.starts) + blinks)));
+            columns.push(("preempt", Some(f64::from(counts.stops) + blinks)));
+            columns.push(("resume", Some(f64::from(counts.starts) + blinks)));
         }
         columns
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Counts of one job as the program defines them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WorkloadInfo {
+pub(super) struct JobTally {
     /// Number of stops that left the job waiting.
     pub stops: u32,
     /// Number of starts from waiting, including the first one.
@@ -20,7 +20,7 @@ pub(super) struct WorkloadInfo {
 /// Counts of all jobs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    jobs: SortedMap<JobId, WorkloadInfo>,
+    jobs: SortedMap<JobId, JobTally>,
     /// Times of the last two decisions.
     last: Time,
     before: Option<Time>,
@@ -41,7 +41,7 @@ pub(super) struct Counts {
 }
 
 impl Tally {
-    pub fn of(&self, job: JobId) -> WorkloadInfo {
+    pub fn of(&self, job: JobId) -> JobTally {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
@@ -60,8 +60,8 @@ impl Reads for Tally {
                 event: Event::Submitted { job, .. },
                 ..
             } => {
-                let told = self.jobs.entry(*job).or_default();
-                told.waits_since = Some(*at);
+                let counts = self.jobs.entry(*job).or_default();
+                counts.waits_since = Some(*at);
             }
             Input::Event {
                 at,
@@ -82,14 +82,14 @@ impl Tally {
         } else {
             self.before
         };
-        if let Some(told) = self.jobs.get_mut(&job)
-            && let Some(since) = told.waits_since.take()
+        if let Some(counts) = self.jobs.get_mut(&job)
+            && let Some(since) = counts.waits_since.take()
         {
             self.ended_waiting += 1;
             if let Some(last) = last {
                 // For a job that ends while it waits, the program counts the wait up to its last
                 // pass.
-                told.pending += (last - since).secs().max(0.0);
+                counts.pending += (last - since).secs().max(0.0);
             }
         }
     }
@@ -108,19 +108,19 @@ impl Tally {
         for action in &plan.actions {
             if let Action::Stop { job, .. } = action
                 && !placed.contains(job)
-                && let Some(told) = self.jobs.get_mut(job)
+                && let Some(counts) = self.jobs.get_mut(job)
             {
-                told.stops += 1;
-                told.waits_since = Some(at);
+                counts.stops += 1;
+                counts.waits_since = Some(at);
             }
         }
         for job in placed {
             // A moved job did not wait.
-            if let Some(told) = self.jobs.get_mut(&job)
-                && let Some(since) = told.waits_since.take()
+            if let Some(counts) = self.jobs.get_mut(&job)
+                && let Some(since) = counts.waits_since.take()
             {
-                told.starts += 1;
-                told.pending += (at - since).secs();
+                counts.starts += 1;
+                counts.pending += (at - since).secs();
             }
         }
         let waiting = self.jobs.values().filter(|t| t.waits_since.is_some());

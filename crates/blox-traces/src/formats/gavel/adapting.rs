@@ -185,8 +185,9 @@ mod tests {
     }
 
     fn regimes(job: &JobSpec) -> Vec<(u32, u32, f64)> {
-        let told = job.extras().attributes.get("regimes").cloned();
-        told.map(|r| serde_json::from_value(r).unwrap())
+        let attribute = job.extras().attributes.get("regimes").cloned();
+        attribute
+            .map(|r| serde_json::from_value(r).unwrap())
             .unwrap_or_default()
     }
 
@@ -205,8 +206,8 @@ mod tests {
     #[test]
     fn an_accordion_job_grows_outside_of_critical_epochs() {
         let stretches = |epochs| {
-            let told = regimes(&job("accordion", 64, epochs).0);
-            told.iter().map(|(b, n, _)| (*b, *n)).collect::<Vec<_>>()
+            let found = regimes(&job("accordion", 64, epochs).0);
+            found.iter().map(|(b, n, _)| (*b, *n)).collect::<Vec<_>>()
         };
         assert_eq!(stretches(20), [(64, 10), (256, 10)]);
         // A third of 236 is longer than the critical ten.

@@ -170,21 +170,21 @@ mod tests {
     fn what_is_no_job_is_one_sentence() {
         let (dir, oracle) = oracle();
         let path = dir.path().join("t.trace");
-        let says = |row: &str| {
+        let message = |row: &str| {
             std::fs::write(&path, row).unwrap();
             let error = read_jobs(&path, &oracle).unwrap_err().to_string();
             error.split_once("t.trace:").unwrap().1.to_owned()
         };
         assert_eq!(
-            says("A3C\tx\n"),
+            message("A3C\tx\n"),
             "1: has 2 tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)"
         );
         assert_eq!(
-            says("A3C\tx\tx\t-n\t1\t100\t0\t1\t-1\t0\n"),
+            message("A3C\tx\tx\t-n\t1\t100\t0\t1\t-1\t0\n"),
             "1: scale_factor is `0`, expected a whole number of at least 1"
         );
         assert_eq!(
-            says("LM\tx\tx\t-n\t1\t100\t1\t1\t-1\t0\n"),
+            message("LM\tx\tx\t-n\t1\t100\t1\t1\t-1\t0\n"),
             "1: job_type is `('LM', 1)`, expected a kind that the throughput file has"
         );
     }

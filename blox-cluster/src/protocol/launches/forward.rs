@@ -2,7 +2,7 @@
 
 use super::Launches;
 use crate::protocol::ids::{AttemptId, Millis};
-use crate::protocol::message::{MOST_METRICS, Report, Said, Status};
+use crate::protocol::message::{JobReport, MOST_METRICS, Report, Status};
 use blox_core::{Event, JobRef, Phase, View};
 
 /// Minimum interval between two forwarded reports of a launch, in heartbeats.
@@ -13,7 +13,7 @@ const SHARE: f64 = 0.01;
 
 /// State of the forwarded reports of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed {
+pub(super) struct Forwarded {
     /// Time of the last forwarded report.
     at: Millis,
     /// Time and progress from which the speed is measured.
@@ -25,7 +25,7 @@ pub(super) struct Passed {
 impl Launches {
     /// Forwards changed progress, measured speed and metrics of running launches to the core. A
     /// launch is forwarded at most once per interval, and at its end.
-    pub(super) fn pass_on(&mut self, now: Millis, view: View<'_>, r: &Report) {
+    pub(super) fn forward(&mut self, now: Millis, view: View<'_>, r: &Report) {
         for a in &r.attempts {
             let known = self.durable.attempts.get(&a.id);
             let ours = known.is_some_and(|known| known.fence == a.fence);
@@ -38,44 +38,44 @@ impl Launches {
             let rest = self.clock.back(job.attained_time() * SHARE);
             let rest = rest.max(Millis(self.timers.heartbeat.0 * HEARTBEATS));
             let ends = matches!(a.status, Status::Done(_));
-            let before = self.passed.get(&a.id);
+            let before = self.forwarded.get(&a.id);
             if !ends && before.is_some_and(|b| now - b.at < rest) {
                 continue;
             }
-            let mut said = self.said(a.id);
-            let told = before.and_then(|b| b.done);
-            if ends && said.progress.is_some_and(|p| told == Some(p.done)) {
-                said.progress = None;
+            let mut report = self.job_report(a.id);
+            let last_done = before.and_then(|b| b.done);
+            if ends && report.progress.is_some_and(|p| last_done == Some(p.done)) {
+                report.progress = None;
             }
-            if said != Said::default() {
-                self.pass_on_what(now, a.id, view, &job, said);
+            if report != JobReport::default() {
+                self.forward_report(now, a.id, view, &job, report);
             }
         }
     }
 
-    fn pass_on_what(
+    fn forward_report(
         &mut self,
         now: Millis,
         id: AttemptId,
         view: View<'_>,
         job: &JobRef<'_>,
-        said: Said,
+        report: JobReport,
     ) {
-        let passed = self.passed.entry(id).or_insert(Passed {
+        let forwarded = self.forwarded.entry(id).or_insert(Forwarded {
             at: now,
             first: None,
             done: None,
         });
-        passed.at = now;
-        if let Some(done) = said.progress.map(|p| p.done)
+        forwarded.at = now;
+        if let Some(done) = report.progress.map(|p| p.done)
             && job.phase() == Phase::Running
         {
             // Unchanged progress is forwarded as well, because the core otherwise extrapolates. If
             // progress decreased, the job has resumed from a checkpoint and the measurement
             // restarts.
-            let first = passed.first.filter(|_| passed.done <= Some(done));
-            let (since, from) = *passed.first.insert(first.unwrap_or((now, done)));
-            passed.done = Some(done);
+            let first = forwarded.first.filter(|_| forwarded.done <= Some(done));
+            let (since, from) = *forwarded.first.insert(first.unwrap_or((now, done)));
+            forwarded.done = Some(done);
             let measured = (done - from) / self.clock.length(now - since).secs();
             let rate = match measured.is_finite() && measured > 0.0 {
                 true => measured,
@@ -88,10 +88,10 @@ impl Launches {
                 rate,
             });
         }
-        self.learn(id, view, job, &said.metrics);
+        self.learn(id, view, job, &report.metrics);
         let brief = self.durable.jobs.get(&id.job);
         let mut names = brief.map_or(0, |b| b.metrics.len());
-        for (name, value) in said.metrics {
+        for (name, value) in report.metrics {
             let last = job.metric(&name).last();
             names += usize::from(last.is_none());
             // An unchanged value is not a new reading.
