@@ -8,6 +8,7 @@ mod links;
 mod planned;
 mod profiled;
 mod shared;
+mod stretch;
 mod traffic;
 pub mod training;
 mod variability;
@@ -19,6 +20,7 @@ pub use links::LinkBound;
 pub use planned::Planned;
 pub use profiled::Profiled;
 pub use shared::Shared;
+pub use stretch::{Stretch, Turn};
 pub use traffic::Traffic;
 pub use training::Training;
 pub use variability::{LOCALITY, Variability};
@@ -38,10 +40,8 @@ macro_rules! passes_on {
 use passes_on;
 
 use blox_core::{
-    Assignment, Config, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless,
-    Time, TrainingReport, View,
+    Assignment, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless, Time, View,
 };
-use std::sync::Arc;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
@@ -184,28 +184,6 @@ impl Reach {
         jobs.extend(more.into_iter().filter(|other| *other != job));
         jobs
     }
-}
-
-/// A period in which a job keeps its rate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stretch {
-    /// End of the stretch, not before now.
-    pub until: Time,
-    /// True if all work is done at its end.
-    pub ends: bool,
-    /// Config that the job uses in the stretch; none if it keeps its own.
-    pub config: Config,
-}
-
-/// Result of a stretch, and the job's rate after it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
-    /// Measurements made in the stretch.
-    pub report: Option<Arc<TrainingReport>>,
-    /// Iterations done at the end of the stretch: finite, at least 0.
-    pub work: f64,
-    /// Iterations a second from now on, at least 0.
-    pub rate: f64,
 }
 
 blox_core::erased! {

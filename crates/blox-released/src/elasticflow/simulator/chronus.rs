@@ -2,8 +2,8 @@
 
 use super::buddy::{Shape, Spread};
 use super::job::{Job, log2};
-use super::{ChronusRecord, Program, Step, Times};
-use crate::chronus::{Leases, Planner, Rules, State};
+use super::program::{Program, Step, Times};
+use crate::chronus::{ChronusRecord, Leases, Planner, Rules, State};
 
 /// Leases are long, and GPUs are counted as requested.
 const RULES: Rules = Rules {

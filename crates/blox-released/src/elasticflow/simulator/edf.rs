@@ -5,9 +5,9 @@
 use super::buddy::Shape;
 use super::events::Event;
 use super::job::Job;
+use super::program::{Program, Step, Times};
 use super::slots::{Slots, by_deadline};
 use super::timeline::{Planned, Planner, Timeline, merge};
-use super::{Program, Step, Times};
 
 /// `edf`: earliest deadline first. It charges no overheads.
 pub type Edf = EarliestFirst<false>;

@@ -2,9 +2,9 @@
 
 use super::buddy::{SIZES, Shape};
 use super::job::Job;
+use super::program::{Program, Step, Times};
 use super::slots::{Slots, by_deadline};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
-use super::{Program, Step, Times};
 
 /// A wake-up at this time means that there is none.
 const NO_WAKE: f64 = i64::MAX as f64;

@@ -2,8 +2,8 @@
 
 use super::buddy::{SIZES, Shape, spread_over};
 use super::job::{Job, overhead};
+use super::program::{Program, Step, Times};
 use super::slots::Slots;
-use super::{Program, Step, Times};
 use crate::node_sets::NodeSets;
 use blox_core::{JobId, NodeId};
 

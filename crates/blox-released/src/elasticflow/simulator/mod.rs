@@ -14,6 +14,7 @@ mod elastic;
 mod events;
 mod gandiva;
 mod job;
+mod program;
 mod shares;
 mod slots;
 mod themis;
@@ -26,35 +27,15 @@ pub use chronus::Chronus;
 pub use edf::{Edf, EdfAdmission};
 pub use elastic::{ElasticFlow, WithoutAdmission};
 pub use gandiva::Gandiva;
+pub use program::{PlannedEnd, Times};
 pub use themis::Themis;
 pub use tiresias::Tiresias;
 
 use blox_core::{JobSpec, SortedMap};
 use buddy::Spread;
 use job::Job;
+use program::{Program, Step};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Intervals of a program in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times {
-    /// Length of a slot: the time between two checks of running jobs under Chronus.
-    pub check: f64,
-    /// Length of a lease of Chronus.
-    pub lease: f64,
-    /// Time between two passes of Chronus over new and waiting jobs, 240 in the original.
-    pub pass: f64,
-}
-
-impl From<f64> for Times {
-    /// Returns slots of this length, with the original's other intervals.
-    fn from(slot: f64) -> Self {
-        Times {
-            check: slot,
-            lease: 240.0,
-            pass: 240.0,
-        }
-    }
-}
 
 /// Result of a program. Jobs are numbered in order of submission, and times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,19 +54,6 @@ pub struct Outcome {
     pub steps: u64,
 }
 
-/// Planned end of a job.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PlannedEnd {
-    /// The job.
-    pub job: u32,
-    /// End that counts, in seconds.
-    pub at: f64,
-    /// Planned end of the work. It is before `at` if plans are made in slots.
-    pub exact: f64,
-    /// True if the program counts the job as late.
-    pub late: bool,
-}
-
 /// Allocation of a job: the same GPUs from one step to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allocation {
@@ -99,48 +67,6 @@ pub struct Allocation {
     /// its GPUs, the time of the last step.
     pub to: f64,
 }
-
-/// Result of one step.
-#[derive(Clone, Debug, Default)]
-pub struct Step {
-    rejected: Vec<u32>,
-    ended: Vec<PlannedEnd>,
-    /// Jobs that hold GPUs from now on: number of GPUs, and their nodes if the program places jobs.
-    runs: Vec<(u32, u32, Spread)>,
-}
-
-impl Step {
-    fn end(&mut self, job: u32, at: f64, exact: f64, late: bool) {
-        self.ended.push(PlannedEnd {
-            job,
-            at,
-            exact,
-            late,
-        });
-    }
-}
-
-mod sealed {
-    use super::{ChronusRecord, Job, Shape, Step, Times};
-
-    /// One of the original's programs, run one step at a time.
-    pub trait Program: Sized {
-        /// Creates the program before its first step. `jobs` are in order of submission.
-        fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self;
-
-        /// Returns the time of the next step.
-        fn due(&self) -> Option<f64>;
-
-        /// Runs one step of the program's loop at `now`, which is `due`.
-        fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step);
-
-        /// Returns the program's log.
-        fn rows(self) -> Vec<ChronusRecord> {
-            Vec::new()
-        }
-    }
-}
-use sealed::Program;
 
 /// Runs a program on jobs in order of submission until every job is rejected or has ended, or no
 /// step is left.

@@ -1,10 +1,10 @@
 //! Engine of the programs with slots: events, placement, lists of jobs, and the transition to the
 //! next step.
 
-use super::Step;
 use super::buddy::{Buddy, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
+use super::program::Step;
 
 /// State of a program between its steps.
 pub(super) struct Slots {

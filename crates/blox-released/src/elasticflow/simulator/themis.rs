@@ -2,9 +2,9 @@
 
 use super::buddy::Shape;
 use super::job::Job;
+use super::program::{Program, Step, Times};
 use super::shares::{Claim, fair_shares};
 use super::slots::Slots;
-use super::{Program, Step, Times};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {

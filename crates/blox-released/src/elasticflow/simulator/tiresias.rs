@@ -2,8 +2,8 @@
 
 use super::buddy::Shape;
 use super::job::{Job, overhead};
+use super::program::{Program, Step, Times};
 use super::slots::Slots;
-use super::{Program, Step, Times};
 use crate::tiresias::quirks::DlasQueues;
 
 /// GPU-seconds after which a job moves to the next queue.

@@ -12,7 +12,7 @@ pub const SHARING_SCORE: &str = "sharing_score";
 pub const GPU_MEMORY: &str = "gmem";
 
 /// Sets a numeric attribute of a job.
-pub(in crate::lucid) fn set_attribute(job: &mut JobSpec, name: &str, value: f64) {
+pub(crate) fn set_attribute(job: &mut JobSpec, name: &str, value: f64) {
     let extras = job.extras.get_or_insert_default();
     extras.attributes.insert(name.into(), value.into());
 }
@@ -94,7 +94,7 @@ pub struct Record {
 
 impl Record {
     /// Returns the record of a job that runs alone and has no sort key.
-    pub(in crate::lucid) fn alone(job: u32) -> Self {
+    pub(crate) fn alone(job: u32) -> Self {
         Record {
             job,
             priority: -1.0,

@@ -27,7 +27,7 @@ mod profiler;
 
 pub use crate::chronus::{ChronusRecord, Objective, Planner};
 pub use forecast::Forecast;
-pub(in crate::lucid) use job::set_attribute;
+pub(crate) use job::set_attribute;
 pub use job::{ESTIMATE, GPU_MEMORY, Record, SHARING_SCORE};
 pub use nodes::Placer;
 pub use packed::{Lookup, PackedSettings};

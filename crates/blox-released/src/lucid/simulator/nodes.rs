@@ -28,11 +28,11 @@ impl Placer {
     ];
 
     /// GPUs of a node: a constant of the original.
-    pub(in crate::lucid) const WIDTH: u32 = 8;
+    pub(crate) const WIDTH: u32 = 8;
 
     /// Chooses nodes for a job, given the free GPUs of each node. Returns each node with its number
     /// of GPUs; the lowest free GPUs are taken.
-    pub(in crate::lucid) fn choose(self, free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
+    pub(crate) fn choose(self, free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
         if free.iter().sum::<u32>() < gpus {
             return None;
         }
