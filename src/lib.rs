@@ -58,6 +58,7 @@ pub use blox_core as core;
 pub use blox_perf as perf;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
+pub use blox_registry as registry;
 #[cfg(feature = "released")]
 pub use blox_released as released;
 pub use blox_results as results;
@@ -68,6 +69,7 @@ pub use blox_solve as solve;
 #[cfg(feature = "testing")]
 pub use blox_testing as testing;
 pub use blox_traces as traces;
+pub use blox_workloads as workloads;
 
 pub mod backend;
 pub mod guide;
@@ -78,7 +80,7 @@ pub mod prelude;
 /// collectors. With the feature `released`, it includes the entries of released programs.
 ///
 /// Add your own entries and pass the registry to [`cli::run`].
-pub fn registry() -> core::registry::Registry {
+pub fn registry() -> registry::Registry {
     let registry = sim::registry::register(blox_schedulers::registry());
     let registry = traces::registry::register(registry);
     #[cfg(feature = "released")]

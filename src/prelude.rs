@@ -28,7 +28,7 @@ pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, Profil
 pub use crate::policies::scheduling::{Fifo, Srtf};
 pub use crate::schedulers;
 // Registration for the command line.
-pub use crate::core::registry::{Params, Registry, param};
+pub use crate::registry::{Params, Registry, param};
 // Simulation.
 pub use crate::core::ClusterSpec;
 pub use crate::sim::execution::{ExecutionModel, Reach, on_nodes_of};

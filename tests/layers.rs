@@ -10,39 +10,55 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("blox-core", &[]),
+    ("crates/blox-cpython", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
     ("crates/blox-solve", &[]),
     ("crates/blox-microlp", &["solve"]),
     ("crates/blox-perf", &["core", "solve"]),
     ("blox-cluster", &["core", "perf"]),
-    ("blox-policies", &["core", "perf", "solve"]),
-    ("blox-sim", &["core", "perf"]),
+    ("blox-policies", &["core", "cpython", "perf", "solve"]),
+    ("crates/blox-registry", &["core"]),
+    ("crates/blox-workloads", &["core"]),
+    ("blox-sim", &["core", "perf", "registry", "workloads"]),
     ("crates/blox-testing", &["core", "sim"]),
     ("crates/blox-parquet", &["sim"]),
-    ("crates/blox-traces", &["core", "parquet", "perf", "sim"]),
+    (
+        "crates/blox-traces",
+        &[
+            "core",
+            "cpython",
+            "parquet",
+            "perf",
+            "registry",
+            "sim",
+            "workloads",
+        ],
+    ),
     ("crates/blox-results", &["plot", "sim"]),
     (
         "examples/schedulers",
         &[
-            "core", "learn", "microlp", "perf", "policies", "sim", "traces",
+            "core", "learn", "microlp", "perf", "policies", "registry", "sim", "traces",
         ],
     ),
     (
         "crates/blox-claims",
-        &["core", "perf", "policies", "sim", "traces"],
+        &["core", "perf", "policies", "registry", "sim", "traces"],
     ),
     (
         "crates/blox-released",
         &[
             "core",
+            "cpython",
             "learn",
             "microlp",
             "perf",
             "plot",
             "policies",
+            "registry",
             "schedulers",
             "sim",
             "solve",
@@ -59,6 +75,7 @@ const CRATES: [(&str, &[&str]); 18] = [
             "parquet",
             "plot",
             "policies",
+            "registry",
             "released",
             "results",
             "schedulers",
@@ -75,6 +92,7 @@ const CRATES: [(&str, &[&str]); 18] = [
             "perf",
             "plot",
             "policies",
+            "registry",
             "released",
             "results",
             "schedulers",
@@ -82,6 +100,7 @@ const CRATES: [(&str, &[&str]); 18] = [
             "solve",
             "testing",
             "traces",
+            "workloads",
         ],
     ),
 ];

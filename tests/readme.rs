@@ -7,7 +7,7 @@
 mod support;
 
 use blox::core::ClusterSpec;
-use blox::core::registry::ComponentSpec;
+use blox::registry::ComponentSpec;
 use blox::sim::registry::World;
 use blox::sim::{Measure, Simulation};
 use blox::testing::{conformance, conformance_of_model};

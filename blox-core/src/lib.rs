@@ -26,7 +26,7 @@
 //! | `model` | plain data: [`units`], [`ids`], [`curve`], [`job`], [`cluster`], [`assignment`], [`shape`], [`reason`], [`decision`] |
 //! | [`state`] | [`event`], [`input`], the ledgers, [`view`] |
 //! | [`policy`] | a trait for each role; [`queue`], [`draft`], [`order`], [`estimate`] |
-//! | [`runtime`] | [`pipeline`], [`trigger`], [`core`], [`drive`], [`journal`], [`replay`], [`registry`] |
+//! | [`runtime`] | [`pipeline`], [`trigger`], [`core`], [`drive`], [`journal`], [`replay`] |
 //!
 //! # What to read first
 //!
@@ -47,7 +47,6 @@
 //! | Estimate running times | [`estimate::Estimator`] |
 //! | Model the speed of jobs | crate `blox-perf` |
 //! | Measure something during a run | [`policy::MetricCollector`] |
-//! | Make a policy available by name | [`registry::Registry`] |
 //! | Test a scheduler | crate `blox-testing` |
 //! | Record and replay decisions | [`journal::Journal`], [`replay`] |
 //! | Simulate the future inside a policy | [`forecast::Forecaster`] |
@@ -82,7 +81,6 @@
 
 #![warn(missing_docs)]
 
-pub mod compat;
 mod model;
 pub mod policy;
 pub mod runtime;
@@ -96,9 +94,7 @@ pub use model::{
 #[doc(inline)]
 pub use policy::{draft, estimate, order, queue};
 #[doc(inline)]
-pub use runtime::{
-    core, drive, feasibility, forecast, journal, pipeline, registry, replay, trigger,
-};
+pub use runtime::{core, drive, feasibility, forecast, journal, pipeline, replay, trigger};
 #[doc(inline)]
 pub use state::{event, input, room, view};
 

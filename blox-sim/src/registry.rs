@@ -6,7 +6,7 @@
 //! or `--workload`.
 //!
 //! ```
-//! use blox_core::registry::{ComponentSpec, Registry};
+//! use blox_registry::{ComponentSpec, Registry};
 //! use blox_sim::execution::{Contention, FixedRate};
 //! use blox_sim::registry::World;
 //!
@@ -30,9 +30,7 @@ use crate::execution::{
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
 use blox_core::Seconds;
-use blox_core::registry::{
-    ComponentRegistry, ParamDoc, Params, Registry, RegistryError, numeric, param,
-};
+use blox_registry::{ComponentRegistry, ParamDoc, Params, Registry, RegistryError, numeric, param};
 
 /// Execution models by name.
 pub type ExecutionModels = ComponentRegistry<Box<dyn AnyExecution>>;
@@ -46,7 +44,7 @@ pub type Workloads = ComponentRegistry<Box<dyn WorkloadSource>>;
 /// Access to the components of the simulated world in a registry.
 ///
 /// ```
-/// use blox_core::registry::{ComponentSpec, Registry};
+/// use blox_registry::{ComponentSpec, Registry};
 /// use blox_sim::overheads::FixedOverheads;
 /// use blox_sim::registry::World;
 ///
@@ -287,7 +285,7 @@ pub fn register(mut registry: Registry) -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::registry::ComponentSpec;
+    use blox_registry::ComponentSpec;
 
     #[test]
     fn every_shipped_part_of_the_world_builds() {

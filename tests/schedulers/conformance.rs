@@ -2,7 +2,7 @@
 #![cfg(feature = "testing")]
 
 use blox::core::Pipeline;
-use blox::core::registry::{ComponentSpec, Registry};
+use blox::registry::{ComponentSpec, Registry};
 use blox::sim::registry::World;
 use blox::testing::{Coverage, conformance, conformance_of_model};
 use std::io::Write;

@@ -78,7 +78,7 @@ mod tiresias;
 #[path = "../../examples/schedulers/src/tiresias_plus.rs"]
 mod tiresias_plus;
 
-use blox::core::registry::Registry;
+use blox::registry::Registry;
 
 #[test]
 fn files_of_schedulers_compile_in_another_crate() {

@@ -1,7 +1,6 @@
 //! Every scheduler and placement runs each job that it accepts, and rejects the others by name.
 
 use crate::cases::{composed, job, run, scheduler, with};
-use blox::core::registry::ComponentSpec;
 use blox::core::runtime::Runtime;
 use blox::core::{Adapts, Deadline, GpuCount, Outcome, Scheduler, TrainingSpec};
 use blox::core::{
@@ -9,6 +8,7 @@ use blox::core::{
     Time, TypeLimits, TypeSpeeds,
 };
 use blox::policies::scheduling::{Fifo, Pollux, Sia};
+use blox::registry::ComponentSpec;
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
 use blox::sim::execution::training::built_in;

@@ -2,10 +2,10 @@
 #![cfg(feature = "testing")]
 
 use crate::cases::{self, composed, ends, job};
-use blox::core::registry::ComponentSpec;
 use blox::core::{AfterDrain, AnyClusterManager};
 use blox::policies::scheduling::Las;
 use blox::prelude::*;
+use blox::registry::ComponentSpec;
 use blox::sim::completion::Exact;
 use blox::testing::conformance;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //! one test on both backends.
 
 use crate::rehearsal;
-use blox::core::registry::{ComponentRegistry, ComponentSpec};
 use blox::core::{
     ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline,
     Seconds, Time,
 };
+use blox::registry::{ComponentRegistry, ComponentSpec};
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
 use std::collections::BTreeSet;

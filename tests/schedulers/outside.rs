@@ -3,7 +3,6 @@
 
 use crate::cases::{assigned, composed, ends, job, with};
 use blox::core::policy::scheduling_fn;
-use blox::core::registry::ComponentSpec;
 use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, JobSpec, NodeSpec, OnEvent, Pipeline, Reason,
     Request, Seconds, State, Validity,
@@ -11,6 +10,7 @@ use blox::core::{
 use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
+use blox::registry::ComponentSpec;
 use blox::sim::execution::{FixedRate, Variability};
 use blox::sim::{Report, Simulation};
 use blox::testing::conformance;

@@ -2,8 +2,8 @@
 
 use super::cases::{assigned, job, run, scheduler, with};
 use super::rehearsal::rehearse;
-use blox::core::registry::ComponentSpec;
 use blox::core::{Class, ClusterSpec, JobSpec, Outcome};
+use blox::registry::ComponentSpec;
 use blox::sim::completion::Exact;
 use blox::sim::registry::World;
 use blox::sim::results::AssignmentRow;

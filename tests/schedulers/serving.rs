@@ -3,9 +3,9 @@
 
 use crate::cases::{self, job, with};
 use blox::core::policy::scheduling_fn;
-use blox::core::registry::ComponentSpec;
 use blox::core::{Class, Curve, Deadline, Share};
 use blox::prelude::*;
+use blox::registry::ComponentSpec;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use chacha20::ChaCha8Rng;

@@ -3,7 +3,6 @@
 
 use crate::cases::{self, composed};
 use crate::support::run_with;
-use blox::core::registry::{Registry, param};
 use blox::core::{
     Assignment, ClusterManager, ClusterSpec, GpuCount, JobRef, JobSpec, MetricCollector,
     NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Offer, OfferId, Plan, Seconds,
@@ -11,6 +10,7 @@ use blox::core::{
 };
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
+use blox::registry::{Registry, param};
 use blox::sim::Simulation;
 use blox::sim::execution::ExecutionModel;
 use blox::sim::overheads::FixedOverheads;

@@ -1,8 +1,9 @@
 //! A job without work ends under every scheduler.
 
 use crate::cases::{job, with};
+use blox::core::TypeSpeeds;
 use blox::core::{ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Seconds, Time};
-use blox::core::{TypeSpeeds, registry::ComponentSpec};
+use blox::registry::ComponentSpec;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};

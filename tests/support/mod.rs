@@ -2,7 +2,7 @@
 
 pub mod codes;
 
-use blox::core::registry::Registry;
+use blox::registry::Registry;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;

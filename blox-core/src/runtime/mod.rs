@@ -7,7 +7,6 @@ mod fitting;
 pub mod forecast;
 pub mod journal;
 pub mod pipeline;
-pub mod registry;
 pub mod replay;
 pub mod trigger;
 

@@ -6,7 +6,7 @@ use crate::metric::{Figures, Metric};
 use crate::observe::Observer;
 use crate::paper::{Claim, Paper, Verdict};
 use crate::world::World;
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_sim::results::statistics::Estimate;
 use blox_sim::workload::Jobs;
 use blox_sim::{Ended, Watch};

@@ -1,9 +1,9 @@
 //! Schedulers of claims.
 
 use crate::ClaimsError;
-use blox_core::registry::{ComponentSpec, Registry, WorldParts};
 use blox_core::{Composition, Pipeline};
 use blox_policies::placement::{Consolidated, InOrder};
+use blox_registry::{ComponentSpec, Registry, WorldParts};
 use serde::Deserialize;
 use std::fmt;
 

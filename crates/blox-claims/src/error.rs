@@ -1,6 +1,7 @@
 //! Errors of claims.
 
-use blox_core::{ClusterSpecError, ComposeError, registry::RegistryError};
+use blox_core::{ClusterSpecError, ComposeError};
+use blox_registry::RegistryError;
 use blox_sim::workload::WorkloadError;
 
 /// Reason for which claims cannot be checked.

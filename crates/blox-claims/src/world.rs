@@ -3,9 +3,9 @@
 use crate::ClaimsError;
 use crate::contestant::Contestant;
 use crate::jobs::{JobKind, Properties, submitted};
-use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::{ClusterSpec, JobSpec, Name};
 use blox_perf::SCORES;
+use blox_registry::{ComponentSpec, Registry};
 use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::registry::World as _;
 use blox_sim::workload::{Jobs, Limited, collect};

@@ -6,7 +6,7 @@ use super::value::{
     By, Duration, FileFormats, Group, Hours, Limit, Load, MeanTime, Measured, Number, Period, Risk,
     RoundLength, Written, parser,
 };
-use blox_core::registry::{ComponentSpec, Registry};
+use blox_registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
 use blox_sim::faults::Faults;
 use blox_sim::registry::World as _;

@@ -9,7 +9,7 @@ use super::{Code, DIFFERS, Failure, INTERRUPTED, OK, Terminal};
 use blox_claims::{
     Checked, Claim, ClaimsError, Plan, Recorded, Verdict, papers, records, selected,
 };
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_sim::Watch;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Why a command failed: one sentence with a stable code.
 
 use super::value::Expected;
-use blox_core::registry::RegistryError;
+use blox_registry::RegistryError;
 use std::fmt;
 use std::io;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};

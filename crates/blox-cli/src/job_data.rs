@@ -2,8 +2,8 @@
 
 use super::grid::{number_of, whole};
 use blox_core::estimate::check_estimate;
-use blox_core::registry::JobData;
 use blox_core::{Event, JobId, JobSpec, MetricCollector, View};
+use blox_registry::JobData;
 use blox_sim::Measure;
 use serde::{Deserialize, Serialize};
 

@@ -68,8 +68,8 @@ mod verify;
 pub use cluster::backend;
 
 use args::{Cli, Command};
-use blox_core::registry::Registry;
 use blox_core::suggest::one_of;
+use blox_registry::Registry;
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use failure::{Code, Failure};

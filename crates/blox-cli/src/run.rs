@@ -13,7 +13,7 @@ use super::table::Failed;
 use super::value::Limit;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_sim::Ended;
 use blox_sim::results::Summary;
 use std::ffi::OsString;

@@ -17,7 +17,7 @@ use super::resolve::Experiment;
 use super::result::Run;
 use super::table::{self, About, Failed};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_results::{
     Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,
     value_or_none,

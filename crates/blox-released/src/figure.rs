@@ -427,7 +427,7 @@ pub enum ReproduceError {
     Workload(#[from] WorkloadError),
     /// A parameter is invalid.
     #[error(transparent)]
-    Parameter(#[from] blox_core::registry::RegistryError),
+    Parameter(#[from] blox_registry::RegistryError),
     /// A cluster is invalid.
     #[error(transparent)]
     Cluster(#[from] blox_core::ClusterSpecError),

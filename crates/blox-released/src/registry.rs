@@ -6,7 +6,7 @@ use crate::sia;
 use crate::tiresias::{self, quirks::DlasQueues};
 use blox_core::Pipeline;
 use blox_core::estimate::{ESTIMATE, check_estimate};
-use blox_core::registry::{DefaultValue, JobData, ParamDoc, Registry};
+use blox_registry::{DefaultValue, JobData, ParamDoc, Registry};
 use blox_schedulers::parameters::{PROMOTE, param, promote, thresholds};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Profiles, built_in};

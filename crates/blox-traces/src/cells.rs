@@ -3,8 +3,8 @@
 use super::rows::wrong_field;
 use super::source::Source;
 use super::table::{Table, meant, shown_header};
-use blox_sim::workload::WorkloadError;
-use blox_sim::workload::text::shown;
+use blox_workloads::WorkloadError;
+use blox_workloads::text::shown;
 use std::path::{Path, PathBuf};
 
 /// A file of comma-separated values with a header, plain or gzip, held in memory as text.

@@ -49,7 +49,7 @@ use blox_core::SortedMap;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, Network, NodeSpec, Offer, Seconds};
 use blox_perf::wrong_scores;
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use serde::Deserialize;
 use std::path::Path;
 

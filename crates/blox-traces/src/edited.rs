@@ -1,7 +1,7 @@
 //! Workloads whose jobs come from another workload.
 
 use blox_core::JobSpec;
-use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
+use blox_workloads::{NoticeKind, Notices, Workload, WorkloadError};
 
 /// The fate of a job.
 pub(crate) enum Edit {

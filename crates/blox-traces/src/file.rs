@@ -3,8 +3,8 @@
 use super::rows::Rows;
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
-use blox_sim::workload::text::number_of;
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_workloads::text::number_of;
+use blox_workloads::{Notices, Workload, WorkloadError};
 use std::sync::Arc;
 
 /// The jobs of a file, in order of submission: made by [`Trace`](super::Trace).

@@ -1,7 +1,7 @@
 //! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and the files
 //! that describe clusters and applications.
 //!
-//! Every source of jobs implements [`Workload`](blox_sim::workload::Workload). [`Trace`] and
+//! Every source of jobs implements [`Workload`](blox_workloads::Workload). [`Trace`] and
 //! [`open_file`] read files, [`generate`] makes jobs.
 //!
 //! | format | content |

@@ -4,7 +4,7 @@ use crate::rows::Cursor as _;
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{ClusterSpec, Name, NodeSpec};
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use std::path::Path;
 
 /// Largest number of nodes, so that a typing error does not exhaust the memory.

@@ -8,7 +8,7 @@ use super::source::Source;
 use super::table::{Column, SharedNames, Table};
 use blox_core::SortedMap;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_workloads::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::sync::Arc;
 
 /// A row of a table, with the meaning of its columns.
@@ -212,7 +212,7 @@ impl MappedRow<'_> {
 mod tests {
     use super::*;
     use crate::{ReadOptions, Trace};
-    use blox_sim::workload::collect;
+    use blox_workloads::collect;
 
     fn read(map: &str, text: &str) -> Result<Trace, WorkloadError> {
         let options = ReadOptions {

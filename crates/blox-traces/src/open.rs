@@ -3,7 +3,7 @@
 use super::file::FileWorkload;
 use super::format::{Format, ReadOptions};
 use super::trace::Trace;
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use std::path::Path;
 
 /// Opens a workload file, plain or gzip. If no format is given, it is detected from the first line.
@@ -35,7 +35,7 @@ pub(crate) fn read_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::workload::Workload as _;
+    use blox_workloads::Workload as _;
     use std::io::Write;
 
     fn open_text(name: &str, text: &[u8]) -> Result<String, String> {

@@ -13,7 +13,7 @@
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{ClusterSpec, Event, OfferId, Time};
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use std::path::Path;
 
 /// Reads the events of the offers of a cluster, in the order of the rows.

@@ -5,13 +5,13 @@
 //!
 //! ```
 //! use blox_core::ClusterSpec;
-//! use blox_core::registry::Registry;
-//! use blox_sim::registry::World;
-//! use blox_sim::workload::Workload;
+//! use blox_registry::Registry;
+//! use blox_workloads::{Workload, WorkloadSource};
 //!
 //! let registry = blox_traces::registry::register(Registry::new());
 //! let named = "poisson{load_of_capacity=0.9,durations=lognormal:600,1.5}".parse()?;
-//! let source = registry.workloads().build(&named, 1)?;
+//! let workloads = registry.others::<Box<dyn WorkloadSource>>().expect("they are registered");
+//! let source = workloads.build(&named, 1)?;
 //! let mut jobs = source.open(&ClusterSpec::uniform(4, 8))?;
 //! assert!(jobs.next_job()?.is_some());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,10 +22,9 @@ use crate::generate::{
     Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, Load, Services, hourly_need,
     need_of_file, sine_need,
 };
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, param};
 use blox_core::{ClusterSpec, Curve, GpuCount, Name, Seconds};
-use blox_sim::registry::World as _;
-use blox_sim::workload::{Workload, WorkloadError, WorkloadSource};
+use blox_registry::{ParamDoc, Params, Registry, RegistryError, param};
+use blox_workloads::{Workload, WorkloadError, WorkloadSource};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -108,7 +107,7 @@ const OF_SERVICES: [ParamDoc; 5] = [
 /// Adds the generated workloads: `blox`, `poisson`, `bursty`, `diurnal` and `services`.
 #[must_use]
 pub fn register(mut registry: Registry) -> Registry {
-    let workloads = registry.workloads_mut();
+    let workloads = registry.others_mut::<Box<dyn WorkloadSource>>("workload");
     workloads.add(
         "blox",
         "the jobs of Blox's released generator, bit for bit (the default)",
@@ -445,13 +444,14 @@ fn name(text: &str) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::registry::ComponentSpec;
-    use blox_sim::Measure;
-    use blox_sim::workload::{Limited, collect};
+    use blox_registry::ComponentSpec;
+    use blox_workloads::Measure;
+    use blox_workloads::{Limited, collect};
 
     fn build(text: &str, seed: u64) -> Result<Box<dyn WorkloadSource>, String> {
         let named: ComponentSpec = text.parse().unwrap();
-        let workloads = register(Registry::new()).workloads();
+        let registry = register(Registry::new());
+        let workloads = registry.others::<Box<dyn WorkloadSource>>().unwrap();
         workloads.build(&named, seed).map_err(|e| e.to_string())
     }
 

@@ -3,8 +3,8 @@
 use super::source::{LONGEST_ROW, Source, Text, reading_error, too_long};
 use blox_core::{JobSpec, Name, Seconds, Time, Work};
 use blox_perf::check_plans;
-use blox_sim::workload::text::number_of;
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_workloads::text::number_of;
+use blox_workloads::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde_json::Value;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ impl Cursor for LineRows {
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Notices, WorkloadError};
+/// use blox_workloads::{Notices, WorkloadError};
 /// use blox_traces::Rows;
 ///
 /// /// Lines with a duration in seconds; all jobs arrive at once and need one GPU.

@@ -4,20 +4,20 @@ use super::edited::{Edit, Edited};
 use super::file::shift;
 use crate::draws::Draws;
 use blox_core::{JobSpec, Name, Time};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::{Workload, WorkloadError};
 
 /// Returns the jobs that another workload submits in a time window, with times relative to the start of the
 /// window.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Jobs, collect};
+/// use blox_workloads::{Jobs, collect};
 /// use blox_traces::sample::window;
 /// let at = |s| JobSpec::new(Time::new(s), GpuCount(1), Seconds::new(60.0));
 /// let jobs = Jobs::new(vec![at(1.0), at(5.0), at(9.0)]);
 /// let mut window = window(jobs, Time::new(4.0), Time::new(9.0));
 /// assert_eq!(collect(&mut window)?, [at(1.0), at(5.0)]);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 pub fn window<W: Workload>(jobs: W, from: Time, to: Time) -> Edited<W> {
     let label = format!("{from} s to {to} s of {}", jobs.describe());
@@ -94,7 +94,7 @@ pub fn choose(
 mod tests {
     use super::*;
     use blox_core::{GpuCount, Seconds};
-    use blox_sim::workload::{Jobs, collect};
+    use blox_workloads::{Jobs, collect};
 
     fn jobs(count: u32) -> Jobs {
         let job = |i| JobSpec::new(Time::new(f64::from(i)), GpuCount(1), Seconds::new(1.0));

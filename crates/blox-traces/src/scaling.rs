@@ -16,8 +16,8 @@ use super::source::{Source, entries};
 use super::table::Table;
 use blox_core::SortedMap;
 use blox_core::{GpuCount, JobSpec, Name};
-use blox_sim::workload::text::shown;
-use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
+use blox_workloads::text::shown;
+use blox_workloads::{NoticeKind, Notices, Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct Cell {
 /// use blox_traces::scaling::ScalingTable;
 /// let table = ScalingTable::read_dir("throughputs_A100")?;
 /// let bert = table.row("bert", 64);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ScalingTable {
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn jobs_without_a_row_are_counted() {
         let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))];
-        let mut jobs = with_throughputs(blox_sim::workload::Jobs::new(jobs), Arc::new(table()));
+        let mut jobs = with_throughputs(blox_workloads::Jobs::new(jobs), Arc::new(table()));
         assert_eq!(jobs.next_job().unwrap().unwrap().extras().levels, []);
         assert_eq!(jobs.notices().count(&NoticeKind::NoProfile), 1);
         assert_eq!(jobs.notices().count(&NoticeKind::NoThroughput), 2);

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "parquet")]
 use blox_sim::results::CsvTable;
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use flate2::bufread::GzDecoder;
 use hmac_sha256::Hash;
 use std::fs::{File, Metadata};

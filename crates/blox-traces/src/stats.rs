@@ -2,7 +2,7 @@
 
 use blox_core::SortedMap;
 use blox_core::{Gpus, JobSpec, Name};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::{Workload, WorkloadError};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::Jobs;
+/// use blox_workloads::Jobs;
 /// use blox_traces::stats::Statistics;
 /// let job = |s, gpus| JobSpec::new(Time::new(s), GpuCount(gpus), Seconds::from_hours(2.0));
 /// let mut jobs = Jobs::new(vec![job(0.0, 1), job(3600.0, 4)]);
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// assert_eq!(statistics.gpu_hours, 10.0);
 /// assert_eq!(statistics.load_gpus, Some(10.0));
 /// assert_eq!(statistics.duration_s.unwrap().median, 7200.0);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Statistics {
@@ -288,7 +288,7 @@ impl Statistics {
 mod tests {
     use super::*;
     use blox_core::{GpuCount, Seconds, Time};
-    use blox_sim::workload::Jobs;
+    use blox_workloads::Jobs;
 
     fn job(submit: f64, gpus: u32, duration: f64) -> JobSpec {
         JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration))

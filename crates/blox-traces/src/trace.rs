@@ -6,8 +6,8 @@ use super::formats::gavel::Oracle;
 use super::rows::{LONGEST_S, wrong_field};
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
-use blox_sim::workload::text::shown;
-use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use blox_workloads::text::shown;
+use blox_workloads::{NoticeKind, Notices, WorkloadError};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use std::sync::Arc;
 ///
 /// ```
 /// use blox_traces::{ReadOptions, Trace};
-/// use blox_sim::workload::collect;
+/// use blox_workloads::collect;
 /// let text = b"submit_s,gpus,duration_s\n0,1,3600\n60,4,7200\n";
 /// let trace = Trace::of_bytes("jobs.csv", text, &ReadOptions::default())?;
 /// assert_eq!(trace.describe(), "jobs.csv (csv, 2 jobs)");
 /// assert_eq!(collect(&mut trace.jobs()?)?.len(), 2);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Trace {
@@ -363,7 +363,7 @@ const MOST_NAMES: usize = 1 << 21;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::workload::collect;
+    use blox_workloads::collect;
     use std::fmt::Write;
 
     #[test]

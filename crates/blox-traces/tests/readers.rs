@@ -4,11 +4,11 @@
 //! `BLOX_MUTATIONS=N` tries N damaged inputs for each format instead of some hundred.
 
 use blox_core::{ClusterSpec, Time};
-use blox_sim::workload::{Workload, WorkloadError, collect};
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
 use blox_traces::source::Source;
 use blox_traces::{Format, ReadOptions, Trace, check};
+use blox_workloads::{Workload, WorkloadError, collect};
 use std::io::Write;
 use std::path::Path;
 

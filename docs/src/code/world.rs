@@ -1,6 +1,6 @@
-use blox::core::registry::{Registry, param};
 use blox::core::{Assignment, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+use blox::registry::{Registry, param};
 use blox::sim::execution::{ExecutionModel, Reach, on_nodes_of};
 use blox::sim::registry::World;
 use blox::sim::workload::{Jobs, Workload, WorkloadError, WorkloadSource};

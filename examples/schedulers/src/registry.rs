@@ -4,7 +4,7 @@
 //! This module holds the list of all entries.
 
 use crate::*;
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 
 /// Returns all built-in schedulers, policies and placements. Add your own, and pass the registry to
 /// the command line.

@@ -6,7 +6,7 @@
 //! ```
 //! let las = blox_schedulers::registry().schedulers.build(&"las{guard_h=24}".parse()?, 0)?;
 //! # let _ = las;
-//! # Ok::<(), blox_core::registry::RegistryError>(())
+//! # Ok::<(), blox_registry::RegistryError>(())
 //! ```
 //!
 //! To change a rule, copy the file of the scheduler as a module into your crate. It compiles there,

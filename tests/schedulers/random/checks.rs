@@ -2,12 +2,12 @@
 
 use super::draw::Case;
 use blox::core::journal::JsonLines;
-use blox::core::registry::Registry;
 use blox::core::replay::replay;
 use blox::core::runtime::Observers;
 use blox::core::{
     Extras, JobId, JobSpec, MetricCollector, Outcome, Pipeline, Plan, Reason, State, Time, View,
 };
+use blox::registry::Registry;
 use blox::sim::results::AssignmentRow;
 use blox::sim::stepping::{Step, Stepper};
 use blox::sim::workload::Jobs;

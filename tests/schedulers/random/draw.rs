@@ -1,13 +1,13 @@
 //! Random cases: a cluster, jobs, a composition and a simulated world. A case follows from its seed
 //! and its largest number of jobs alone.
 
-use blox::core::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::core::{
     AfterDrain, Class, ClusterManager, ClusterSpec, ComposeError, Composition, Curve, Deadline,
     Extras, GpuCount, JobSpec, LossCurve, LossReports, Name, NodeAction, NodeActionKind,
     NodeActionKinds, NodeActions, NodeSpec, Offer, OfferId, Phase, Pipeline, Seconds, Sensitivity,
     Share, SortedMap, Stateless, Time, TypeSpeeds, Validity, View,
 };
+use blox::registry::{ComponentRegistry, ComponentSpec, Registry};
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
 use blox::sim::faults::Faults;

@@ -13,8 +13,8 @@ use crate::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;
-use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::{Rounds, Seconds};
+use blox_registry::{ComponentSpec, Registry};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

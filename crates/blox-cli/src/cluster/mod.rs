@@ -20,7 +20,7 @@ mod local;
 pub(super) use args::ClusterCommand;
 
 use super::{Failure, Terminal};
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 
 #[cfg(not(feature = "cluster"))]
 const MISSING: &str =

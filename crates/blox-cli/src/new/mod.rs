@@ -2,7 +2,7 @@
 
 use super::args::NewArgs;
 use super::{Failure, OK, Terminal};
-use blox_core::registry::{ComponentRegistry, Registry};
+use blox_registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
 use std::path::Path;
 

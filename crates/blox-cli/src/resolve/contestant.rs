@@ -6,9 +6,9 @@ use super::super::config::Given;
 use super::super::failure::Coded;
 use super::super::files::not_taken;
 use super::super::value::Written;
-use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
 use blox_core::{Composition, OnEvent, Pipeline, Role, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, InOrder};
+use blox_registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
 
 /// One scheduler of an experiment.
 pub(crate) struct Contestant {

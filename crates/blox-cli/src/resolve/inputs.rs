@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::config::Given;
 use super::super::reading::file_of;
 use blox_core::ClusterSpec;
-use blox_core::registry::ComponentSpec;
+use blox_registry::ComponentSpec;
 use blox_traces::scaling::ScalingTable;
 use blox_traces::{Trace, fingerprint};
 use std::collections::BTreeMap;

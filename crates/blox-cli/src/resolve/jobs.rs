@@ -5,7 +5,7 @@ use super::super::args::{Options, WORKLOAD};
 use super::super::config::Given;
 use super::world::{OPTIONS, built, option_of};
 use blox_core::ClusterSpec;
-use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
+use blox_registry::{ComponentSpec, ParamDoc, Registered, Registry};
 use blox_sim::registry::Workloads;
 use blox_sim::workload::WorkloadSource;
 use blox_sim::{Measure, Until};

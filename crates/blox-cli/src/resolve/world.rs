@@ -5,10 +5,10 @@ use super::super::args::{NODE_MTTR_H, Options, WORKLOAD};
 use super::super::config::Given;
 use super::super::value::{Duration, Written};
 use super::contestant::Contestant;
-use blox_core::registry::{
+use blox_core::{GpuCount, Seconds, Submission, Time};
+use blox_registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,
 };
-use blox_core::{GpuCount, Seconds, Submission, Time};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};

@@ -12,7 +12,7 @@ use super::output;
 use super::plan::{Cell, Plan, Planned, shown};
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_results::{estimate, in_groups, of_measured, partial, total, value_or_none};
 use serde_json::{Map, Value};
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ mod write;
 use super::args::Options;
 use super::value::{Probability, Window};
 use super::{Failure, Terminal};
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_traces::{ColumnMap, Format, ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use crate::grid::number_of;
 use crate::resolve::Experiment;
 use crate::value::Probability;
 use crate::{Failure, OK, Terminal, config, losses};
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
 use blox_traces::formats::csv::{Columns, CsvWriter};
 use blox_traces::formats::jsonl::write_jsonl;

@@ -3,7 +3,7 @@
 use super::table::{Numbers, nth};
 use super::{Figure, Plan, ReproduceError, Run, jct_s};
 use blox_core::ClusterSpec;
-use blox_core::registry::{ComponentSpec, Registry};
+use blox_registry::{ComponentSpec, Registry};
 use blox_sim::registry::World;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Measure, Report, Simulation};

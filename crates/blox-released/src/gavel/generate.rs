@@ -1,7 +1,7 @@
 //! Jobs of Gavel's generator.
 
-use blox_core::compat::cpython::Random;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use blox_cpython::Random;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use blox_traces::formats::gavel::Oracle;
 use blox_traces::generate::pow10;

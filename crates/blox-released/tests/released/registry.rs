@@ -1,7 +1,7 @@
 //! Schedulers by name: behaviour that must hold for any jobs.
 
-use blox_core::registry::ComponentSpec;
 use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
+use blox_registry::ComponentSpec;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};

@@ -19,7 +19,7 @@ use crate::source::{Source, entries};
 use crate::table::{Column, Table};
 use blox_core::SortedMap;
 use blox_core::{Adapts, GradientNoise, Name, Seconds, TypeLimits};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::{Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 
 /// Reads every application of a folder.

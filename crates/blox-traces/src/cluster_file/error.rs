@@ -1,8 +1,8 @@
 //! Errors while reading a cluster.
 
 use blox_core::ClusterSpecError;
-use blox_sim::workload::WorkloadError;
-use blox_sim::workload::text::{one_line, shown};
+use blox_workloads::WorkloadError;
+use blox_workloads::text::{one_line, shown};
 use std::path::PathBuf;
 
 /// An error while reading a cluster.

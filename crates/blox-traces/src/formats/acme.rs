@@ -24,7 +24,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Extras, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, Notices};
+use blox_workloads::{Dropped, Notices};
 use serde::Deserialize;
 
 /// A row of the trace.
@@ -89,7 +89,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
 mod tests {
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     #[test]
     fn jobs_of_seren_run_from_start_to_end() {

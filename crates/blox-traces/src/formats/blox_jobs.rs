@@ -11,7 +11,7 @@ use crate::rows::{NoJob, Opened, jobs, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
-use blox_sim::workload::Notices;
+use blox_workloads::Notices;
 use serde::Deserialize;
 
 /// A row of the file.
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     #[test]
     fn rows_keep_their_order_and_every_bit() {

@@ -11,8 +11,8 @@ use blox_core::{
     Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Time, Work,
 };
 use blox_core::{LossReports, Sensitivity, SortedMap, TypeSpeeds};
-use blox_sim::workload::text::number_of;
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_workloads::text::number_of;
+use blox_workloads::{Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -345,7 +345,7 @@ mod tests {
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
     use blox_core::LossCurve;
-    use blox_sim::workload::{NoticeKind, Workload, collect};
+    use blox_workloads::{NoticeKind, Workload, collect};
     use proptest::prelude::*;
 
     fn write_csv(out: impl std::io::Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {

@@ -19,7 +19,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, Notices};
+use blox_workloads::{Dropped, Notices};
 use serde::Deserialize;
 
 /// A request.
@@ -80,7 +80,7 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
 mod tests {
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     #[test]
     fn requests_that_ended_are_jobs_of_one_gpu() {

@@ -27,7 +27,7 @@ use crate::rows::{NoJob, Opened, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Class, Deadline, Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::Notices;
+use blox_workloads::Notices;
 use serde::Deserialize;
 use std::num::NonZeroU32;
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::workload::collect;
+    use blox_workloads::collect;
 
     #[test]
     fn both_spellings_are_read() {

@@ -10,7 +10,7 @@ use crate::source::Source;
 use crate::words::{found_and_expected, without_place};
 use blox_core::JobSpec;
 use blox_core::suggest::for_serde;
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_workloads::{Notices, WorkloadError};
 use std::io::Write;
 
 /// Writes jobs as JSON lines.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
-    use blox_sim::workload::collect;
+    use blox_workloads::collect;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("jobs.jsonl", text.as_bytes(), Format::Jsonl)
@@ -92,7 +92,7 @@ mod tests {
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(jobs.len(), 2);
         assert_eq!(jobs[1].user.as_deref(), Some("ada"));
-        let notices: Vec<_> = blox_sim::workload::Workload::notices(&workload)
+        let notices: Vec<_> = blox_workloads::Workload::notices(&workload)
             .iter()
             .map(ToString::to_string)
             .collect();

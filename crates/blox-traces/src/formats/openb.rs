@@ -23,7 +23,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Extras, JobSpec, Seconds, Share, Time};
-use blox_sim::workload::{Dropped, Notices};
+use blox_workloads::{Dropped, Notices};
 use serde::Deserialize;
 
 /// A pod.
@@ -86,7 +86,7 @@ mod tests {
     use crate::Format;
     use crate::open::read_bytes;
     use blox_core::GpuCount;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     #[test]
     fn pods_with_gpus_that_ran_are_jobs() {
@@ -138,7 +138,7 @@ mod tests {
                 "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\np,{gpus},{milli},5,9,5\n"
             );
             let mut workload = read_bytes("pods.csv", text.as_bytes(), Format::Openb)?;
-            Ok::<_, blox_sim::workload::WorkloadError>(collect(&mut workload)?.remove(0))
+            Ok::<_, blox_workloads::WorkloadError>(collect(&mut workload)?.remove(0))
         };
         for milli in ["1500", "0.01"] {
             assert_eq!(

@@ -36,7 +36,7 @@ use crate::rows::{Cursor, NoJob, Opened, Rows, makes_sense, wrong_field};
 use crate::source::Source;
 use crate::table::{Column, Layout, SharedNames, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, SortedMap, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_workloads::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{Format, ReadOptions, Trace, rows_of};
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     const TEXT: &str = "a,worker,2.0,Terminated,1000.0,1600.0,600.0,30.0,50.0,V100\n\
                         b,worker,1.0,Failed,1100.0,1200.0,400.0,8.0,25.0,T4\n\

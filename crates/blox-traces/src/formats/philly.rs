@@ -10,7 +10,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{NoticeKind, Notices};
+use blox_workloads::{NoticeKind, Notices};
 use serde::Deserialize;
 
 /// A row of the trace.
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
-    use blox_sim::workload::WorkloadError;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::WorkloadError;
+    use blox_workloads::{Workload, collect};
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("philly.csv", text.as_bytes(), Format::Philly)

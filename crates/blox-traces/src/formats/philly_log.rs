@@ -31,8 +31,8 @@ use crate::source::{LONGEST_ROW, Source, Text, peek, reading_error, too_long};
 use crate::table::{SharedNames, is_null};
 use crate::words::{explained, without_place};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::text::{one_line, shown};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_workloads::text::{one_line, shown};
+use blox_workloads::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::io::BufRead;
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format, rows_of};
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("log", text.as_bytes(), Format::PhillyLog)

@@ -19,7 +19,7 @@ use crate::table::{Column, SharedNames, Table};
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::training::{Applications, built_in};
-use blox_sim::workload::Notices;
+use blox_workloads::Notices;
 use serde::Deserialize;
 use std::num::NonZeroU32;
 
@@ -79,8 +79,8 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
-    use blox_sim::workload::WorkloadError;
-    use blox_sim::workload::collect;
+    use blox_workloads::WorkloadError;
+    use blox_workloads::collect;
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("w.csv", text.as_bytes(), Format::Sia)

@@ -37,7 +37,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::{Source, first_line};
 use crate::table::{Column, Layout, SharedNames, Table, is_null, separator};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::{Dropped, Notices};
+use blox_workloads::{Dropped, Notices};
 use serde::Deserialize;
 
 /// The fields with resources, of which one is needed.
@@ -264,8 +264,8 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format, rows_of};
-    use blox_sim::workload::WorkloadError;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::WorkloadError;
+    use blox_workloads::{Workload, collect};
 
     const HEAD: &str =
         "JobID|User|Account|Partition|State|Submit|Start|Elapsed|Timelimit|ReqTRES|AllocTRES";

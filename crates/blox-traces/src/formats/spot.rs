@@ -21,7 +21,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Class, Extras, GpuCount, JobSpec, Seconds, Share, Time};
-use blox_sim::workload::{Dropped, Notices};
+use blox_workloads::{Dropped, Notices};
 use serde::Deserialize;
 
 /// A job.
@@ -83,7 +83,7 @@ mod tests {
     use crate::Format;
     use crate::open::read_bytes;
     use blox_core::{Class, Share};
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     const HEADER: &str = "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type\n";
 

@@ -25,7 +25,7 @@ use crate::rows::{NoJob, Opened, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, Notices, WorkloadError};
+use blox_workloads::{Dropped, Notices, WorkloadError};
 use serde::Deserialize;
 
 /// A row of the log.
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     #[test]
     fn resources_by_number_are_gpus_cpus_and_memory() {

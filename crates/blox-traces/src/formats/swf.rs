@@ -25,8 +25,8 @@
 use crate::rows::{Cursor, LineRows, NoJob, Opened, jobs, sensible};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::text::{number_of, shown};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_workloads::text::{number_of, shown};
+use blox_workloads::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::path::Path;
 
 /// The names of the fields in messages.
@@ -148,7 +148,7 @@ mod tests {
     use crate::Format;
     use crate::open::read_bytes;
     use blox_core::Seconds;
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     const LOG: &str = include_str!("../../tests/inputs/swf.txt");
 

@@ -19,7 +19,7 @@ use crate::table::{Column, Layout, SharedNames, Table};
 use blox_core::{
     ClusterSpec, Extras, GpuCount, JobSpec, MAX_GPUS_PER_NODE, Name, NodeSpec, Seconds, Time,
 };
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_workloads::{Notices, WorkloadError};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
-    use blox_sim::workload::{Workload, collect};
+    use blox_workloads::{Workload, collect};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("jobs.csv", text.as_bytes(), Format::Tiresias)

@@ -4,7 +4,7 @@ use super::durations::DurationLaw;
 use super::{above_zero, check, sum};
 use crate::draws::Draws;
 use blox_core::Seconds;
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 
 /// Arrival rate over time. Arrivals follow a Poisson process with this rate.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,21 +5,21 @@
 //! repeat them.
 
 use super::pow10::pow10;
-use blox_core::compat::cpython::Random;
 use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::Measure;
-use blox_sim::workload::{Workload, WorkloadError, WorkloadSource};
+use blox_cpython::Random;
+use blox_workloads::Measure;
+use blox_workloads::{Workload, WorkloadError, WorkloadSource};
 
 /// The published workload of Blox: endless, streamed in constant memory.
 ///
 /// ```
 /// use blox_traces::generate::blox::BloxWorkload;
-/// use blox_sim::workload::Workload;
+/// use blox_workloads::Workload;
 /// let mut jobs = BloxWorkload::new(7.0)?;
 /// let first = jobs.next_job()?.unwrap();
 /// assert_eq!(first.submit.secs(), 75.0);
 /// assert_eq!(first.duration().secs(), 35424.3471980879);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct BloxWorkload {
@@ -191,7 +191,7 @@ mod tests {
     fn check_rows(path: &Path, load: f64, synthetic: bool) -> usize {
         let mut workload = BloxWorkload::new(load).unwrap();
         if let Ok(mut file) = crate::open_file(path, Some(crate::Format::BloxJobs)) {
-            let read = blox_sim::workload::collect(&mut file).unwrap();
+            let read = blox_workloads::collect(&mut file).unwrap();
             for job in read.iter().filter(|_| synthetic) {
                 let made = workload.next_job().unwrap().unwrap();
                 assert_eq!((job.submit, job.gpus), (made.submit, made.gpus));

@@ -6,8 +6,8 @@ use crate::draws::Draws;
 use crate::rows::{Cursor as _, LineRows};
 use crate::source::Source;
 use blox_core::Seconds;
-use blox_sim::workload::text::shown;
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::text::shown;
+use blox_workloads::{Workload, WorkloadError};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use crate::draws::Draws;
 use crate::edited::{Edit, Edited};
 use blox_core::{Extras, LossCurve, LossReports};
-use blox_sim::workload::Workload;
+use blox_workloads::Workload;
 
 /// Epochs of each job.
 const EPOCHS: f64 = 100.0;
@@ -22,13 +22,13 @@ const FLOOR: f64 = 0.1;
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Jobs, Workload};
+/// use blox_workloads::{Jobs, Workload};
 /// use blox_traces::generate::with_losses;
 /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(10.0));
 /// let mut jobs = with_losses(Jobs::new(vec![job]), 1);
 /// let first = jobs.next_job()?.unwrap();
 /// assert_eq!(first.extras().loss.map(|l| l.epoch), Some(360.0));
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 pub fn with_losses<W: Workload>(jobs: W, seed: u64) -> Edited<W> {
     let label = format!("{}, with made-up losses", jobs.describe());
@@ -72,7 +72,7 @@ fn flat_from(k: f64) -> LossCurve {
 mod tests {
     use super::*;
     use blox_core::{GpuCount, JobSpec, Seconds, Time};
-    use blox_sim::workload::{Jobs, collect};
+    use blox_workloads::{Jobs, collect};
 
     #[test]
     fn curves_are_flat_from_where_they_should_be() {

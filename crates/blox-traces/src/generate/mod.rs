@@ -21,7 +21,7 @@ pub use services::{Beside, Services, hourly_need, need_of_file, sine_need};
 
 use arrivals::{Clock, Shape};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Share, Time, Work};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::{Workload, WorkloadError};
 use std::fmt;
 
 /// Configuration of a [`Generator`].
@@ -29,7 +29,7 @@ use std::fmt;
 /// ```
 /// use blox_core::Seconds;
 /// use blox_traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load};
-/// use blox_sim::workload::{Workload, collect};
+/// use blox_workloads::{Workload, collect};
 /// let mean = Seconds::from_hours(1.0);
 /// let spec = GeneratorSpec {
 ///     // Four hours with 8 jobs an hour, two with 24, and so on.
@@ -43,7 +43,7 @@ use std::fmt;
 ///     ..GeneratorSpec::new(Load::PerHour(8.0), DurationLaw::Exponential { mean })
 /// };
 /// assert_eq!(collect(&mut Generator::new(spec)?)?.len(), 100);
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratorSpec {

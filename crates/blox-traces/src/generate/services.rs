@@ -3,7 +3,7 @@
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Curve, Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_workloads::{Notices, Workload, WorkloadError};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -192,7 +192,7 @@ impl<A: Workload, B: Workload> Workload for Beside<A, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::workload::{Jobs, collect};
+    use blox_workloads::{Jobs, collect};
 
     #[test]
     fn jobs_of_both_workloads_are_in_order() {

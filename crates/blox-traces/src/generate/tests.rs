@@ -1,6 +1,6 @@
 use super::*;
 use blox_core::Seconds;
-use blox_sim::workload::collect;
+use blox_workloads::collect;
 
 fn jobs(spec: GeneratorSpec) -> Vec<JobSpec> {
     let count = spec.count.or(Some(200_000));
@@ -275,7 +275,7 @@ fn empirical_durations_come_from_a_file_or_a_workload() {
     assert!(drawn.iter().all(|j| values.contains(&j.duration())));
 
     let of = |d| JobSpec::new(Time::ZERO, GpuCount(1), d);
-    let mut other = blox_sim::workload::Jobs::new(values.map(of).to_vec());
+    let mut other = blox_workloads::Jobs::new(values.map(of).to_vec());
     assert_eq!(DurationLaw::of_jobs(&mut other).unwrap(), law);
     assert_eq!(
         DurationLaw::of_jobs(&mut other).unwrap_err().to_string(),

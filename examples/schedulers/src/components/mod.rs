@@ -5,7 +5,7 @@ mod cluster;
 mod placement;
 mod scheduling;
 
-use blox_core::registry::Registry;
+use blox_registry::Registry;
 
 /// Adds the policies to the registry.
 pub(crate) fn add(r: &mut Registry) {

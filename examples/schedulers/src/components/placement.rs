@@ -1,13 +1,13 @@
 //! Registry entries of placement policies.
 
 use crate::parameters::*;
-use blox_core::registry::NodeData;
 use blox_core::{AnyPlacement, estimate::Oracle};
 use blox_perf::SCORES;
 use blox_policies::placement::{
     Balanced, Bandwidth, Buddy, ByClass, Compatible, Consolidated, Fgd, FirstFree, InOrder,
     NonSticky, Pal, Profiled, Random, Split, Synergy,
 };
+use blox_registry::NodeData;
 use blox_sim::execution;
 use std::sync::Arc;
 

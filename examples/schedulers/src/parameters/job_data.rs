@@ -1,8 +1,8 @@
 //! Data of jobs that schedulers are about.
 
 use blox_core::Submission;
-use blox_core::registry::JobData;
 use blox_perf::{check_attributes, gpu_utilisation, sharing_score, stages};
+use blox_registry::JobData;
 
 fn has_attribute(job: &Submission, name: &str) -> bool {
     job.extras().attributes.contains_key(name)

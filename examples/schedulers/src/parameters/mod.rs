@@ -9,7 +9,7 @@ mod job_data;
 mod queues;
 mod shares;
 
-pub use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, numeric, param};
+pub use blox_registry::{ParamDoc, Params, Registry, RegistryError, numeric, param};
 pub use job_data::*;
 pub use queues::*;
 pub use shares::*;

@@ -3,10 +3,10 @@
 use super::{MODEL, ORIGIN, SIGMA, belief, only_with, share};
 use blox_core::Seconds;
 use blox_core::estimate::Estimator;
-use blox_core::registry::{ParamDoc, Params, RegistryError, numeric, param};
 use blox_perf::SkewTable;
 use blox_policies::placement::TensorSkew;
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
+use blox_registry::{ParamDoc, Params, RegistryError, numeric, param};
 use blox_traces::formats::tiresias::read_samples;
 use std::sync::Arc;
 

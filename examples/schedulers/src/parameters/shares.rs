@@ -1,10 +1,10 @@
 //! Parameters of policies that share time over GPU types, and of the auction of Themis.
 
 use super::{chosen, only_with, share};
-use blox_core::registry::{ParamDoc, Params, RegistryError, param};
 use blox_core::{Composition, Name, Seconds};
 use blox_policies::scheduling::Themis;
 use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knowledge};
+use blox_registry::{ParamDoc, Params, RegistryError, param};
 
 /// The parameter of [`share_policy`].
 pub const POLICY: ParamDoc = param(

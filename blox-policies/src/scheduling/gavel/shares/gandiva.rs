@@ -2,8 +2,8 @@ use super::super::instance::{
     Allocation, Combination, Instance, Pair, PerType, SharePolicy, Usage,
 };
 use super::equal_part;
-use blox_core::compat::cpython::Random;
 use blox_core::{JobId, Policy, SortedMap};
+use blox_cpython::Random;
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 

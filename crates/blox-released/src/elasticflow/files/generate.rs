@@ -1,8 +1,8 @@
 //! Jobs of ElasticFlow's trace generator.
 
 use super::Row;
-use blox_core::compat::cpython::Random;
 use blox_core::{GpuCount, JobSpec};
+use blox_cpython::Random;
 use blox_sim::workload::WorkloadError;
 use blox_traces::generate::pow10;
 use blox_traces::scaling::ScalingTable;

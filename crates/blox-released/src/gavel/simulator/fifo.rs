@@ -1,7 +1,7 @@
 //! First in, first out as in Gavel's program.
 
-use blox_core::compat::cpython::Random;
 use blox_core::{JobId, Policy, sort};
+use blox_cpython::Random;
 use blox_policies::scheduling::gavel::shares::pack;
 use blox_policies::scheduling::gavel::{
     Allocation, Combination, Instance, PerType, SharePolicy, Usage,

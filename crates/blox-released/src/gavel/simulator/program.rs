@@ -5,8 +5,8 @@ use super::assign::{Placed, Servers, assign};
 use super::job::Job;
 use super::shockwave::AsShockwave;
 use super::{Outcome, Pool, ReleasedEnd, RoundRow, Settings};
-use blox_core::compat::cpython::Random;
 use blox_core::{JobId, JobSpec, sort};
+use blox_cpython::Random;
 use blox_policies::scheduling::gavel::{
     Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, TypePool,
 };

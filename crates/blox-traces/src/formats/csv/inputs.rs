@@ -127,7 +127,7 @@ mod tests {
     use crate::Format;
     use crate::open::read_bytes;
     use blox_sim::results::{CsvTable, JobResult, write_jobs};
-    use blox_sim::workload::collect;
+    use blox_workloads::collect;
     use std::sync::Arc;
 
     /// Writes results of jobs that have not run.

@@ -3,8 +3,8 @@
 use super::{COLUMNS, Columns, Row, Texts};
 use crate::cell::is_needed;
 use blox_core::{Curve, Deadline, GpuCount, JobSpec, Name, TypeSpeeds};
-use blox_sim::workload::WorkloadError;
-use blox_sim::workload::text::shown;
+use blox_workloads::WorkloadError;
+use blox_workloads::text::shown;
 use std::io::{self, Write};
 
 impl Default for Columns {
@@ -40,7 +40,7 @@ impl Columns {
 /// writer.write(&job)?;
 /// writer.finish()?;
 /// assert_eq!(text, b"submit_s,gpus,duration_s,user\n5,2,60,ada\n");
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 pub struct CsvWriter<W: Write> {
     writer: csv::Writer<W>,

@@ -4,7 +4,7 @@ use crate::edited::Edited;
 use crate::source::{Source, reading_error};
 use blox_core::SortedMap;
 use blox_core::{JobSpec, Name, TypeSpeeds};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_workloads::{Workload, WorkloadError};
 use serde::Deserialize;
 use std::io::Read;
 use std::path::Path;
@@ -132,7 +132,7 @@ fn kind(text: &str) -> Option<(Name, u32)> {
 /// ```
 /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 /// use blox_traces::formats::gavel::{Oracle, with_oracle};
-/// use blox_sim::workload::{Jobs, Workload};
+/// use blox_workloads::{Jobs, Workload};
 /// # let dir = std::env::temp_dir().join(format!("blox-speeds-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
 /// # let file = dir.join("throughputs.json");

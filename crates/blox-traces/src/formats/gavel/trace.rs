@@ -5,7 +5,7 @@ use super::adapting::adapt;
 use crate::rows::{Cursor, LineRows, Opened, all, jobs, sensible};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_workloads::{Notices, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn job(rows: &LineRows, oracle: &Oracle, adapts: bool) -> Result<JobSpec, Worklo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::workload::Workload as _;
+    use blox_workloads::Workload as _;
 
     fn oracle() -> (tempfile::TempDir, Oracle) {
         let dir = tempfile::tempdir().unwrap();

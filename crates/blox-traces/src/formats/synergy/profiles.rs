@@ -2,7 +2,7 @@
 
 use crate::rows::wrong_field;
 use blox_core::{Sensitivity, SortedMap};
-use blox_sim::workload::WorkloadError;
+use blox_workloads::WorkloadError;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::table::{Column, Layout, Table};
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_workloads::{Notices, WorkloadError};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -37,7 +37,7 @@ fn start(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::WorkloadError;
+    use crate::WorkloadError;
     use std::path::Path;
 
     #[test]

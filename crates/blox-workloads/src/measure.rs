@@ -21,10 +21,10 @@ pub enum Measure {
 
 impl Measure {
     /// Selects the jobs whose ids are `wanted`, anywhere in the order of submission. `ids` are the
-    /// ids of all jobs in that order ([`whole_ids`](crate::workload::whole_ids)).
+    /// ids of all jobs in that order ([`whole_ids`](crate::whole_ids)).
     ///
     /// ```
-    /// use blox_sim::Measure;
+    /// use blox_workloads::Measure;
     /// assert_eq!(Measure::of_ids(&[7, 5, 6, 9], 5..=6), Measure::Ids(1, 2));
     /// let apart = Measure::Each([0, 3].into_iter().collect::<std::collections::BTreeSet<_>>().into());
     /// assert_eq!(Measure::of_ids(&[7, 5, 6, 9], 7..=9), apart);
@@ -62,7 +62,7 @@ impl Measure {
     }
 
     /// Returns how many numbers are selected from `first` on; 0 without numbers.
-    pub(crate) fn numbers_from(&self, first: u32) -> u64 {
+    pub fn numbers_from(&self, first: u32) -> u64 {
         match self {
             Measure::Ids(a, b) => (u64::from(*b) + 1).saturating_sub(u64::from(first.max(*a))),
             Measure::Each(numbers) => numbers.range(first..).count() as u64,
@@ -72,7 +72,7 @@ impl Measure {
 
     /// Returns whether all measured jobs precede this one.
     #[inline]
-    pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {
+    pub fn is_past(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => false,
             Measure::Ids(..) | Measure::Each(_) => self.last() < Some(job.0),

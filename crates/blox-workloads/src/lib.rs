@@ -5,13 +5,15 @@
 //! [`WorkloadSource`] opens a workload for each simulation.
 
 mod error;
+mod measure;
 mod notices;
 pub mod text;
 
 pub use error::WorkloadError;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
 
-use crate::measure::Measure;
+pub use measure::Measure;
+
 use blox_core::{ClusterSpec, JobSpec, sort};
 use text::number_of;
 
@@ -21,7 +23,7 @@ use text::number_of;
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Limited, Workload, WorkloadError, collect};
+/// use blox_workloads::{Limited, Workload, WorkloadError, collect};
 ///
 /// /// An endless workload: a job with one GPU every minute.
 /// #[derive(Default)]
@@ -53,7 +55,7 @@ pub trait Workload: Send {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
 
     /// Returns whether the jobs certainly end. By default they may be endless, and a simulation ends
-    /// if its measured jobs [starve](crate::Ended::Starved) behind later ones.
+    /// if its measured jobs starve behind later ones.
     fn is_finite(&self) -> bool {
         false
     }
@@ -85,13 +87,12 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
 
 /// Source of a workload: opens it for each simulation.
 ///
-/// The [registry](crate::registry::World::workloads) builds a source from parameters and a seed.
+/// A registry builds a source from parameters and a seed.
 ///
 /// ```
-/// use blox_core::registry::{ComponentSpec, Registry, param};
+/// use blox_registry::{ComponentSpec, Registry, param};
 /// use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::registry::World;
-/// use blox_sim::workload::{Jobs, Workload, WorkloadError, WorkloadSource, collect};
+/// use blox_workloads::{Jobs, Workload, WorkloadError, WorkloadSource, collect};
 ///
 /// /// Jobs that are submitted together, one for each node of the cluster.
 /// struct Full {
@@ -107,11 +108,11 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
 ///
 /// let mut registry = Registry::new();
 /// let duration = param("duration_s", "600", "seconds of each job");
-/// registry.workloads_mut().add("full", "a job for each node", &[duration], |params, _seed| {
+/// registry.others_mut::<Box<dyn WorkloadSource>>("workload").add("full", "a job for each node", &[duration], |params, _seed| {
 ///     let duration = params.seconds("duration_s")?;
 ///     Ok(Box::new(Full { duration }))
 /// });
-/// let source = registry.workloads().build(&"full{duration_s=60}".parse()?, 1)?;
+/// let source = registry.others::<Box<dyn WorkloadSource>>().unwrap().build(&"full{duration_s=60}".parse()?, 1)?;
 /// let jobs = collect(&mut source.open(&ClusterSpec::uniform(2, 4))?)?;
 /// assert_eq!(jobs.len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -144,11 +145,11 @@ pub trait WorkloadSource: Send + Sync {
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Jobs, Workload};
+/// use blox_workloads::{Jobs, Workload};
 /// let at = |s| JobSpec::new(Time::new(s), GpuCount(1), Seconds::new(60.0));
 /// let mut jobs = Jobs::new(vec![at(5.0), at(1.0)]);
 /// assert_eq!(jobs.next_job()?, Some(at(1.0)));
-/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// # Ok::<(), blox_workloads::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Jobs {

@@ -1,11 +1,14 @@
-//! CPython's `random.Random`, for workloads that were published as a Python program and a seed.
+//! CPython's `random.Random`, for workloads and policies that were published as a Python program
+//! and a seed.
+
+#![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
 /// The generator of Python's `random` module, with the same numbers for the same seed.
 ///
 /// ```
-/// use blox_core::compat::cpython::Random;
+/// use blox_cpython::Random;
 /// // python3 -c "import random; random.seed(1); print(random.random())"
 /// assert_eq!(Random::new(1).random(), 0.13436424411240122);
 /// ```

@@ -1,15 +1,15 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
 
-use crate::cluster::spec::NodeSpec;
-use crate::job::spec::{SpecError, Submission};
-use crate::pipeline::Pipeline;
-use crate::policy::{
+use blox_core::cluster::spec::NodeSpec;
+use blox_core::job::spec::{SpecError, Submission};
+use blox_core::pipeline::Pipeline;
+use blox_core::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
 };
-use crate::sorted::SortedMap;
-use crate::suggest::{did_you_mean, one_of};
-use crate::units::Seconds;
+use blox_core::sorted::SortedMap;
+use blox_core::suggest::{did_you_mean, one_of};
+use blox_core::units::Seconds;
 use dyn_clone::DynClone;
 use serde_json::Value;
 use std::any::{Any, TypeId};
@@ -49,7 +49,7 @@ pub enum RegistryError {
     },
     /// The policies cannot be composed to a scheduler.
     #[error(transparent)]
-    Compose(#[from] crate::pipeline::ComposeError),
+    Compose(#[from] blox_core::ComposeError),
     /// Invalid value.
     #[error("parameter `{param}` is `{found}`, expected {expected}")]
     BadValue {
@@ -85,13 +85,13 @@ fn is_list(text: &str) -> bool {
 /// A value may contain commas: text after a comma without `=` continues the value before it.
 ///
 /// ```
-/// use blox_core::registry::ComponentSpec;
+/// use blox_registry::ComponentSpec;
 /// let n: ComponentSpec = "las{guard_h=500, gpu_time=true}".parse()?;
 /// assert_eq!(n.name, "las");
 /// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
 /// let n: ComponentSpec = "poisson{gpu_mix=1:70,2:30,load=8}".parse()?;
 /// assert_eq!(n.params.text("gpu_mix"), "1:70,2:30");
-/// # Ok::<(), blox_core::registry::RegistryError>(())
+/// # Ok::<(), blox_registry::RegistryError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComponentSpec {
@@ -427,7 +427,7 @@ impl ParamDoc {
 /// its unit.
 ///
 /// ```
-/// use blox_core::registry::param;
+/// use blox_registry::param;
 ///
 /// let short = param("short_h", "8", "hours of running for which a job comes first");
 /// assert_eq!((short.name, short.default.to_string()), ("short_h", "8".to_owned()));
@@ -443,7 +443,7 @@ pub const fn param(name: &'static str, default: &'static str, about: &'static st
 /// Describes a parameter whose default is a number, such as a constant of a policy.
 ///
 /// ```
-/// use blox_core::registry::numeric;
+/// use blox_registry::numeric;
 ///
 /// const SHORT_H: f64 = 8.0;
 /// let short = numeric("short_h", SHORT_H, "hours of running for which a job comes first");
@@ -527,7 +527,7 @@ impl<T> Registered<T> {
     /// Names data of jobs that this scheduler is about. May be called several times.
     ///
     /// ```
-    /// use blox_core::registry::{JobData, Registry};
+    /// use blox_registry::{JobData, Registry};
     /// # use blox_core::{Composition, order::SortKey, policy::by_key};
     /// # let build = |_: &_, _| Ok(Composition::new("x").scheduling(by_key(|_| SortKey::by(0.0)))
     /// #     .placement(blox_testing::FirstFit).build().unwrap());
