@@ -1,8 +1,6 @@
 //! CPython's `random.Random`, for workloads and policies that were published as a Python program
 //! and a seed.
 
-#![forbid(unsafe_code)]
-
 use serde::{Deserialize, Serialize};
 
 /// The generator of Python's `random` module, with the same numbers for the same seed.

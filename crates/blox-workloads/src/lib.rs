@@ -4,6 +4,8 @@
 //! source. [`Jobs`] are a list in memory. The crate `blox-traces` reads and generates others. A
 //! [`WorkloadSource`] opens a workload for each simulation.
 
+#![warn(missing_docs)]
+
 mod error;
 mod measure;
 mod notices;
