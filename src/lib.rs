@@ -17,7 +17,8 @@
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
 //! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
 //! - [`estimate`]: models of durations and load, trained from logs.
-//! - [`cli`]: the command line as a library, for your own binary with your own policies.
+//! - [`cli`]: the command line as a library, for your own binary with your own policies (feature `cli`,
+//!   which is on by default).
 //!
 //! ```
 //! use blox::prelude::*;
@@ -52,7 +53,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
+#[cfg(feature = "cli")]
 pub use blox_claims as claims;
+#[cfg(feature = "cli")]
 pub use blox_cli as cli;
 pub use blox_core as core;
 pub use blox_perf as perf;

@@ -10,9 +10,10 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     ("blox-core", &[]),
     ("crates/blox-cpython", &[]),
+    ("crates/blox-features", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
     ("crates/blox-solve", &[]),
@@ -71,6 +72,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "claims",
             "cluster",
             "core",
+            "features",
             "learn",
             "parquet",
             "plot",
@@ -414,6 +416,27 @@ fn optional_feature_recompiles_only_its_crates() {
             .map(|package| package.split(' ').next().unwrap())
             .collect();
         assert_eq!(changed, parts, "{option:?}");
+    }
+}
+
+#[test]
+fn library_has_no_packages_of_the_program() {
+    let library = packages(&["--edges", "normal", "--no-default-features"]);
+    let names: BTreeSet<&str> = library
+        .iter()
+        .map(|package| package.split(' ').next().unwrap())
+        .collect();
+    assert!(names.contains("blox-schedulers"));
+    for program in [
+        "blox-claims",
+        "blox-cli",
+        "blox-features",
+        "clap",
+        "console",
+        "indicatif",
+        "rayon",
+    ] {
+        assert!(!names.contains(program), "{program}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Virtual clusters with their own nodes and queues, simulated in parallel.
+//! Virtual clusters with their own nodes and queues, each with a simulation of its own. With the
+//! feature `parallel`, the simulations run on threads.
 //!
 //! Nodes belong to the virtual cluster of their partition, jobs to the one that they are submitted
 //! to. Virtual clusters share nothing, so each has a separate simulation. Its results depend
@@ -42,6 +43,7 @@
 use crate::workload::Jobs;
 use crate::{Report, SimError, Simulation};
 use blox_core::{ClusterSpec, JobSpec, Name, Pipeline};
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 
 /// Results of one virtual cluster.
@@ -154,7 +156,11 @@ pub fn simulate(
             report,
         })
     };
-    let parts: Vec<_> = names.par_iter().map(one).collect();
+    #[cfg(feature = "parallel")]
+    let parts = names.par_iter();
+    #[cfg(not(feature = "parallel"))]
+    let parts = names.iter();
+    let parts: Vec<_> = parts.map(one).collect();
     // The first error in order, regardless of the threads.
     parts.into_iter().collect()
 }

@@ -9,6 +9,7 @@ use crate::bins::{Binned, Feature, bin_frame};
 use crate::frame::{Frame, LearnError};
 use crate::number_of;
 use crate::random::Random;
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -433,10 +434,11 @@ fn bags(target: &[f64], intercept: f64, params: &AdditiveParams) -> Vec<Bag> {
 
 /// Trains the terms on every bag and returns their averages.
 fn boost(bags: &mut [Bag], terms: &[Term], params: &AdditiveParams) -> Vec<Vec<f64>> {
-    let all: Vec<Vec<Vec<f64>>> = bags
-        .par_iter_mut()
-        .map(|bag| boost_one(bag, terms, params))
-        .collect();
+    #[cfg(feature = "parallel")]
+    let bags = bags.par_iter_mut();
+    #[cfg(not(feature = "parallel"))]
+    let bags = bags.iter_mut();
+    let all: Vec<Vec<Vec<f64>>> = bags.map(|bag| boost_one(bag, terms, params)).collect();
     let mut mean: Vec<Vec<f64>> = terms.iter().map(|t| vec![0.0; t.count]).collect();
     for bag in &all {
         for (sum, scores) in mean.iter_mut().zip(bag) {
@@ -657,7 +659,11 @@ fn best_pairs(coarse: &Binned, left: &[f64], params: &AdditiveParams) -> Vec<(us
         let width = term.width.unwrap_or(1);
         sums.plane_gain(width, params.least_rows as f64)
     };
-    let gains: Vec<f64> = all.par_iter().map(gain).collect();
+    #[cfg(feature = "parallel")]
+    let pairs = all.par_iter();
+    #[cfg(not(feature = "parallel"))]
+    let pairs = all.iter();
+    let gains: Vec<f64> = pairs.map(gain).collect();
     let mut order: Vec<usize> = (0..all.len()).filter(|i| gains[*i] > 0.0).collect();
     order.sort_by(|a, b| gains[*b].total_cmp(&gains[*a]));
     order.truncate(params.pairs);
