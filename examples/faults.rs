@@ -11,14 +11,14 @@ struct Faulty(Vec<(Time, Event)>);
 impl Backend for Faulty {
     type Error = String;
 
-    async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
+    fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
         if let Some(at) = due.filter(|due| self.0.iter().all(|(at, _)| due < at)) {
             return Ok(Some(Input::Due { at }));
         }
         Ok(self.0.pop().map(|(at, event)| Input::Event { at, event }))
     }
 
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
         for command in commands {
             let &Command::Start { job, attempt } = command else {
                 continue;
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut faulty = Faulty(vec![(at, Event::Submitted { job, spec })]);
     let state = State::new(&ClusterSpec::uniform(1, 1))?;
     let mut runtime = Runtime::new(state, Box::new(Rounds::default()));
-    run_ready(drive(&mut runtime, &mut schedulers::fifo(), &mut faulty))?;
+    drive(&mut runtime, &mut schedulers::fifo(), &mut faulty)?;
     let end = runtime.state().now();
     println!("after a fault, the job ends at {end}");
     assert_eq!(end, Time::new(900.0)); // a round later

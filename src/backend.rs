@@ -4,7 +4,7 @@
 //! itself and queries its scheduler through a [`Follower`].
 
 pub use crate::core::core::{Core, Counters, Observer, Question, Saved};
-pub use crate::core::drive::{Backend, Turn, drive, run_ready, turn};
+pub use crate::core::drive::{Backend, Turn, drive, turn};
 pub use crate::core::journal::{Journal, JsonLines, Start};
 pub use crate::core::replay::{ReplayError, inputs, replay, replay_inputs, watch};
 pub use crate::core::runtime::{Follower, Observers, Runtime};

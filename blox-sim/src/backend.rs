@@ -957,7 +957,7 @@ impl<'w> Simulator<'w> {
 impl Backend for Simulator<'_> {
     type Error = SimError;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
+    fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
         self.watch.deciding.store(false, Ordering::Relaxed);
         if let Some(input) = self.ready(view) {
             return Ok(Some(input));
@@ -1029,7 +1029,7 @@ impl Backend for Simulator<'_> {
         Ok(Some(Input::Due { at }))
     }
 
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
         self.watch.deciding.store(false, Ordering::Relaxed);
         self.timers.tidy(view);
         for command in commands {
@@ -1153,13 +1153,13 @@ pub(crate) struct Read<'a, 'w, F> {
 impl<F: FnMut(Input) -> Option<Input>> Backend for Read<'_, '_, F> {
     type Error = SimError;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
-        let input = self.simulator.next(due, view).await?;
+    fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
+        let input = self.simulator.next(due, view)?;
         Ok(input.and_then(&mut self.read))
     }
 
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
-        self.simulator.carry_out(view, commands).await
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
+        self.simulator.carry_out(view, commands)
     }
 
     fn is_instant(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::execution::ExecutionModel;
 use crate::overheads::Overheads;
 use crate::simulation::{Simulation, taken};
 use crate::workload::Jobs;
-use blox_core::drive::{drive, run_ready};
+use blox_core::drive::drive;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::input::Input;
 use blox_core::runtime::Runtime;
@@ -80,7 +80,7 @@ impl Forecaster for LookAhead {
             read: |input| Some(input).filter(before),
         };
         // If the policy fails in the forecast, the ends so far still count.
-        let _ = run_ready(drive(&mut core, &mut *policy, &mut bounded));
+        let _ = drive(&mut core, &mut *policy, &mut bounded);
         let ends: Ends = taken(&mut core.take_collectors()).unwrap_or_default();
         let n = ends.ends.len();
         Forecast {

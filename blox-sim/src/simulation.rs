@@ -12,7 +12,7 @@ use crate::results::{
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch, WorkloadInfo};
 use blox_core::core::Counters;
-use blox_core::drive::{drive, run_ready};
+use blox_core::drive::drive;
 use blox_core::journal::Journal;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
@@ -498,7 +498,7 @@ impl Simulation {
     ) -> Result<Report, SimError> {
         let mut parts = self.start(trigger, workload, journal)?;
         parts.core.start(scheduler)?;
-        run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
+        drive(&mut parts.core, scheduler, &mut parts.backend)?;
         let unsubmitted = parts.backend.count_unsubmitted()?;
         Ok(self.report(scheduler.name(), parts, unsubmitted))
     }

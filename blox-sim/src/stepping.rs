@@ -4,7 +4,7 @@ use crate::backend::Read;
 use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
 use crate::{Ended, SimError};
-use blox_core::drive::{Turn, run_ready, turn};
+use blox_core::drive::{Turn, turn};
 use blox_core::input::Input;
 use blox_core::{Event, JobId, Pipeline, Plan, Scheduler, Time, View};
 
@@ -101,7 +101,7 @@ impl<'w> Stepper<'w> {
             read,
         };
         let (core, scheduler) = (&mut self.parts.core, &mut self.scheduler);
-        self.over = !run_ready(turn(core, scheduler, &mut backend, &mut self.memory))?;
+        self.over = !turn(core, scheduler, &mut backend, &mut self.memory)?;
         Ok(if self.over { Step::End } else { seen })
     }
 

@@ -147,7 +147,7 @@ impl Assignment {
     /// Returns whether the assignment has CPUs or memory.
     #[inline(always)]
     pub(crate) fn has_resources(&self) -> bool {
-        crate::shape::is_any(self.cpus, self.memory_gib)
+        is_any(self.cpus, self.memory_gib)
     }
 
     /// Returns whether the assignment has only whole GPUs: no CPUs or memory.
@@ -205,6 +205,13 @@ impl Assignment {
         b.sort_unstable();
         a == b
     }
+}
+
+/// Returns whether one of two amounts is not 0. In one comparison, because nearly always both are 0;
+/// the shift drops the signs.
+#[inline(always)]
+pub(super) fn is_any(cpus: f64, memory_gib: f64) -> bool {
+    (cpus.to_bits() | memory_gib.to_bits()) << 1 != 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Shapes: the ways in which a request lets a job run.
 
-use crate::assignment::{Assignment, GpuList};
+use crate::assignment::{Assignment, GpuList, is_any};
 use crate::config::Config;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
@@ -45,13 +45,6 @@ pub struct Shape {
     pub config: Config,
     /// Location constraint.
     pub place: Place,
-}
-
-/// Returns whether one of two amounts is not 0. In one comparison, because nearly always both are 0;
-/// the shift drops the signs.
-#[inline(always)]
-pub(crate) fn is_any(cpus: f64, memory_gib: f64) -> bool {
-    (cpus.to_bits() | memory_gib.to_bits()) << 1 != 0
 }
 
 impl Shape {

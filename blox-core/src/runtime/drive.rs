@@ -15,14 +15,12 @@ use crate::view::View;
 
 /// A cluster that delivers inputs and carries out commands.
 ///
-/// The functions are `async` for backends that wait; a simulator is always ready.
-///
 /// ```
 /// # use blox_core::{order::SortKey, policy::by_key};
 /// # use blox_testing::FirstFit;
 /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobId, JobSpec, Outcome, Rounds};
 /// # use blox_core::{Seconds, State};
-/// use blox_core::drive::{Backend, drive, run_ready};
+/// use blox_core::drive::{Backend, drive};
 /// use blox_core::{Command, DecisionError, Event, EventError, Input, Time, View, runtime::Runtime};
 /// use std::collections::VecDeque;
 ///
@@ -32,7 +30,7 @@ use crate::view::View;
 /// impl Backend for Script {
 ///     type Error = String;
 ///
-///     async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
+///     fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
 ///         let at = self.0.front().map(|(at, _)| *at);
 ///         Ok(match due {
 ///             Some(due) if at.is_none_or(|at| due < at) => Some(Input::Due { at: due }),
@@ -40,7 +38,7 @@ use crate::view::View;
 ///         })
 ///     }
 ///
-///     async fn carry_out(&mut self, _: View<'_>, _: &[Command]) -> Result<(), String> {
+///     fn carry_out(&mut self, _: View<'_>, _: &[Command]) -> Result<(), String> {
 ///         Ok(()) // without commands, see `is_instant`
 ///     }
 ///
@@ -67,29 +65,21 @@ use crate::view::View;
 /// let state = State::new(&ClusterSpec::uniform(1, 4))?;
 /// let mut runtime = Runtime::new(state, Box::new(Rounds::default()));
 /// let mut script = Script(VecDeque::from([submitted, ended]));
-/// run_ready(drive(&mut runtime, &mut fifo, &mut script))?;
+/// drive(&mut runtime, &mut fifo, &mut script)?;
 /// assert_eq!(runtime.core().counters().placements, 1);
 /// assert_eq!(runtime.state().live_jobs(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[allow(
-    async_fn_in_trait,
-    reason = "used generically, never as a trait object"
-)]
 pub trait Backend {
     /// Error that ends the loop.
     type Error;
 
-    /// Waits for the next event, or until `due` for [`Input::Due`], whichever is first. Events at
-    /// `due` itself come before it. Returns `None` if there are no more inputs.
-    async fn next(
-        &mut self,
-        due: Option<Time>,
-        view: View<'_>,
-    ) -> Result<Option<Input>, Self::Error>;
+    /// Returns the next event, or [`Input::Due`] at `due`, whichever is first. Events at `due` itself
+    /// come before it. Returns `None` if there are no more inputs.
+    fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, Self::Error>;
 
     /// Carries out commands. The results are later inputs.
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
 
     /// Returns whether stops and launches take no time and cannot fail. If so, the core applies
     /// plans without commands and reports, unless a collector observes each launch and stop.
@@ -126,13 +116,13 @@ pub trait Backend {
 ///
 /// # Errors
 /// The error that the backend returns.
-pub async fn drive<B: Backend>(
+pub fn drive<B: Backend>(
     runtime: &mut Runtime,
     scheduler: &mut dyn Scheduler,
     backend: &mut B,
 ) -> Result<(), B::Error> {
     let mut memory = Turn::default();
-    while turn(runtime, scheduler, backend, &mut memory).await? {}
+    while turn(runtime, scheduler, backend, &mut memory)? {}
     Ok(())
 }
 
@@ -149,13 +139,13 @@ pub struct Turn {
 /// # Errors
 /// The error that the backend returns.
 #[inline]
-pub async fn turn<B: Backend>(
+pub fn turn<B: Backend>(
     runtime: &mut Runtime,
     scheduler: &mut dyn Scheduler,
     backend: &mut B,
     memory: &mut Turn,
 ) -> Result<bool, B::Error> {
-    let Some(input) = backend.next(runtime.due(), runtime.view()).await? else {
+    let Some(input) = backend.next(runtime.due(), runtime.view())? else {
         return Ok(false);
     };
     match runtime.take(&input, scheduler) {
@@ -188,7 +178,7 @@ pub async fn turn<B: Backend>(
     }
     if runtime.has_commands() {
         runtime.take_commands(&mut memory.commands);
-        backend.carry_out(runtime.view(), &memory.commands).await?;
+        backend.carry_out(runtime.view(), &memory.commands)?;
         memory.commands.clear();
     }
     Ok(true)
@@ -219,19 +209,4 @@ fn decide<B: Backend>(
         memory.rates = rates;
     }
     Ok(())
-}
-
-/// Runs a future that never waits, such as [`drive`] over a simulator, to completion on this
-/// thread.
-///
-/// A future that waits is polled again immediately. This is correct, but uses CPU time.
-pub fn run_ready<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    loop {
-        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        std::thread::yield_now();
-    }
 }

@@ -531,19 +531,20 @@ fn own_sizes(spec: &JobSpec) -> Vec<GpuCount> {
     sizes
 }
 
-/// Returns the largest number of GPUs of a shape that an empty node in view could hold.
-///
-/// A placement that keeps jobs on one node if possible needs the number at each decision. The
-/// function therefore reads the kinds of nodes that the cluster keeps.
-#[inline]
-pub(crate) fn largest_part(view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> GpuCount {
-    let kinds = view.cluster().kinds();
-    if let ([kind], None, false) = (kinds, view.virtual_cluster(), job.has_extras())
-        && shape.gpu_type.is_none()
-        && !shape.has_resources()
-    {
-        return GpuCount(kind.gpus.min(shape.gpus.get()));
+impl View<'_> {
+    /// Returns the largest number of a shape's GPUs that an empty node in view could hold, with the
+    /// shape's CPUs and memory for them. Nodes that are down count, since they may return.
+    #[inline]
+    pub fn largest_part(&self, job: &JobRef<'_>, shape: &Shape) -> GpuCount {
+        let kinds = self.cluster().kinds();
+        // A placement that keeps jobs on one node if possible asks for the number at each decision.
+        if let ([kind], None, false) = (kinds, self.virtual_cluster(), job.has_extras())
+            && shape.gpu_type.is_none()
+            && !shape.has_resources()
+        {
+            return GpuCount(kind.gpus.min(shape.gpus.get()));
+        }
+        let fits = Room::of(*self).fits(job, shape);
+        GpuCount(fits.iter().map(|fit| fit.most).max().unwrap_or(0))
     }
-    let fits = Room::of(view).fits(job, shape);
-    GpuCount(fits.iter().map(|fit| fit.most).max().unwrap_or(0))
 }

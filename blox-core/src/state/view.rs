@@ -7,7 +7,6 @@ use crate::job::{JobRef, Phase, Record, Witness};
 use crate::lens::Lens;
 use crate::model::share::Gpus;
 use crate::reason::Reason;
-use crate::shape::Shape;
 use crate::state::State;
 use crate::state::live::JobSet;
 use crate::units::{GpuCount, Time};
@@ -276,13 +275,6 @@ impl<'a> View<'a> {
             None => all(self.cluster()),
             Some(_) => self.nodes().map(on).sum(),
         })
-    }
-
-    /// Returns the largest number of a shape's GPUs that an empty node in view could hold, with the
-    /// shape's CPUs and memory for them. Nodes that are down count, since they may return.
-    #[inline]
-    pub fn largest_part(&self, job: &JobRef<'_>, shape: &Shape) -> GpuCount {
-        crate::state::room::largest_part(*self, job, shape)
     }
 
     /// Returns the number of GPUs with at least one running job, whether in view or not.

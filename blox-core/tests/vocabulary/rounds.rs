@@ -1,7 +1,7 @@
 //! Shares over rounds, leases, timers, promotion, eligibility.
 
 use super::harness::*;
-use blox_core::drive::{Backend, drive, run_ready};
+use blox_core::drive::{Backend, drive};
 use blox_core::input::Input;
 use blox_core::order::SortKey;
 use blox_core::policy::{KeyFn, by_key};
@@ -275,7 +275,7 @@ struct Script {
 impl Backend for Script {
     type Error = String;
 
-    async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
+    fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
         let event_first = match (self.events.front(), due) {
             (Some((at, _)), Some(due)) => *at <= due,
             (Some(_), None) => true,
@@ -289,7 +289,7 @@ impl Backend for Script {
         Ok(due.map(|at| Input::Due { at }))
     }
 
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
         for c in commands {
             let Command::Start { job, attempt } = c else {
                 return Err(format!("unexpected: {c:?}"));
@@ -335,7 +335,7 @@ fn a_timer_wakes_its_policy_exactly_then() {
         rate: 1.0,
         due: Vec::new(),
     };
-    run_ready(drive(&mut core, &mut policy, &mut backend)).unwrap();
+    drive(&mut core, &mut policy, &mut backend).unwrap();
     assert_eq!(backend.due, [t(0.0), t(50.0), t(137.5), t(250.25)]);
     let start = |j: u32| core.state().job(JobId(j)).unwrap().first_start();
     assert_eq!((start(0), start(1)), (Some(t(137.5)), Some(t(250.25))));

@@ -1036,7 +1036,7 @@ const KEPT: [f64; 3] = [0.0, 0.5, 1.0];
 impl Backend for ScriptedCluster {
     type Error = Problem;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, Problem> {
+    fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, Problem> {
         self.steps += 1;
         self.place.at_step(self.steps);
         if self.checks {
@@ -1130,7 +1130,7 @@ impl Backend for ScriptedCluster {
         }
     }
 
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Problem> {
+    fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Problem> {
         for command in commands {
             self.command(view, command)?;
         }

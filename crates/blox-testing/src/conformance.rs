@@ -13,7 +13,7 @@ use blox_core::decision::{
     Action, AdmissionDecision, AdmissionDecisions, NodeAction, NodeActionKinds, NodeActions, Plan,
     Validity,
 };
-use blox_core::drive::{drive, run_ready};
+use blox_core::drive::drive;
 use blox_core::event::{Event, Outcome};
 use blox_core::ids::{JobId, Name};
 use blox_core::input::Input;
@@ -599,7 +599,7 @@ impl Case {
             &self.place,
         );
         cluster.instant = mode == Mode::Instant;
-        let driven = run_ready(drive(&mut core, &mut watched, &mut cluster));
+        let driven = drive(&mut core, &mut watched, &mut cluster);
         self.place.lock().at = cluster.now();
         // A problem of a shadow explains its consequences.
         if let Some((at, step, problem)) = watched.problem.take() {
