@@ -1,4 +1,4 @@
-//! Definition of the command line.
+//! Arguments of commands.
 
 use super::grid::Form;
 use super::plan::values::{Axis, Loads, Seeds};
@@ -6,38 +6,17 @@ use super::value::{
     By, Duration, FileFormats, Group, Hours, Limit, Load, MeanTime, Measured, Number, Period, Risk,
     RoundLength, Written, parser,
 };
-use blox_registry::{ComponentSpec, Registry};
-use blox_sim::Measure;
-use blox_sim::faults::Faults;
-use blox_sim::registry::World as _;
-use blox_traces::generate::{self, DurationLaw, GeneratorSpec};
+use blox_registry::ComponentSpec;
 use blox_traces::{ColumnMap, Format};
-use clap::builder::StyledStr;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 /// The workload if no option names one.
 pub(crate) const WORKLOAD: &str = "blox";
-
-#[derive(Parser)]
-#[command(
-    name = "blox",
-    version,
-    about = "Compose, simulate and compare deep-learning cluster schedulers",
-    arg_required_else_help = true
-)]
-pub(super) struct Cli {
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// Texts after the help of each command: a line `== COMMAND`, then its text.
-const HELP: &str = include_str!("help.txt");
 
 /// Cluster of a simulation without `--cluster`.
 pub(super) const CLUSTER: &str = "32x4";
@@ -47,177 +26,6 @@ pub(super) const SEED: u64 = 1;
 pub(super) const ANSWER_WITHIN_S: f64 = 300.0;
 /// Mean hours until a failed node returns.
 pub(super) const NODE_MTTR_H: f64 = 1.0;
-
-/// Defaults by the names of options. The help of an option contains `{}` for each.
-pub(super) type Defaults = Vec<(&'static str, String)>;
-
-/// Returns the definition of the command line, with examples.
-pub(super) fn command() -> clap::Command {
-    with_help(Cli::command(), "", &defaults())
-}
-
-/// Returns the defaults of simulations.
-fn defaults() -> Defaults {
-    let registry = blox_sim::registry::register(Registry::new());
-    let registry = blox_traces::registry::register(registry);
-    let (workloads, costs) = (registry.workloads(), registry.overhead_models());
-    let workloads = workloads.iter().flat_map(|(_, entry)| &entry.params);
-    let costs = costs.iter().flat_map(|(_, entry)| &entry.params);
-    let described = workloads.chain(costs).filter(|p| p.option().is_none());
-    let described = described.map(|p| (p.name, p.default.to_string()));
-    let risk = Faults::default().launch_failure;
-    let generated = GeneratorSpec::new(generate::Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
-    let mix = generated
-        .iter()
-        .map(|(gpus, weight)| format!("{gpus}:{weight}"));
-    let blox = registry
-        .workloads()
-        .build(&ComponentSpec::plain(WORKLOAD), SEED);
-    let measured = match blox.map(|jobs| jobs.measured()) {
-        Ok(Measure::Ids(first, last)) => format!("{first}..{last}"),
-        _ => "all".to_owned(),
-    };
-    let format = OutputFormat::default();
-    let others = [
-        ("workload", WORKLOAD.to_owned()),
-        ("seed", SEED.to_string()),
-        ("cluster", CLUSTER.to_owned()),
-        ("node_mttr_h", NODE_MTTR_H.to_string()),
-        ("launch_failure", risk.to_string()),
-        ("gpu_mix", mix.collect::<Vec<_>>().join(",")),
-        ("measure", measured),
-        ("answer_within_s", ANSWER_WITHIN_S.to_string()),
-        ("output_format", format!("{format:?}").to_lowercase()),
-        (
-            "table",
-            format!("{:?}", TableStyle::default()).to_lowercase(),
-        ),
-    ];
-    described.chain(others).collect()
-}
-
-fn with_defaults(mut arg: clap::Arg, defaults: &Defaults) -> clap::Arg {
-    for (option, default) in defaults {
-        if arg.get_id() == option && arg.get_help().is_some() {
-            let fill = |text: &StyledStr| text.to_string().replacen("{}", default, 1);
-            let (short, long) = (arg.get_help().map(fill), arg.get_long_help().map(fill));
-            arg = arg.help(short.unwrap_or_default());
-            arg = long.into_iter().fold(arg, clap::Arg::long_help);
-        }
-    }
-    arg
-}
-
-fn with_help(command: clap::Command, above: &str, defaults: &Defaults) -> clap::Command {
-    let path = format!("{above}{}", command.get_name());
-    let own = (path == "blox estimate train").then(super::estimate::defaults);
-    let defaults = own.as_ref().unwrap_or(defaults);
-    // A negative number is a value that an option refuses, not an unknown option.
-    let command = command.allow_negative_numbers(true);
-    let command = command.mut_args(|arg| with_defaults(arg, defaults));
-    let mut texts = HELP.split("== ").filter_map(|text| text.split_once('\n'));
-    let text = texts.find(|(name, _)| *name == path);
-    let above = format!("{path} ");
-    let command = command.mut_subcommands(|inner| with_help(inner, &above, defaults));
-    match text {
-        Some((_, text)) => command.after_help(text.trim_end()),
-        None => command,
-    }
-}
-
-#[derive(Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "one a process")]
-pub(super) enum Command {
-    /// Simulate one scheduler on a workload
-    Simulate(SimulateArgs),
-    /// Compare several schedulers on the same jobs, seed and faults
-    Compare(CompareArgs),
-    /// Run schedulers over loads, seeds and any other options, on all cores
-    #[command(mut_args(hide_plot))]
-    Sweep(SweepArgs),
-    /// List schedulers, policies and their parameters
-    Policies {
-        /// Show only the entry of this name
-        name: Option<String>,
-    },
-    /// Check what the schedulers' papers claim, on generated workloads
-    ///
-    /// A factor above 1 means that the scheduler is better than the baseline. The interval of nominal
-    /// level 95 % is over seeds. The exit status is 1 if a verdict differs from the expected one.
-    Claims(ClaimsArgs),
-    /// Compare with the results of the original programs, job by job
-    Verify(VerifyArgs),
-    /// Draw the plots of result folders
-    Plot(PlotArgs),
-    /// Make one self-contained HTML page of result folders
-    Report(ReportArgs),
-    /// Step through a simulation decision by decision
-    ///
-    /// Commands come from standard input, one per line; `help` lists them. Jobs are identified by
-    /// their numbers, from 0 in order of submission.
-    #[command(mut_args(hide_results))]
-    Step(SimulateArgs),
-    /// Repeat the decisions of a journal and compare them
-    ///
-    /// A journal is the output of `--journal FILE`, from a simulation or from the scheduler of a
-    /// cluster. It names the scheduler. Options that changed the decisions of the run, such as
-    /// --placement or --round, must be given again. The exit status is 1 if a decision differs.
-    #[command(mut_args(hide_all_but_policies))]
-    Replay(ReplayArgs),
-    /// Create a crate with policies, a collector or an execution model of your own
-    ///
-    /// The crate builds and passes its tests. Its program has every subcommand of this one. One crate
-    /// may have any set of parts; a scheduler combines its policies.
-    New(NewArgs),
-    /// Print shell completions
-    Completions {
-        /// Name of the shell
-        #[arg(value_enum)]
-        shell: clap_complete::Shell,
-    },
-    /// Write one man page for each command
-    Man {
-        /// The folder for the pages; pages of the same names are replaced
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-    },
-    /// Explain an error code, or list all
-    Explain {
-        /// The code at the end of an error message, such as E0203
-        #[arg(value_name = "CODE")]
-        code: Option<String>,
-    },
-    /// Inspect, check, convert, sample and generate workload files
-    #[command(subcommand, arg_required_else_help = true)]
-    Trace(super::trace::TraceCommand),
-    /// Reproduce a published figure: its numbers beside ours, and its picture
-    Reproduce(ReproduceArgs),
-    /// Train, evaluate, plot and query models of durations and load
-    #[command(subcommand, arg_required_else_help = true)]
-    Estimate(super::estimate::EstimateCommand),
-    #[command(flatten)]
-    Cluster(super::cluster::ClusterCommand),
-}
-
-impl Command {
-    /// Parses a valid command line of `simulate`, `compare` or `sweep` as [`Cli`] does. Returns
-    /// `None` for any other command line. Building the parsers of all commands takes longer than a
-    /// short simulation.
-    pub fn of_simulation(args: &[OsString]) -> Option<Self> {
-        fn of<A: Args>(args: &[OsString]) -> Option<A> {
-            let command = A::augment_args(clap::Command::new("blox"));
-            let matches = command.try_get_matches_from(args).ok()?;
-            A::from_arg_matches(&matches).ok()
-        }
-        let rest = args.get(1..)?;
-        match rest.first()?.to_str()? {
-            "simulate" => of(rest).map(Command::Simulate),
-            "compare" => of(rest).map(Command::Compare),
-            "sweep" => of(rest).map(Command::Sweep),
-            _ => None,
-        }
-    }
-}
 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
@@ -232,6 +40,14 @@ pub(super) struct SimulateArgs {
 }
 
 #[derive(Args)]
+#[command(mut_args(hide_results))]
+pub(super) struct StepArgs {
+    #[command(flatten)]
+    pub simulate: SimulateArgs,
+}
+
+#[derive(Args)]
+#[command(mut_args(hide_all_but_policies))]
 pub(super) struct ReplayArgs {
     /// Journal to replay
     #[arg(value_name = "JOURNAL")]
@@ -259,6 +75,7 @@ pub(super) struct CompareArgs {
 }
 
 #[derive(Args)]
+#[command(mut_args(hide_plot))]
 pub(super) struct SweepArgs {
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE|VALUE,...}', or a TOML file
     ///
@@ -837,92 +654,4 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
         && !["measure", "until", "quiet", "collect"]
             .map(Some)
             .contains(&arg.get_long())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns all arguments of a command as text.
-    fn arguments_of(command: Command) -> String {
-        let (name, schedulers, others, options) = match command {
-            Command::Simulate(a) => (
-                "simulate",
-                vec![a.positional, a.scheduler],
-                vec![],
-                a.options,
-            ),
-            Command::Compare(a) => {
-                let threads = a.threads.map(|n| n.to_string());
-                let schedulers = a.schedulers.into_iter().map(Some).collect();
-                (
-                    "compare",
-                    schedulers,
-                    vec![a.seeds.map(|s| s.to_string()), a.baseline, threads],
-                    a.options,
-                )
-            }
-            Command::Sweep(a) => {
-                let threads = a.threads.map(|n| n.to_string());
-                let schedulers = a.schedulers.into_iter().map(Some).collect();
-                let vary = Some(format!("{:?}", a.vary));
-                (
-                    "sweep",
-                    schedulers,
-                    vec![
-                        a.loads.map(|l| l.to_string()),
-                        a.seeds.map(|s| s.to_string()),
-                        vary,
-                        threads,
-                    ],
-                    a.options,
-                )
-            }
-            _ => return "another".to_owned(),
-        };
-        let config = options.config.clone();
-        let options = serde_json::to_string(&options).unwrap();
-        format!("{name} {schedulers:?} {others:?} {config:?} {options}")
-    }
-
-    #[test]
-    fn a_simulation_is_parsed_alone_as_among_all_commands() {
-        for line in [
-            "simulate",
-            "simulate fifo --load 7 --measure 3000..4000",
-            "simulate --scheduler las -q --json --config x.toml --seed 3",
-            "compare fifo srtf --seeds 0..9 --baseline srtf --threads 2 --output-dir a",
-            "sweep fifo --loads 1..9 --vary cluster=8x4|4x4 --vary seed=1 --seeds 1,2",
-            "sweep -- fifo",
-        ] {
-            let args: Vec<OsString> = ["blox"]
-                .into_iter()
-                .chain(line.split(' '))
-                .map(OsString::from)
-                .collect();
-            let among_all = Cli::try_parse_from(&args)
-                .ok()
-                .map(|cli| arguments_of(cli.command));
-            let alone = Command::of_simulation(&args).map(arguments_of);
-            assert!(
-                alone.is_some() && alone == among_all,
-                "{line}: {alone:?}, {among_all:?}"
-            );
-        }
-        for line in [
-            "",
-            "simulate --help",
-            "simulate fifo --lode 7",
-            "help simulate",
-            "policies",
-            "--version",
-        ] {
-            let args: Vec<OsString> = ["blox"]
-                .into_iter()
-                .chain(line.split(' '))
-                .map(OsString::from)
-                .collect();
-            assert!(Command::of_simulation(&args).is_none(), "{line}");
-        }
-    }
 }

@@ -1,11 +1,11 @@
 //! `blox claims`: what the schedulers' papers claim, beside what simulations show.
 
 use super::args::{ClaimsArgs, OutputFormat};
-use super::failure::Coded;
 use super::grid::{self, Form, Grid, number_of};
 use super::output::pretty_text;
 use super::progress::{Progress, Shows};
-use super::{Code, DIFFERS, Failure, INTERRUPTED, OK, Terminal};
+use crate::failure::{Code, Coded, Failure};
+use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
 use blox_claims::{
     Checked, Claim, ClaimsError, Plan, Recorded, Verdict, papers, records, selected,
 };

@@ -1,10 +1,9 @@
 //! Merges the command line and the configuration file.
 
-use super::Failure;
 use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs, is_result_option};
-use super::failure::Coded;
 use super::plan::values::{Axis, LISTED};
 use super::reading;
+use crate::failure::{Coded, Failure};
 use blox_core::ClusterSpec;
 use blox_core::suggest::one_of;
 use blox_traces::cluster_file::{is_path, message_of, place_of};

@@ -1,10 +1,10 @@
 //! `blox estimate`: models of durations and load, trained from logs.
 
-use super::args::Defaults;
 use super::files::{check_writable, not_taken, write_whole};
 use super::output::{prepare, pretty};
 use super::value::TestShare;
-use super::{Failure, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{OK, Terminal};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
 use blox_schedulers::estimate::{ByKey, Errors, Log, Recipe, Saved, Scale, Split, Training};
@@ -146,8 +146,8 @@ pub(super) struct PredictArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Returns the defaults of `train`.
-pub(super) fn defaults() -> Defaults {
+/// Returns the defaults of `train` by the names of options.
+pub(super) fn defaults() -> Vec<(&'static str, String)> {
     let additive = AdditiveParams::default();
     let (boosted, tree) = (BoostedParams::default(), TreeParams::default());
     vec![

@@ -1,7 +1,6 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
 use super::args::ANSWER_WITHIN_S;
-use super::failure::{Code, Coded};
 use super::losses::Lost;
 use super::output::SharedJournal;
 use super::plan::Plan;
@@ -9,7 +8,8 @@ use super::progress::{Progress, Shows};
 use super::recording::Recording;
 use super::result::Run;
 use super::value::{By, DEADLINE, GPUS};
-use super::{Failure, Terminal};
+use crate::failure::{Code, Coded, Failure};
+use crate::terminal::Terminal;
 use blox_core::journal::Journal;
 use blox_core::{DecisionError, JobId, Seconds};
 use blox_registry::ComponentSpec;

@@ -1,7 +1,7 @@
 //! `blox explain`: what an error code means.
 
-use super::failure::codes;
-use super::{Failure, OK, Terminal};
+use crate::failure::{Failure, codes};
+use crate::terminal::{OK, Terminal};
 use blox_core::suggest::one_of;
 
 /// Prints the entry of a code, or all entries.

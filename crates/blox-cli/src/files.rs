@@ -61,6 +61,11 @@ pub(super) fn not_taken(name: String, taken: impl Fn(&str) -> bool) -> String {
     names.find(|name| !taken(name)).unwrap_or(name)
 }
 
+/// Returns the name of a scheduler in paths, without the number that distinguishes equal names.
+pub(super) fn folder_name(label: &str) -> String {
+    blox_results::in_paths(label.trim_end_matches('}'))
+}
+
 /// Returns the temporary path of a file that is being written.
 pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

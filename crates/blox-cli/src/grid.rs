@@ -1,6 +1,6 @@
 //! Tables of text for terminals, Markdown and CSV.
 
-use super::Failure;
+use crate::failure::Failure;
 pub(crate) use blox_results::{number_of, whole};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};

@@ -1,11 +1,9 @@
 //! Files that an earlier run left in an output folder. Files are recognized by their names, and
 //! folders of runs by their summaries. Other files are never touched.
 
-use super::Failure;
-use super::files::part_of;
-use super::output::{GROUPS, MANIFEST, RUN_FILES};
-use super::resolve::in_paths;
-use super::sweep::{INDEX, TABLE};
+use super::files::{folder_name, part_of};
+use super::output::{GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE};
+use crate::failure::Failure;
 use blox_results::{GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, SUMMARIES};
 use serde_json::Value;
 use std::fs;
@@ -81,7 +79,7 @@ fn is_run(folder: &Path, may_follow: impl Fn(&str) -> bool) -> bool {
     let summary: Option<Value> = summary.ok().and_then(|s| serde_json::from_slice(&s).ok());
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     summary.is_some_and(|s| {
-        let scheduler = s["scheduler"].as_str().map(in_paths);
+        let scheduler = s["scheduler"].as_str().map(folder_name);
         let rest = scheduler.and_then(|plain| name.strip_prefix(plain.as_str()));
         s["end_s"].is_number() && rest.is_some_and(may_follow)
     })

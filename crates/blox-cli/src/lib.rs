@@ -30,6 +30,7 @@ mod assumptions;
 mod chrome;
 mod claims;
 mod cluster;
+mod command;
 mod config;
 mod estimate;
 mod execute;
@@ -37,6 +38,7 @@ mod explain;
 mod failure;
 mod files;
 mod grid;
+mod help;
 mod job_data;
 mod leftovers;
 mod lock;
@@ -60,6 +62,7 @@ mod seeds;
 mod step;
 mod sweep;
 mod table;
+mod terminal;
 mod trace;
 mod value;
 #[cfg(feature = "released")]
@@ -67,17 +70,15 @@ mod verify;
 
 pub use cluster::backend;
 
-use args::{Cli, Command};
-use blox_core::suggest::one_of;
 use blox_registry::Registry;
-use clap::FromArgMatches;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use command::{Command, parse};
 use failure::{Code, Failure};
 use grid::Form;
-use std::error::Error as _;
+use help::Late;
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal, UNREACHABLE};
 
 /// Message of commands that need released programs, in a build without them.
 #[cfg(not(feature = "released"))]
@@ -86,53 +87,6 @@ const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released program
 /// Addition to the message about an unknown name, in a build without released programs.
 const WITHOUT_RELEASED_NAMES: &str =
     "; emulations of released programs need a build with `--features released`";
-
-const OK: i32 = 0;
-const DIFFERS: i32 = 1;
-const BAD_INPUT: i32 = 2;
-const UNREACHABLE: i32 = 3;
-const INTERRUPTED: i32 = 130;
-
-/// Input and output of a command. The input holds the commands of `step`.
-struct Terminal<'a> {
-    input: &'a mut dyn BufRead,
-    /// True if the input is a terminal, so that `step` prints prompts.
-    prompts: bool,
-    out: &'a mut dyn Write,
-    /// Default format of tables.
-    form: Form,
-    err: &'a mut dyn Write,
-    /// True in a process with an interactive user: it may show progress and handle Ctrl-C.
-    interactive: bool,
-}
-
-impl Terminal<'_> {
-    /// Prints results.
-    fn print(&mut self, text: &str) -> Result<(), Failure> {
-        self.out.write_all(text.as_bytes())?;
-        Ok(self.out.flush()?)
-    }
-
-    /// Fails with the last of several errors, and prints those before. Equal ones are shown once.
-    fn failed<T>(&mut self, mut failures: Vec<Failure>) -> Result<T, Failure> {
-        let last = failures.pop().unwrap_or(Failure::ClosedPipe);
-        let last_text = last.to_string();
-        let mut texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        texts.retain(|text| *text != last_text);
-        texts.dedup();
-        for text in texts {
-            let _ = writeln!(self.err, "error: {text}");
-        }
-        Err(last)
-    }
-
-    /// Prints notices, a line each.
-    fn notices<'a>(&mut self, notices: impl IntoIterator<Item = &'a String>) {
-        for notice in notices {
-            let _ = writeln!(self.err, "notice: {notice}");
-        }
-    }
-}
 
 /// Runs the command line of this process with the policies of a registry.
 pub fn run(registry: Registry) -> ExitCode {
@@ -229,135 +183,45 @@ fn execute_command(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
-        Command::Simulate(a) => {
-            let given = config::one_scheduler(a, "simulate")?;
+        Command::Simulate(Late(a)) => {
+            let given = config::one_scheduler(*a, "simulate")?;
             run::simulate(registry, given, args, terminal)
         }
-        Command::Compare(a) => {
-            let given = config::compare(a)?;
+        Command::Compare(Late(a)) => {
+            let given = config::compare(*a)?;
             match given.options.seeds {
                 Some(_) => seeds::compare(registry, given, terminal),
                 None => run::simulate(registry, given, args, terminal),
             }
         }
-        Command::Sweep(a) => sweep::sweep(registry, config::sweep(a)?, args, terminal),
-        Command::Claims(a) => claims::run(registry, &a, terminal),
+        Command::Sweep(Late(a)) => sweep::sweep(registry, config::sweep(*a)?, args, terminal),
+        Command::Claims(Late(a)) => claims::run(registry, &a, terminal),
         Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
         #[cfg(feature = "released")]
-        Command::Verify(a) => verify::run(&a, terminal),
-        Command::New(a) => new::run(registry, &a, terminal),
+        Command::Verify(Late(a)) => verify::run(&a, terminal),
+        Command::New(Late(a)) => new::run(registry, &a, terminal),
         Command::Completions { shell } => completions(shell, terminal),
         Command::Man { dir } => man::run(&dir, terminal),
         Command::Explain { code } => explain::run(code.as_deref(), terminal),
-        Command::Step(a) => step::run(registry, config::step(a)?, terminal),
-        Command::Replay(a) => replay::run(registry, a, terminal),
-        Command::Plot(a) => plot::run(&a, terminal),
-        Command::Report(a) => plot::report(&a, terminal),
-        Command::Trace(a) => trace::run(registry, a, terminal),
+        Command::Step(Late(a)) => step::run(registry, config::step(a.simulate)?, terminal),
+        Command::Replay(Late(a)) => replay::run(registry, *a, terminal),
+        Command::Plot(Late(a)) => plot::run(&a, terminal),
+        Command::Report(Late(a)) => plot::report(&a, terminal),
+        Command::Trace(Late(a)) => trace::run(registry, *a, terminal),
         #[cfg(feature = "released")]
-        Command::Reproduce(a) => reproduce::run(&a, args, terminal),
+        Command::Reproduce(Late(a)) => reproduce::run(&a, args, terminal),
         #[cfg(not(feature = "released"))]
         Command::Verify(_) | Command::Reproduce(_) => Err(Failure::new(WITHOUT_RELEASED)),
-        Command::Estimate(a) => estimate::run(a, terminal),
+        Command::Estimate(Late(a)) => estimate::run(*a, terminal),
         Command::Cluster(command) => cluster::run(registry, command, terminal),
     }
 }
 
 fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "blox", &mut script);
+    clap_complete::generate(shell, &mut command::command(), "blox", &mut script);
     terminal.out.write_all(&script)?;
     Ok(OK)
-}
-
-/// Removes hidden commands from the suggestions for a misspelled command.
-fn suggest_no_hidden(e: &mut clap::Error) {
-    let kind = ContextKind::SuggestedSubcommand;
-    let Some(ContextValue::Strings(names)) = e.get(kind) else {
-        return;
-    };
-    let command = args::command();
-    let hidden = |name: &str| {
-        command
-            .find_subcommand(name)
-            .is_some_and(|c| c.is_hide_set())
-    };
-    let shown: Vec<String> = names.iter().filter(|n| !hidden(n)).cloned().collect();
-    e.insert(kind, ContextValue::Strings(shown));
-}
-
-/// Formats wrong usage: the code ends the first paragraph. Help has no code.
-fn with_code(e: &clap::Error) -> String {
-    if let Some(text) = wrong_value(e) {
-        return text;
-    }
-    let mut text = e.render().to_string();
-    if let Some(extra) = extra_argument(e) {
-        // What clap prints first does not say why the argument is wrong.
-        let rest = text.split_once("\n\n").map(|(_, rest)| rest.to_owned());
-        text = format!("{extra}\n\n{}", rest.unwrap_or_default());
-    }
-    if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return text;
-    }
-    let end = text.find("\n\n").unwrap_or(text.trim_end().len());
-    let (sentence, rest) = text.split_at(end);
-    format!("{sentence} [{}]{rest}", Code::Usage)
-}
-
-/// Formats the error about an argument that follows all arguments of its command.
-fn extra_argument(e: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(found)) = e.get(ContextKind::InvalidArg) else {
-        return None;
-    };
-    if e.kind() != ErrorKind::UnknownArgument || found.starts_with('-') {
-        return None;
-    }
-    // The scheduler of `simulate` is one name.
-    let hint = match e.render().to_string().contains(" simulate ") {
-        true => "; `blox compare` takes several schedulers",
-        false => "",
-    };
-    Some(format!("error: `{found}` is one argument too many{hint}"))
-}
-
-/// Formats the error about a value, unless the parser of the value has no message of its own.
-fn wrong_value(e: &clap::Error) -> Option<String> {
-    let text = |kind| match e.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    let option = text(ContextKind::InvalidArg)?.split(' ').next()?;
-    let value = text(ContextKind::InvalidValue)?;
-    let (why, code) = match e.get(ContextKind::ValidValue) {
-        Some(ContextValue::Strings(known)) if !known.is_empty() => {
-            let known = one_of(value, known.iter().map(String::as_str));
-            (format!("expected {known}"), Code::Usage)
-        }
-        _ => failure::of_value(e.source()?)?,
-    };
-    let sentence = failure::wrong_value(option, value, &why);
-    Some(format!("error: {sentence} [{code}]\n"))
-}
-
-/// Parses a command line. After printing help or an error, returns the exit code.
-fn parse(args: &[OsString], terminal: &mut Terminal<'_>) -> Result<Result<Command, i32>, Failure> {
-    if let Some(command) = Command::of_simulation(args) {
-        return Ok(Ok(command));
-    }
-    let matches = args::command().try_get_matches_from(args);
-    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => Ok(Ok(cli.command)),
-        Err(mut e) if e.use_stderr() => {
-            suggest_no_hidden(&mut e);
-            let _ = terminal.err.write_all(with_code(&e).as_bytes());
-            Ok(Err(BAD_INPUT))
-        }
-        Err(e) => {
-            write!(terminal.out, "{}", e.render())?;
-            Ok(Err(OK))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::args::{PlotArgs, ReportArgs};
 use super::files::{not_taken, write_whole};
-use super::{Failure, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
 use blox_results::{
     AVERAGES, DEADLINE_COUNTS, FAIRNESS, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION,

@@ -1,6 +1,8 @@
 //! `blox policies`: lists registered policies by kind, and the claims of a scheduler.
 
-use super::{Failure, OK, Terminal, claims};
+use crate::claims;
+use crate::failure::Failure;
+use crate::terminal::{OK, Terminal};
 use blox_core::suggest::did_you_mean;
 use blox_registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;

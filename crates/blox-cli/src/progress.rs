@@ -1,6 +1,6 @@
 //! Progress bars and Ctrl-C.
 
-use super::INTERRUPTED;
+use crate::terminal::INTERRUPTED;
 use blox_sim::Watch;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;

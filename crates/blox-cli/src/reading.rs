@@ -1,7 +1,7 @@
 //! Read options of workload files, and files named in other options.
 
-use super::Failure;
 use super::failure::Coded;
+use crate::failure::Failure;
 use blox_core::ClusterSpec;
 use blox_traces::cluster_file::{ClusterFileError, read_cluster};
 

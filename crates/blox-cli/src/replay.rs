@@ -1,10 +1,11 @@
 //! `blox replay`: repeats the decisions of a journal.
 
 use super::args::ReplayArgs;
-use super::failure::{Code, Coded};
 use super::grid::number_of;
 use super::resolve::Experiment;
-use super::{Failure, OK, Terminal, config};
+use crate::config;
+use crate::failure::{Code, Coded, Failure};
+use crate::terminal::{OK, Terminal};
 use blox_core::State;
 use blox_core::replay::{ReplayError, replay, scheduler};
 use blox_core::runtime::Observers;

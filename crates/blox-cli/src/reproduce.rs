@@ -1,12 +1,13 @@
 //! `blox reproduce`: published figures compared with ours.
 
 use super::args::ReproduceArgs;
-use super::failure::Code;
 use super::files::write_whole;
 use super::grid::{Form, Grid, decimal, range};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
-use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid, table as tables};
+use crate::failure::{Code, Failure};
+use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
+use crate::{grid, table as tables};
 use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
 use blox_sim::Watch;

@@ -3,7 +3,6 @@
 use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{Records, execute, now, print_time};
-use super::failure::Code;
 use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
@@ -11,7 +10,9 @@ use super::recording::Recording;
 use super::result::Run;
 use super::table::Failed;
 use super::value::Limit;
-use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
+use crate::failure::{Code, Failure};
+use crate::terminal::{INTERRUPTED, OK, Terminal};
+use crate::{plot, table};
 use blox_core::JobId;
 use blox_registry::Registry;
 use blox_sim::Ended;

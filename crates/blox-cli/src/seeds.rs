@@ -16,7 +16,8 @@ use super::plot::Drawing;
 use super::resolve::Experiment;
 use super::result::Run;
 use super::table::{self, About, Failed};
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
 use blox_results::{
     Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,

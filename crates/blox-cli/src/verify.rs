@@ -2,7 +2,8 @@
 
 use super::args::VerifyArgs;
 use super::grid::number_of;
-use super::{DIFFERS, Failure, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{DIFFERS, OK, Terminal};
 use blox_core::suggest::did_you_mean;
 use blox_released::{recorded, verify};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! Arguments of the commands of a real cluster.
 
 use crate::args::{SimulateArgs, decides};
+use crate::help::Late;
 use crate::value::{AboveZero, Duration, Expected, NotNegative, parser};
 use blox_core::{Class, Curve, Share};
 use clap::builder::NonEmptyStringValueParser;
@@ -30,6 +31,7 @@ fn hide_simulation(arg: Arg) -> Arg {
 }
 
 #[derive(Args)]
+#[command(mut_args(hide_simulation))]
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     pub simulate: SimulateArgs,
@@ -384,13 +386,12 @@ pub(crate) struct LogsArgs {
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Run the scheduler of a real cluster
-    #[command(mut_args(hide_simulation))]
-    Scheduler(Box<SchedulerArgs>),
+    Scheduler(Late<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
     Node(NodeArgs),
     /// Submit a job to a real cluster
     #[command(visible_alias = "sbatch")]
-    Submit(Box<SubmitArgs>),
+    Submit(Late<SubmitArgs>),
     /// List the jobs of a real cluster
     #[command(visible_alias = "squeue")]
     Queue(QueueArgs),

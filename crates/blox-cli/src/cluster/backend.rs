@@ -1,7 +1,7 @@
 //! Runs a composition on a real cluster: `--backend cluster` of the examples.
 
 use super::local::{self, Nodes};
-use crate::Failure;
+use crate::failure::Failure;
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;

@@ -2,11 +2,12 @@
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
 use super::daemons::{runtime, token};
-use super::plain;
-use crate::failure::Code;
+use super::text::plain;
+use crate::failure::{Code, Failure};
 use crate::grid::{Grid, number_of};
+use crate::help::Late;
+use crate::terminal::{OK, Terminal};
 use crate::trace::info::date;
-use crate::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
@@ -51,7 +52,7 @@ pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Resul
 
 async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Submit(a) => submit(*a, terminal).await?,
+        ClusterCommand::Submit(Late(a)) => submit(*a, terminal).await?,
         ClusterCommand::Queue(a) => {
             let jobs = client(&a.at).await?.list(None, a.all).await?;
             let lines = a.json.then(|| jobs.iter().map(job_json).collect());

@@ -1,10 +1,11 @@
 //! Long-running processes: scheduler and node manager.
 
 use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
-use super::plain;
-use crate::failure::Code;
+use super::text::plain;
+use crate::config;
+use crate::failure::{Code, Failure};
 use crate::resolve::Experiment;
-use crate::{Failure, OK, Terminal, config};
+use crate::terminal::{OK, Terminal};
 use blox_cluster::client::{self, Token};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;

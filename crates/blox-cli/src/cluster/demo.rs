@@ -8,8 +8,9 @@
 use super::commands::counted_exits;
 use super::daemons::stop_signal;
 use super::local::{self, Nodes};
+use crate::failure::Failure;
 use crate::grid::number_of;
-use crate::{Failure, OK, Terminal};
+use crate::terminal::{OK, Terminal};
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;

@@ -2,7 +2,7 @@
 //! each launch is a process.
 
 use super::daemons::runtime;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::scratch;
 use async_trait::async_trait;
 use blox_cluster::client::Token;

@@ -16,10 +16,15 @@ mod daemons;
 mod demo;
 #[cfg(feature = "cluster")]
 mod local;
+#[cfg(feature = "cluster")]
+mod text;
 
 pub(super) use args::ClusterCommand;
 
-use super::{Failure, Terminal};
+use crate::failure::Failure;
+#[cfg(feature = "cluster")]
+use crate::help::Late;
+use crate::terminal::Terminal;
 use blox_registry::Registry;
 
 #[cfg(not(feature = "cluster"))]
@@ -61,21 +66,6 @@ pub fn backend(
     }
 }
 
-/// Makes text of other programs safe for a terminal: characters that move the cursor, change colors
-/// or reverse the text are shown as escapes.
-#[cfg(feature = "cluster")]
-fn plain(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() || turns(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
-}
-
 #[cfg(not(feature = "cluster"))]
 pub(super) fn run(_: &Registry, _: ClusterCommand, _: &mut Terminal<'_>) -> Result<i32, Failure> {
     Err(Failure::new(MISSING))
@@ -88,7 +78,7 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Scheduler(a) => daemons::scheduler(registry, *a, terminal),
+        ClusterCommand::Scheduler(Late(a)) => daemons::scheduler(registry, *a, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),

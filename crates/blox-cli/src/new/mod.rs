@@ -1,7 +1,8 @@
 //! `blox new`: creates a crate with a custom component.
 
 use super::args::NewArgs;
-use super::{Failure, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{OK, Terminal};
 use blox_registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
 use std::path::Path;

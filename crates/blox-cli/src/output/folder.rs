@@ -1,7 +1,6 @@
 //! Result folders, in which each file is complete or missing.
 
 use super::super::args::Options;
-use super::super::failure::Code;
 use super::super::files::{check_writable, write_whole};
 use super::super::grid;
 use super::super::leftovers;
@@ -9,10 +8,11 @@ use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
-use super::super::{Failure, plot};
-use super::manifest::{CHROME, GROUPS, RUN_FILES};
+use super::names::{CHROME, GROUPS, RUN_FILES};
 use super::printed::pretty;
 use super::tables::write_table;
+use crate::failure::{Code, Failure};
+use crate::plot;
 use blox_results::{Groups, flattened, part_columns};
 use blox_sim::results::{write_jobs, write_rounds, write_timeline};
 use blox_traces::formats::csv::input_columns;

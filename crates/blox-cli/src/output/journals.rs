@@ -1,8 +1,8 @@
 //! Journals, one for each scheduler.
 
-use super::super::Failure;
 use super::super::resolve::Experiment;
 use super::folder::resolved;
+use crate::failure::Failure;
 use blox_core::input::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;

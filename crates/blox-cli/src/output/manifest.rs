@@ -1,42 +1,19 @@
 //! The manifest, which is the last file of a result folder and describes the origin of the others.
 
-use super::super::Failure;
 use super::super::args::Options;
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
 use super::super::result::Run;
 use super::super::table::{self, Failed};
+use super::names::MANIFEST;
 use super::printed::pretty;
+use crate::failure::Failure;
 use blox_core::{ClusterSpec, NodeSpec, Offer, Seconds};
 use blox_results::ended;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::path::Path;
-
-pub(crate) const MANIFEST: &str = "manifest.json";
-
-/// Figures of groups, in the folder of a run and of a sweep.
-pub(crate) const GROUPS: &str = "groups.csv";
-
-/// The trace for Chrome and Perfetto, in the folder of a run.
-pub(crate) const CHROME: &str = "trace.json";
-
-/// Files in the folder of a run.
-pub(crate) const RUN_FILES: [&str; 12] = [
-    MANIFEST,
-    "jobs.csv",
-    "timeline.csv",
-    "rounds.csv",
-    "assignments.csv",
-    GROUPS,
-    CHROME,
-    "jobs.parquet",
-    "timeline.parquet",
-    "rounds.parquet",
-    "assignments.parquet",
-    "summary.json",
-];
 
 /// The commit of the source of this program, if the build knows it.
 pub(crate) const COMMIT: Option<&str> = option_env!("BLOX_COMMIT");

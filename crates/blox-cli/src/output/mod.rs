@@ -3,6 +3,7 @@
 mod folder;
 mod journals;
 mod manifest;
+mod names;
 mod printed;
 mod tables;
 
@@ -11,8 +12,8 @@ pub(super) use folder::{
 };
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{
-    CHROME, COMMIT, GROUPS, MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs,
-    offers, write_manifest,
+    COMMIT, cluster, command_line, configuration, inputs, offers, write_manifest,
 };
+pub(super) use names::{CHROME, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE};
 pub(super) use printed::{csv, json, pretty, pretty_text};
 pub(super) use tables::{Several, table_files};

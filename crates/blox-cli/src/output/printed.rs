@@ -1,10 +1,10 @@
 //! Figures as JSON and CSV.
 
-use super::super::Failure;
 use super::super::grid;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::table::base;
+use crate::failure::Failure;
 use blox_core::JobId;
 use blox_results::{Fields, columns, group_columns};
 use serde::Serialize;

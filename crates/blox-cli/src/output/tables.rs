@@ -1,8 +1,8 @@
 //! Tables of a result folder: CSV, and Parquet on request.
 
-use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::value::FileFormats;
+use crate::failure::Failure;
 #[cfg(feature = "parquet")]
 use blox_parquet::ParquetTable;
 use blox_sim::results::{CsvTable, TableSink, WriteError};

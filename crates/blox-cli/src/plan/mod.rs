@@ -2,14 +2,13 @@
 
 pub(crate) mod values;
 
-use super::Failure;
 use super::args::Options;
 use super::config::{Given, is_among};
-use super::failure::wrong_value;
 use super::files::not_taken;
 use super::grid::whole;
 use super::output;
 use super::resolve::{Contestant, Experiment, Known};
+use crate::failure::{Failure, wrong_value};
 use blox_core::suggest::one_of;
 use blox_registry::Registry;
 use blox_results::in_paths;

@@ -1,11 +1,10 @@
 //! Schedulers by name, and their pipelines.
 
-use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
-use super::super::failure::Coded;
-use super::super::files::not_taken;
+use super::super::files::{folder_name, not_taken};
 use super::super::value::Written;
+use crate::failure::{Coded, Failure};
 use blox_core::{Composition, OnEvent, Pipeline, Role, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, InOrder};
 use blox_registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
@@ -123,11 +122,6 @@ fn has<T>(components: &ComponentRegistry<T>, name: &str) -> bool {
     components.iter().any(|(n, _)| n == name)
 }
 
-/// Returns the name of a scheduler in paths, without the number that distinguishes equal names.
-pub(crate) fn in_paths(label: &str) -> String {
-    blox_results::in_paths(label.trim_end_matches('}'))
-}
-
 pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     let mut list: Vec<Contestant> = Vec::new();
     for text in names {
@@ -139,7 +133,7 @@ pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> 
             )));
         }
         let taken = |folder: &str| list.iter().any(|c| c.folder == folder);
-        let folder = not_taken(in_paths(&label), taken);
+        let folder = not_taken(folder_name(&label), taken);
         list.push(Contestant {
             label,
             folder,

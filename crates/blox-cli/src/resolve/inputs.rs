@@ -1,8 +1,8 @@
 //! Files on which results depend.
 
-use super::super::Failure;
 use super::super::config::Given;
 use super::super::reading::file_of;
+use crate::failure::Failure;
 use blox_core::ClusterSpec;
 use blox_registry::ComponentSpec;
 use blox_traces::scaling::ScalingTable;

@@ -1,9 +1,9 @@
 //! The source of jobs, and the measured jobs.
 
-use super::super::Failure;
 use super::super::args::{Options, WORKLOAD};
 use super::super::config::Given;
 use super::world::{OPTIONS, built, option_of};
+use crate::failure::Failure;
 use blox_core::ClusterSpec;
 use blox_registry::{ComponentSpec, ParamDoc, Registered, Registry};
 use blox_sim::registry::Workloads;

@@ -6,15 +6,15 @@ mod inputs;
 mod jobs;
 mod world;
 
-pub(super) use contestant::{Contestant, in_paths};
+pub(super) use contestant::Contestant;
 pub(super) use inputs::{Input, Known};
 
-use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
 use super::job_data::{ESTIMATES, JobsWith};
 use super::reading;
+use crate::failure::Failure;
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Event, Pipeline, Time};
 use blox_registry::{ComponentSpec, Registry, WorldParts};

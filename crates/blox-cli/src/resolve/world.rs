@@ -1,10 +1,10 @@
 //! Simulated environment and decision triggers.
 
-use super::super::Failure;
 use super::super::args::{NODE_MTTR_H, Options, WORKLOAD};
 use super::super::config::Given;
 use super::super::value::{Duration, Written};
 use super::contestant::Contestant;
+use crate::failure::Failure;
 use blox_core::{GpuCount, Seconds, Submission, Time};
 use blox_registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,

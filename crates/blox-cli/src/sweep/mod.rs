@@ -11,7 +11,8 @@ use super::losses::{self, Lost};
 use super::output;
 use super::plan::{Cell, Plan, Planned, shown};
 use super::table::{self, About};
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
+use crate::failure::Failure;
+use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
 use blox_results::{estimate, in_groups, of_measured, partial, total, value_or_none};
 use serde_json::{Map, Value};
@@ -19,7 +20,6 @@ use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use store::{Finished, Row, Store, finished_rows, group_rows};
-pub(super) use store::{INDEX, TABLE};
 
 /// Interval at which the results so far are written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);

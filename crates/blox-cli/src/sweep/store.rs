@@ -36,25 +36,22 @@
 //! differ in `seed` alone are repetitions: a median over them has an interval of
 //! [`Estimate`](blox_sim::results::statistics::Estimate).
 
-use super::super::Failure;
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::grid;
 use super::super::lock::Lock;
 use super::super::losses::Lost;
-use super::super::output::{self, GROUPS, MANIFEST, RUN_FILES, pretty};
+use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
 use super::super::plan::{Plan, Planned};
 use super::super::result::Run;
 use super::super::table;
+use crate::failure::Failure;
 use blox_results::{Groups, collected_columns, figure_columns, flattened, part_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-
-pub(crate) const INDEX: &str = "sweep.json";
-pub(crate) const TABLE: &str = "sweep.csv";
 
 /// A finished run.
 pub(super) struct Finished {

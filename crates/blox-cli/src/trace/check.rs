@@ -1,9 +1,10 @@
 //! `blox trace check`: reports all problems of a file.
 
 use super::CheckArgs;
+use crate::failure::Failure;
 use crate::grid::{number_of, whole};
 use crate::reading::cluster_of;
-use crate::{BAD_INPUT, Failure, OK, Terminal};
+use crate::terminal::{BAD_INPUT, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec, State};
 use blox_traces::source::Source;
 use blox_traces::{ReadOptions, check};

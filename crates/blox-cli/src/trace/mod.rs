@@ -7,7 +7,8 @@ mod write;
 
 use super::args::Options;
 use super::value::{Probability, Window};
-use super::{Failure, Terminal};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
 use blox_registry::Registry;
 use blox_traces::{ColumnMap, Format, ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,9 +26,6 @@ pub(super) enum TraceCommand {
     /// Write a part of a file: a time window, a random sample, the first jobs
     Sample(SampleArgs),
     /// Write a generated workload, with the options of `blox simulate --workload`
-    #[command(
-        mut_args = show_workload_alone
-    )]
     Generate(GenerateArgs),
 }
 
@@ -164,6 +162,7 @@ pub(super) struct SampleArgs {
 }
 
 #[derive(Args)]
+#[command(mut_args(show_workload_alone))]
 pub(super) struct GenerateArgs {
     /// File to write, completely or not at all [default: standard output]
     #[arg(long, short, value_name = "FILE")]

@@ -1,12 +1,13 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
-use crate::failure::Code;
+use crate::failure::{Code, Failure};
 use crate::files::{check_writable, write_whole};
 use crate::grid::number_of;
 use crate::resolve::Experiment;
+use crate::terminal::{OK, Terminal};
 use crate::value::Probability;
-use crate::{Failure, OK, Terminal, config, losses};
+use crate::{config, losses};
 use blox_registry::Registry;
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
 use blox_traces::formats::csv::{Columns, CsvWriter};
