@@ -1,9 +1,12 @@
 //! Permitted dependencies between crates, import cycles between files, and features of packages.
 
+#[path = "support/imports.rs"]
+mod imports;
 #[path = "support/tree.rs"]
 mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use imports::{Module, circles, code_of, graph, is_of_name};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -145,190 +148,17 @@ fn every_member_of_the_workspace_has_a_layer() {
     assert_eq!(members, CRATES.iter().map(|(folder, _)| *folder).collect());
 }
 
-type Module = Vec<String>;
-
-/// Collects the paths of a use tree. A renamed item is listed under its own name.
-fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
-    let (head, group) = match tree.split_once('{') {
-        Some((head, rest)) => (head, rest.rsplit_once('}').map(|(inner, _)| inner)),
-        None => (tree, None),
-    };
-    let mut path = before.to_vec();
-    let segments = head.split("::").map(str::trim).filter(|s| !s.is_empty());
-    path.extend(segments.map(|s| s.split(' ').next().unwrap_or_default().to_owned()));
-    let Some(group) = group else {
-        path.retain(|s| s != "self");
-        return into.push(path);
-    };
-    let (mut depth, mut start) = (0, 0);
-    for (i, c) in group.char_indices().chain([(group.len(), ',')]) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                if !group[start..i].trim().is_empty() {
-                    leaves(&group[start..i], &path, into);
-                }
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Returns a file without comments and unit tests.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = text.lines().map(|l| l.split("//").next().unwrap());
-    lines.flat_map(|l| [l, "\n"]).collect()
-}
-
-/// Returns the paths from the root of the crate that a file names, in its imports or elsewhere.
-fn named(text: &str) -> Vec<(bool, Module)> {
-    let of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let path = |(at, _): (usize, &str)| {
-        let rest = &text[at..];
-        let path = &rest[..rest.find(|c| !of_path(c)).unwrap_or(rest.len())];
-        let path = path.trim_end_matches(':').split("::").map(str::to_owned);
-        (false, path.collect())
-    };
-    text.match_indices("crate::").map(path).collect()
-}
-
-/// Returns the imports of a file, each with true if `pub use` re-exports it.
-fn imports(text: &str) -> Vec<(bool, Module)> {
-    let mut all = Vec::new();
-    let mut start = 0;
-    while let Some(end) = text[start..].find('\n').map(|i| start + i) {
-        let line = text[start..end].trim_start();
-        let (line, public) = match line.strip_prefix("pub") {
-            // `pub use` and `pub(super) use`
-            Some(rest) => (
-                rest.trim_start_matches(|c: char| c != ' ').trim_start(),
-                true,
-            ),
-            None => (line, false),
-        };
-        start = end + 1;
-        if let Some(first) = line.strip_prefix("use ") {
-            let mut tree = first.to_owned();
-            while !tree.contains(';') {
-                let end = text[start..].find('\n').map_or(text.len(), |i| start + i);
-                tree.push_str(&text[start..end]);
-                start = end + 1;
-            }
-            let mut paths = Vec::new();
-            leaves(tree.split(';').next().unwrap(), &[], &mut paths);
-            all.extend(paths.into_iter().map(|p| (public, p)));
-        }
-    }
-    all
-}
-
-/// Returns the files of a crate with their imports. The crate's root file re-exports others and is
-/// omitted. With `all`, a path outside of an import counts as one.
-fn graph(src: &Path, all: bool) -> BTreeMap<Module, BTreeSet<Module>> {
-    let mut files = Vec::new();
-    sources(src, &mut files);
-    let mut modules = BTreeMap::new();
-    for file in files {
-        let relative = file.strip_prefix(src).unwrap().with_extension("");
-        let mut module: Module = relative
-            .iter()
-            .map(|s| s.to_string_lossy().into_owned())
-            .collect();
-        module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
-        let text = code(&fs::read_to_string(file).unwrap());
-        let mut found = imports(&text);
-        found.extend(all.then(|| named(&text)).into_iter().flatten());
-        modules.insert(module, found);
-    }
-    let absolute = |module: &Module, path: &Module| -> Option<Module> {
-        let up = path.iter().take_while(|s| *s == "super").count();
-        match path.first()?.as_str() {
-            "crate" => Some(path[1..].to_vec()),
-            "super" => Some([&module[..module.len().checked_sub(up)?], &path[up..]].concat()),
-            first => {
-                let child = [&module[..], &[first.to_owned()]].concat();
-                let known = modules.contains_key(&child);
-                known.then(|| [&module[..], &path[..]].concat())
-            }
-        }
-    };
-    let mut handed_on = BTreeMap::new();
-    for (module, imports) in &modules {
-        for (_, path) in imports.iter().filter(|(public, _)| *public) {
-            if let Some(to) = absolute(module, path) {
-                let name = [&module[..], &path[path.len() - 1..]].concat();
-                handed_on.insert(name, to);
-            }
-        }
-    }
-    let defined_in = |mut path: Module| -> Module {
-        for _ in 0..8 {
-            let depth = (0..=path.len()).rev();
-            let depth = depth.clone().find(|n| modules.contains_key(&path[..*n]));
-            let depth = depth.unwrap_or(0);
-            let end = path.len().min(depth + 1);
-            match handed_on.get(&path[..end]) {
-                Some(to) if to[..] != path[..end] => path = [to, &path[end..]].concat(),
-                _ => return path[..depth].to_vec(),
-            }
-        }
-        path
-    };
-    let imported = |(module, imports): (&Module, &Vec<(bool, Module)>)| {
-        let ours = imports.iter().filter(|(_, path)| {
-            path.first()
-                .is_some_and(|s| ["crate", "super"].contains(&s.as_str()))
-        });
-        let files = ours.filter_map(|(_, path)| absolute(module, path).map(&defined_in));
-        let files = files.filter(|file| file != module && !file.is_empty());
-        (module.clone(), files.collect())
-    };
-    modules.iter().map(imported).collect()
-}
-
-/// The files that a file imports, directly or through others.
-fn reached<'g>(
-    graph: &'g BTreeMap<Module, BTreeSet<Module>>,
-    from: &'g Module,
-) -> BTreeSet<&'g Module> {
-    let mut seen = BTreeSet::new();
-    let mut left = vec![from];
-    while let Some(at) = left.pop() {
-        left.extend(graph[at].iter().filter(|to| seen.insert(*to)));
-    }
-    seen
-}
-
-/// Sets of files each of which imports, in the end, all others of its set.
-fn circles(graph: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<&Module>> {
-    let reach: BTreeMap<&Module, BTreeSet<&Module>> = graph
-        .keys()
-        .map(|from| (from, reached(graph, from)))
-        .collect();
-    let mut all: Vec<BTreeSet<&Module>> = Vec::new();
-    for (from, to) in &reach {
-        if to.contains(from) && !all.iter().any(|circle| circle.contains(from)) {
-            all.push(
-                to.iter()
-                    .copied()
-                    .filter(|to| reach[to].contains(from))
-                    .collect(),
-            );
-        }
-    }
-    all
-}
-
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let mut found = String::new();
     for (folder, _) in CRATES {
-        let graph = graph(&root().join(folder).join("src"), false);
+        let graph = graph(&root().join(folder).join("src"));
         for circle in circles(&graph) {
-            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+            let name = |module: &&Module| match module[..] {
+                [] => "(root)".to_owned(),
+                _ => module.join("::"),
+            };
+            let names: Vec<String> = circle.iter().map(name).collect();
             found += &format!("{folder}: {}\n", names.join(", "));
         }
     }
@@ -345,7 +175,9 @@ fn layers_of_the_core_import_only_lower_ones() {
             .position(|l| module.first().is_some_and(|m| m == l))
     };
     let mut found = Vec::new();
-    for (file, imports) in graph(&root().join("blox-core/src"), true) {
+    // The root names its layers for the rest of the crate.
+    let files = graph(&root().join("blox-core/src")).into_iter();
+    for (file, imports) in files.filter(|(file, _)| !file.is_empty()) {
         // Files beside the layers import nothing.
         let own = layer(&file);
         let higher = |to: &&Module| own.is_none() || layer(to) > own;
@@ -356,22 +188,67 @@ fn layers_of_the_core_import_only_lower_ones() {
 }
 
 #[test]
-fn circles_are_found_through_what_is_handed_on() {
+fn circles_are_found_by_each_way_to_name_a_file() {
     let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
     let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).unwrap();
+    let found = || {
+        let graph = graph(dir.path());
+        let names = |circle: &BTreeSet<&Module>| {
+            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+            names.join(" ")
+        };
+        circles(&graph).iter().map(names).collect::<Vec<String>>()
+    };
+    let plain = [
+        (
+            "lib.rs",
+            "mod a;\nmod b;\nmod c;\nmod d;\npub use b::{\n    B,\n    Other as Else,\n};\npub fn root() {}\n",
+        ),
+        ("a.rs", "use crate::B; // and nothing else\npub fn a() {}\n"),
+        ("b.rs", "use super::c::{self, C};\npub struct B;\n"),
+        (
+            "c.rs",
+            "pub struct C;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
+        ),
+        ("d/mod.rs", "mod e;\npub fn d() { e::e() }\n"),
+        ("d/e.rs", "pub fn e() { super::d() }\n"),
+    ];
+    for (file, text) in plain {
+        write(file, text);
+    }
+    // A module and its own child are one place.
+    assert_eq!(found(), [""; 0]);
+    for (file, text, circle) in [
+        // Through a re-export of the root.
+        ("c.rs", "use crate::{\n    a::{a},\n};\n", "a b c"),
+        // By a path in a body.
+        ("c.rs", "fn c() { let _ = \"\"; crate::a::a() }\n", "a b c"),
+        // Through the root's own items.
+        (
+            "lib.rs",
+            "mod a;\npub fn root() { a::a() }\npub use b::B;\n",
+            "",
+        ),
+        ("d/e.rs", "pub fn e() { crate::a::a() }\n", ""),
+    ] {
+        write(file, text);
+        let expected: &[&str] = if circle.is_empty() { &[] } else { &[circle] };
+        assert_eq!(found(), expected, "{file}: {text}");
+        let before = plain.iter().find(|(name, _)| *name == file).unwrap();
+        write(file, before.1);
+    }
     write(
         "lib.rs",
-        "mod a;\nmod b;\nmod c;\npub use b::{\n    B,\n    Other as Else,\n};\n",
+        "mod a;\nmod d;\npub fn root() { a::a() }\npub use b::B;\n",
     );
-    write("a.rs", "use crate::B; // and nothing else\n");
-    write("b.rs", "use super::c::{self, C};\n");
-    write(
-        "c.rs",
-        "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
-    );
-    assert_eq!(circles(&graph(dir.path(), false)).len(), 0);
-    write("c.rs", "use crate::{\n    a::{A},\n};\n");
-    assert_eq!(circles(&graph(dir.path(), false)).len(), 1);
+    write("b.rs", "pub struct B;\nfn b() { crate::root() }\n");
+    assert_eq!(found(), [" a b"]);
+    // Through a child, which names another child, which names the parent.
+    write("b.rs", "pub struct B;\n");
+    write("d/e.rs", "pub fn e() { super::f::f() }\n");
+    write("d/f.rs", "pub fn f() { super::d() }\n");
+    assert_eq!(found(), ["d d::e d::f"]);
 }
 
 /// Returns the packages of a build, each with its version and features.
@@ -472,48 +349,6 @@ fn bad_names(text: &str) -> Vec<(usize, &str)> {
 /// Words that no identifier has: software reports, notifies and receives.
 const SPOKEN: &str = "told tell tells telling said say says saying heard hear hears hearing knows";
 
-/// Returns the code of a file without comments and literals of texts, in as many lines.
-fn code_of(text: &str) -> String {
-    let mut code = String::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let hashes = rest
-            .strip_prefix('r')
-            .map(|r| r.len() - r.trim_start_matches('#').len());
-        let raw = hashes.filter(|n| rest[1 + n..].starts_with('"') && !code.ends_with(is_of_name));
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if let Some(hashes) = raw {
-            let end = format!("\"{}", "#".repeat(hashes));
-            let from = hashes + 2;
-            rest[from..]
-                .find(&end)
-                .map_or(rest.len(), |at| from + at + end.len())
-        } else if first == '"' {
-            let mut escaped = false;
-            let end = rest[1..].find(|c| {
-                let ends = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                ends
-            });
-            end.map_or(rest.len(), |at| at + 2)
-        } else if let Some(quoted) = ["'\"'", "'\\\"'"].into_iter().find(|q| rest.starts_with(q)) {
-            quoted.len()
-        } else {
-            code.push(first);
-            rest = &rest[first.len_utf8()..];
-            continue;
-        };
-        code.extend(rest[..length].chars().filter(|c| *c == '\n'));
-        rest = &rest[length..];
-    }
-    code
-}
-
-fn is_of_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
 /// Returns the identifiers with a word of [`SPOKEN`], each with its line.
 fn spoken(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -594,4 +429,15 @@ fn test_names_are_short_and_plain() {
         found, "",
         "name a test `unit_condition_result` in at most 50 characters"
     );
+}
+
+#[test]
+fn workflow_of_changes_runs_all_checks() {
+    let path = root().join(".github/workflows/checks.yml");
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for line in ["pull_request:", "run: .ci/run"] {
+        assert!(lines.contains(&line), "{line}");
+    }
+    assert!(root().join(".ci/run").exists());
 }
