@@ -97,10 +97,12 @@ impl Estimator for Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Consolidated, EasyBackfill};
+    use crate::placement::{
+        Consolidated, EasyBackfill, PackingLimits, Profiling, ProfilingSettings,
+    };
     use crate::scheduling::{
-        FinishTimeFairness, LossTermination, Lucid, LucidSettings, Qssf, ServiceHistory, Sjf, Srsf,
-        Srtf, StarvationGuard, Tetris, TwoDas,
+        FinishTimeFairness, LossTermination, Qssf, ServiceHistory, Sjf, Srsf, Srtf,
+        StarvationGuard, Tetris, TwoDas,
     };
     use blox_core::{AnyPolicy, GpuCount, JobId, JobSpec, MissingData, Submission, Time};
 
@@ -133,8 +135,12 @@ mod tests {
             ("tetris", Box::new(Tetris::with(ByOwner))),
             ("gittins", Box::new(gittins())),
             (
-                "lucid",
-                Box::new(Lucid::with(LucidSettings::DEFAULT, ByOwner)),
+                "profiling",
+                Box::new(Profiling::new(
+                    ProfilingSettings::DEFAULT,
+                    PackingLimits::DEFAULT,
+                    ByOwner,
+                )),
             ),
             (
                 "easy",

@@ -8,13 +8,12 @@ use blox_core::{
     policy::scheduling_fn,
 };
 use blox_policies::placement::{
-    Allocation, Buddy, Consolidated, InOrder, KeepNodes, Leases, Resizing, Split, Synergy,
+    Allocation, Buddy, Consolidated, InOrder, KeepNodes, Leases, PackingLimits, Profiling,
+    ProfilingSettings, Resizing, Split, Synergy,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::sia::Goodputs;
-use blox_policies::scheduling::{
-    AlloX, ElasticFlow, Lucid, LucidSettings, Optimus, Pollux, Share, Sia, Themis,
-};
+use blox_policies::scheduling::{AlloX, ElasticFlow, Optimus, Pollux, Qssf, Share, Sia, Themis};
 use blox_testing::Scenario;
 use std::sync::Arc;
 
@@ -208,9 +207,8 @@ fn themis_looks_again_after_awards() {
 
 #[test]
 fn profiler_leaves_joined_nodes_to_a_wide_job() {
-    let lucid = Lucid::with(LucidSettings::DEFAULT, Oracle);
-    let lucid = Composition::new("lucid").joint(lucid, |roles| roles.scheduling().placement());
-    let policy = lucid.build().unwrap().awaiting_growth(true);
+    let placement = Profiling::new(ProfilingSettings::DEFAULT, PackingLimits::DEFAULT, Oracle);
+    let policy = composed(Qssf::default(), placement).awaiting_growth(true);
     let mut run = Scenario::new(&ClusterSpec::uniform(4, 1), policy);
     run.submit(0.0, job(7, 0.0));
     run.round(0.0);

@@ -13,13 +13,12 @@ use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{
     Buddy, Consolidated, EasyBackfill, InOrder, KeepNodes, Leases, LocalSearch, Migrating,
-    NodeSets, NonSticky, OnNodes,
+    NodeSets, NonSticky, OnNodes, PackingLimits, Profiling, ProfilingSettings,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::shockwave::Market;
 use blox_policies::scheduling::{
-    Chronus, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Shockwave, Srtf,
-    Synthesizer, TimeSlicing,
+    Chronus, Fifo, Gandiva, Pollux, PolluxSettings, Qssf, Shockwave, Srtf, Synthesizer, TimeSlicing,
 };
 use blox_testing::{Scenario, StepByStep};
 use std::sync::Arc;
@@ -579,16 +578,12 @@ fn pair_with_one_job_starting_is_not_a_slow_pair() {
 
 #[test]
 fn only_profiled_jobs_leave_at_the_limit() {
-    let settings = LucidSettings {
-        profiler_nodes: 1,
-        ..LucidSettings::DEFAULT
+    let settings = ProfilingSettings {
+        nodes: 1,
+        ..ProfilingSettings::DEFAULT
     };
-    let lucid = || {
-        let lucid = Lucid::with(settings.clone(), Oracle);
-        let composition = Composition::new("lucid");
-        let composition = composition.joint(lucid, |roles| roles.scheduling().placement());
-        composition.build().unwrap()
-    };
+    let placement = || Profiling::new(settings.clone(), PackingLimits::DEFAULT, Oracle);
+    let lucid = || composed(Qssf::default(), placement());
     // The last node profiles; the node before it would profile, too, if more jobs waited.
     let mut run = Scenario::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
     run.submit_all(0.0, vec![of_type(4, "v100", 10_000.0); 7]);

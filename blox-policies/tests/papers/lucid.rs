@@ -4,8 +4,10 @@ use super::job;
 use crate::with;
 use blox_core::estimate::Oracle;
 use blox_core::{ClusterSpec, Composition, Event, GpuId, JobSpec, SortedMap};
-use blox_policies::placement::{Consolidated, InOrder, Packing, PackingLimits};
-use blox_policies::scheduling::{Fifo, Lucid, LucidSettings};
+use blox_policies::placement::{
+    Consolidated, InOrder, Packing, PackingLimits, Profiling, ProfilingSettings,
+};
+use blox_policies::scheduling::{Fifo, Qssf};
 use blox_testing::Scenario;
 
 /// A job with a profile: its sharing score, and GPU memory of 4,000 MiB.
@@ -23,18 +25,17 @@ fn with_memory(mib: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {
 
 /// Nodes of 8 GPUs, the last of them for profiling.
 fn lucid(nodes: usize, profiler_nodes: u32, scores: f64) -> Scenario {
-    let settings = LucidSettings {
-        profiler_nodes,
-        packing: PackingLimits {
-            scores,
-            ..PackingLimits::DEFAULT
-        },
-        ..LucidSettings::DEFAULT
+    let settings = ProfilingSettings {
+        nodes: profiler_nodes,
+        ..ProfilingSettings::DEFAULT
+    };
+    let limits = PackingLimits {
+        scores,
+        ..PackingLimits::DEFAULT
     };
     let lucid = Composition::new("lucid")
-        .joint(Lucid::with(settings, Oracle), |roles| {
-            roles.scheduling().placement()
-        })
+        .scheduling(Qssf::default())
+        .placement(Profiling::new(settings, limits, Oracle))
         .build()
         .unwrap();
     Scenario::new(&ClusterSpec::uniform(nodes, 8), lucid)

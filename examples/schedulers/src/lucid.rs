@@ -1,10 +1,12 @@
 use blox::core::estimate::{Estimator, Oracle};
 use blox::core::{Composition, Pipeline, Seconds};
-use blox::policies::placement::PackingLimits;
-use blox::policies::scheduling::{Lucid, LucidSettings};
+use blox::policies::placement::{PackingLimits, Profiling, ProfilingSettings};
+use blox::policies::scheduling::Qssf;
 use blox::schedulers::parameters::*;
+use std::sync::Arc;
 
-const SETTINGS: LucidSettings = LucidSettings::DEFAULT;
+const SETTINGS: ProfilingSettings = ProfilingSettings::DEFAULT;
+const LIMITS: PackingLimits = PackingLimits::DEFAULT;
 const PARAMETERS: [ParamDoc; 9] = [
     ESTIMATOR,
     SIGMA,
@@ -12,7 +14,7 @@ const PARAMETERS: [ParamDoc; 9] = [
     ORIGIN,
     numeric(
         "profiler_nodes",
-        SETTINGS.profiler_nodes as f64,
+        SETTINGS.nodes as f64,
         "reserved nodes, at most a quarter of all; 0 disables profiling",
     ),
     numeric(
@@ -22,19 +24,15 @@ const PARAMETERS: [ParamDoc; 9] = [
     ),
     numeric(
         "profiled_gpus",
-        SETTINGS.profiled_gpus as f64,
+        SETTINGS.gpus as f64,
         "most GPUs of a job that is profiled",
     ),
     numeric(
         "scores",
-        SETTINGS.packing.scores,
+        LIMITS.scores,
         "largest sum of two sharing scores; -1 disables packing",
     ),
-    numeric(
-        "memory_mib",
-        SETTINGS.packing.memory_mib,
-        "memory of a GPU in MiB",
-    ),
+    numeric("memory_mib", LIMITS.memory_mib, "memory of a GPU in MiB"),
 ];
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
@@ -43,7 +41,8 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
 /// that does not fit does not block later jobs. A job may share GPUs with a running job of the same
 /// size on one node if their sharing scores allow it. At most two jobs share a GPU. Apart from the
-/// profiler, no job is stopped. See [`Lucid`] for all rules.
+/// profiler, no job is stopped. The parts are the order of
+/// [`qssf`](blox::schedulers::qssf) and the placement [`Profiling`], which has all rules.
 ///
 /// A score is the job attribute `sharing_score`, or follows from the profile of the job by the
 /// paper's decision tree. The profile has the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`,
@@ -74,32 +73,39 @@ const PARAMETERS: [ParamDoc; 9] = [
 ///
 /// **Claims.** 7 of 9 claims of the paper hold here, 1 is weaker, 1 does not hold: `blox policies lucid`.
 pub fn lucid() -> Pipeline {
-    lucid_with(SETTINGS, Oracle)
+    lucid_with(SETTINGS, LIMITS, Arc::new(Oracle))
 }
 
-/// Returns [`lucid`] with other parameters and another estimator.
-pub fn lucid_with(settings: LucidSettings, estimator: impl Estimator) -> Pipeline {
-    let policy = Lucid::with(settings, estimator);
+/// Returns [`lucid`] with other settings of the profiler, other limits of packing, and another
+/// estimator.
+pub fn lucid_with(
+    settings: ProfilingSettings,
+    limits: PackingLimits,
+    estimator: Arc<dyn Estimator>,
+) -> Pipeline {
     Composition::new("lucid")
         .in_rounds(Seconds::new(60.0))
-        .joint(policy, |roles| roles.scheduling().placement())
+        .scheduling(Qssf::with(Arc::clone(&estimator)))
+        .placement(Profiling::new(settings, limits, estimator))
         .build()
         .expect("each role is taken once")
 }
 
-fn settings(p: &Params) -> Result<LucidSettings, RegistryError> {
+fn settings(p: &Params) -> Result<ProfilingSettings, RegistryError> {
+    Ok(ProfilingSettings {
+        nodes: from_zero(p, "profiler_nodes")? as u32,
+        limit: p.seconds("limit_s")?,
+        gpus: from_zero(p, "profiled_gpus")? as u32,
+        ..SETTINGS
+    })
+}
+
+fn limits(p: &Params) -> Result<PackingLimits, RegistryError> {
     let scores = "a number of at least 0, or -1";
-    let packing = PackingLimits {
+    Ok(PackingLimits {
         scores: p.number("scores", scores, |x| x >= 0.0 || x == -1.0)?,
         memory_mib: above_zero(p, "memory_mib")?,
-        ..SETTINGS.packing
-    };
-    Ok(LucidSettings {
-        profiler_nodes: from_zero(p, "profiler_nodes")? as u32,
-        limit: p.seconds("limit_s")?,
-        profiled_gpus: from_zero(p, "profiled_gpus")? as u32,
-        packing,
-        ..SETTINGS
+        ..LIMITS
     })
 }
 
@@ -109,6 +115,6 @@ pub(crate) fn add(r: &mut Registry) {
         "lucid",
         "profiling on reserved nodes, packing of two jobs by scores, least estimated service first",
         &PARAMETERS,
-        |p, seed| Ok(lucid_with(settings(p)?, belief(p, seed)?)),
+        |p, seed| Ok(lucid_with(settings(p)?, limits(p)?, belief(p, seed)?)),
     ).with_job_data(SHARING_SCORE);
 }

@@ -1,69 +1,67 @@
-//! Lucid: profile, then pack by scores, in order of estimated service.
+//! Profiling of new jobs on reserved nodes, and packing of the others.
 
-use crate::placement::{
-    NodeSelector, Packing, PackingLimits, could_find, estimated_service, find_alike, has_resources,
-    suits,
-};
+use super::packing::{Packing, PackingLimits};
+use super::selector::{NodeSelector, has_resources, suits};
+use super::types::{could_find, find};
 use blox_core::estimate::Estimator;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
-    NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, SchedulingPolicy, Seconds,
-    Shape, Shortfall, SortedMap, Submission, Validity, View, Within, sort,
+    NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, Seconds, Shape, Shortfall,
+    SortedMap, Submission, Validity, View, Within, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Settings of [`Lucid`].
+/// Settings of [`Profiling`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct LucidSettings {
+pub struct ProfilingSettings {
     /// Nodes reserved for profiling: the last nodes of the cluster, at most a quarter of it. 0
     /// disables profiling.
-    pub profiler_nodes: u32,
+    pub nodes: u32,
     /// Maximum profiling time of a job.
     pub limit: Seconds,
     /// Largest profiled job, in GPUs.
-    pub profiled_gpus: u32,
+    pub gpus: u32,
     /// Number of jobs waiting for the profiler above which it gets an additional node.
     pub grow_above: usize,
     /// Number of jobs waiting for the profiler below which it releases the additional node.
     pub shrink_below: usize,
-    /// Limits of packing.
-    pub packing: PackingLimits,
 }
 
-impl LucidSettings {
-    /// The artifact's settings for Venus, and the default limits of packing.
-    pub const DEFAULT: Self = LucidSettings {
-        profiler_nodes: 2,
+impl ProfilingSettings {
+    /// The settings of Lucid's artifact for Venus.
+    pub const DEFAULT: Self = ProfilingSettings {
+        nodes: 2,
         limit: Seconds::new(200.0),
-        profiled_gpus: 8,
+        gpus: 8,
         grow_above: 10,
         shrink_below: 5,
-        packing: PackingLimits::DEFAULT,
     };
 }
 
-/// Lucid (ASPLOS 2023): non-intrusive profiling, packing by sharing score, order by estimate.
+/// Runs each new job on reserved nodes for a limited time, and places the others beside running jobs
+/// or on free GPUs (Lucid, ASPLOS 2023, sections 3.2 and 3.3).
 ///
 /// - **Profiler.** A job that may be profiled first runs on reserved nodes, smallest jobs first. The
-///   first that does not fit blocks all later ones on its nodes. A job ends there, or moves to the
-///   main queue at a time limit. The set of nodes grows by one node when its queue grows.
-/// - **Order.** The main queue is in ascending order of estimated duration times GPUs. A job that
-///   does not fit does not block later jobs.
-/// - **Packing.** A job first looks for a running job to share GPUs with, by [`Packing`]. Without
-///   one, it gets free GPUs of one node; a job larger than a node gets whole nodes.
+///   first that does not fit blocks all later ones on its nodes. A job ends there, or leaves at a
+///   time limit. The set of nodes grows by one node when its queue grows.
+/// - **Other nodes.** The other jobs are placed in the order of the queue. A job that does not fit
+///   does not block later jobs. A job first looks for a running job to share GPUs with, by
+///   [`Packing`]. Without one, it gets free GPUs of one node; a job larger than a node gets whole
+///   nodes.
 ///
-/// In the main cluster, no job is stopped. A job runs on the GPU types that it names. It is rejected
-/// if it does not fit outside the nodes that may be reserved. CPUs and memory of nodes are ignored.
+/// Outside the profiler, no job is stopped. A job runs on the GPU types that it names. It is rejected
+/// if it does not fit outside the nodes that may be reserved.
 #[derive(Clone)]
-pub struct Lucid {
-    settings: LucidSettings,
+pub struct Profiling {
+    settings: ProfilingSettings,
+    limits: PackingLimits,
     estimator: Arc<dyn Estimator>,
 }
 
-/// State of `Lucid`.
+/// State of [`Profiling`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct LucidMemory {
+pub struct ProfilingMemory {
     /// True if the profiler has its additional node.
     grown: bool,
     /// Jobs placed for profiling, each with the number of that launch. A plan that is not applied
@@ -72,15 +70,19 @@ pub struct LucidMemory {
     /// Number of nodes at the first decision.
     #[serde(default)]
     nodes: Option<usize>,
-    #[serde(skip)]
-    order: Vec<(f64, JobId)>,
 }
 
-impl Lucid {
-    /// Creates the policy with settings and an estimator of durations.
-    pub fn with(settings: LucidSettings, estimator: impl Estimator + 'static) -> Self {
-        Lucid {
+impl Profiling {
+    /// Creates the placement with settings, limits of packing, and the estimator of durations that
+    /// these limits compare.
+    pub fn new(
+        settings: ProfilingSettings,
+        limits: PackingLimits,
+        estimator: impl Estimator + 'static,
+    ) -> Self {
+        Profiling {
             settings,
+            limits,
             estimator: Arc::new(estimator),
         }
     }
@@ -93,7 +95,7 @@ impl Lucid {
             .map(|n| n.id())
             .collect();
         let most = (there.len() / 4) as u32;
-        let wanted = match self.settings.profiler_nodes {
+        let wanted = match self.settings.nodes {
             0 => 0,
             n => n + u32::from(grown),
         };
@@ -103,7 +105,7 @@ impl Lucid {
 
     /// Returns the profiling nodes without those that a waiting job cannot do without. If nodes join,
     /// the profiler may get more of them than when the job was admitted.
-    fn reserved(&self, memory: &LucidMemory, view: View<'_>, grown: bool) -> Vec<NodeId> {
+    fn reserved(&self, memory: &ProfilingMemory, view: View<'_>, grown: bool) -> Vec<NodeId> {
         let mut nodes = self.profilers(view, grown);
         if memory.nodes == Some(view.cluster().nodes().len()) {
             return nodes;
@@ -124,7 +126,7 @@ impl Lucid {
 
     /// Returns whether a job still has to be profiled.
     fn is_new(&self, job: &JobRef<'_>) -> bool {
-        job.gpus().get() <= self.settings.profiled_gpus && job.attained_time() < self.limit()
+        job.gpus().get() <= self.settings.gpus && job.attained_time() < self.limit()
     }
 
     /// Returns the limit, minus a tolerance for rounding in sums of seconds.
@@ -133,7 +135,7 @@ impl Lucid {
     }
 
     /// Removes jobs from the profiler in time. Returns whether it removed one.
-    fn release(&self, memory: &LucidMemory, draft: &mut Draft<'_>) -> Result<bool, DraftError> {
+    fn release(&self, memory: &ProfilingMemory, draft: &mut Draft<'_>) -> Result<bool, DraftError> {
         let is_over = |job: &JobRef<'_>| {
             !self.is_new(job) && memory.profiled.get(&job.id()) == Some(&job.attempt())
         };
@@ -150,7 +152,7 @@ impl Lucid {
     }
 
     /// Returns the time at which the first job must leave the profiler.
-    fn next_release(&self, memory: &LucidMemory, view: View<'_>) -> Validity {
+    fn next_release(&self, memory: &ProfilingMemory, view: View<'_>) -> Validity {
         let profiled = memory.profiled.keys().filter_map(|id| view.job(*id));
         let end = |job: JobRef<'_>| match job.phase() {
             Phase::Running => Validity::Until(view.now() + (self.limit() - job.attained_time())),
@@ -164,14 +166,19 @@ impl Lucid {
     /// Places jobs that must be profiled. Returns whether it changed anything.
     fn fill_profiler(
         &self,
-        memory: &mut LucidMemory,
+        memory: &mut ProfilingMemory,
+        jobs: &[JobId],
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let (view, before) = (draft.view(), memory.grown);
         let mut placed = false;
         let now = self.reserved(memory, view, memory.grown);
         let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
-        let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
+        let waiting = jobs
+            .iter()
+            .filter_map(|id| view.job(*id))
+            .filter(|j| j.phase() == Phase::Waiting);
+        let mut queue: Vec<JobRef<'_>> = waiting.filter(ours).collect();
         sort::by_key(&mut queue, |j| (j.gpus(), j.id()));
         if queue.len() > self.settings.grow_above {
             memory.grown = true;
@@ -221,10 +228,11 @@ impl Lucid {
         nodes.iter().any(usable)
     }
 
-    /// Places jobs of the main queue. Returns whether it placed one.
-    fn fill_main(
+    /// Places the other jobs, in order. Returns whether it placed one.
+    fn place_others(
         &self,
-        memory: &mut LucidMemory,
+        memory: &ProfilingMemory,
+        jobs: &[JobId],
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let view = draft.view();
@@ -232,19 +240,9 @@ impl Lucid {
         let aside = self.reserved(memory, view, true);
         let outside = Outside(profilers.clone());
         let packing = Packing::around(Outside(Vec::new()))
-            .within(self.settings.packing, Arc::clone(&self.estimator))
+            .within(self.limits, Arc::clone(&self.estimator))
             .except_on(aside);
         let hosts = packing.hosts(draft);
-        let mut order = std::mem::take(&mut memory.order);
-        order.clear();
-        for job in view.active() {
-            let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
-            if !to_profile && draft.current(job.id()).is_none() && draft.may_place(job.id()) {
-                order.push((estimated_service(&*self.estimator, &job), job.id()));
-            }
-        }
-        // Long lists in each decision.
-        order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let why = (!profilers.is_empty()).then(|| {
             let nodes = named(view, &profilers);
             Reason::other(format!("finds no GPUs outside the profiling {nodes}"))
@@ -252,13 +250,17 @@ impl Lucid {
         let mut placed = false;
         // Numbers of GPUs that found no free ones. What is free only becomes less.
         let mut without: Vec<GpuCount> = Vec::new();
-        for &(_, id) in &order {
-            let Some(job) = view.job(id) else { continue };
+        for job in jobs.iter().filter_map(|id| view.job(*id)) {
+            let id = job.id();
+            let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
+            if to_profile || draft.current(id).is_some() || !draft.may_place(id) {
+                continue;
+            }
             let shape = Shape::gang(&job);
             let bare = job.needs_only_gpus();
             let mut found = packing.beside(&hosts, draft, &job, &shape);
             if found.is_none() && !(bare && without.contains(&job.gpus())) {
-                found = find_alike(&outside, draft, &job, &shape);
+                found = find(&outside, draft, &job, &shape);
                 if bare && found.is_none() {
                     without.push(job.gpus());
                 }
@@ -271,7 +273,6 @@ impl Lucid {
                 None => draft.explain(id, why.clone().unwrap_or(Reason::NotChosen)),
             }
         }
-        memory.order = order;
         Ok(placed)
     }
 }
@@ -354,11 +355,11 @@ fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
         .is_some_and(|n| suits(n, job, &Shape::default(), view))
 }
 
-impl Policy for Lucid {
-    type Memory = LucidMemory;
+impl Policy for Profiling {
+    type Memory = ProfilingMemory;
 
-    fn initial(&self, _: u64) -> LucidMemory {
-        LucidMemory::default()
+    fn initial(&self, _: u64) -> ProfilingMemory {
+        ProfilingMemory::default()
     }
 
     fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
@@ -366,28 +367,22 @@ impl Policy for Lucid {
     }
 }
 
-impl SchedulingPolicy for Lucid {
-    /// Requests nothing: the placement chooses the jobs, because it knows the profiling nodes.
-    fn schedule(&self, _: &mut Self::Memory, _: View<'_>, _: &mut JobQueue) -> Validity {
-        Validity::UntilEvent
-    }
-}
-
-impl PlacementPolicy for Lucid {
+impl PlacementPolicy for Profiling {
     fn place(
         &self,
         memory: &mut Self::Memory,
-        _: &mut JobQueue,
+        queue: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let view = draft.view();
+        let jobs = queue.in_order(view);
         memory
             .profiled
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
         memory.nodes.get_or_insert(view.cluster().nodes().len());
         let released = self.release(memory, draft)?;
-        let profiled = self.fill_profiler(memory, draft)?;
-        let placed = self.fill_main(memory, draft)?;
+        let profiled = self.fill_profiler(memory, &jobs, draft)?;
+        let placed = self.place_others(memory, &jobs, draft)?;
         // The next decision sees what this one changed, such as partners for the placed jobs.
         let changed = released || profiled || placed;
         Ok(match changed || view.waiting_count() > 0 {
