@@ -1,4 +1,4 @@
-//! The imports between the files of a crate: by `use`, by paths in bodies, and through re-exports.
+//! Reads the imports between the files of a crate: by `use`, by paths in bodies, and by re-exports.
 
 use crate::tree::sources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ fn reached<'g>(graph: &'g Graph, from: &'g Module) -> BTreeSet<&'g Module> {
     seen
 }
 
-/// What a file defines, hands on, and names.
+/// The items of a file, its re-exports, and the paths that it names.
 #[derive(Default)]
 struct File {
     /// Names of its items.

@@ -39,8 +39,7 @@ impl ProfilingSettings {
     };
 }
 
-/// Runs each new job on reserved nodes for a limited time, and places the others beside running jobs
-/// or on free GPUs (Lucid, ASPLOS 2023, sections 3.2 and 3.3).
+/// Profiles new jobs on reserved nodes, and packs the others (Lucid, ASPLOS 2023, sections 3.2, 3.3).
 ///
 /// - **Profiler.** A job that may be profiled first runs on reserved nodes, smallest jobs first. The
 ///   first that does not fit blocks all later ones on its nodes. A job ends there, or leaves at a
