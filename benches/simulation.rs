@@ -27,7 +27,6 @@ fn simulations(c: &mut Criterion) {
             .measure(Measure::Ids(0, last))
             .run(scheduler, &mut jobs)
             .expect("a sound policy")
-            .summary
     };
     group.bench_function("fifo, 7 jobs/h, 1000 jobs", |b| {
         b.iter(|| run(blox::schedulers::fifo(), 7.0, 999));
@@ -210,7 +209,6 @@ fn overload(c: &mut Criterion) {
                     Simulation::new(ClusterSpec::uniform(20, 8))
                         .run(scheduler, &mut Jobs::new(specs.clone()))
                         .expect("a sound policy")
-                        .summary
                 });
             });
         }
@@ -238,7 +236,6 @@ fn parts(c: &mut Criterion) {
                 Simulation::new(ClusterSpec::uniform(1, 1))
                     .run(blox::schedulers::fifo(), &mut Jobs::new(specs.clone()))
                     .expect("a sound policy")
-                    .summary
             });
         });
     }

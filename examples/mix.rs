@@ -5,6 +5,7 @@
 //! schedules real processes on this machine.
 
 use blox::prelude::*;
+use blox::results::Summary;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mixed = Composition::new("srtf-profiled")
@@ -25,8 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
     };
     let jobs = || Jobs::new((0..100).map(job).collect());
-    let mixed = simulation.run(mixed, &mut jobs())?.summary;
-    let plain = simulation.run(schedulers::srtf(), &mut jobs())?.summary;
+    let mixed = Summary::of(&simulation.run(mixed, &mut jobs())?);
+    let plain = Summary::of(&simulation.run(schedulers::srtf(), &mut jobs())?);
     let (a, b) = (mixed.avg_jct_s, plain.avg_jct_s);
     println!("average JCT: mixed {a:.1} s, srtf {b:.1} s");
     assert_eq!(mixed.completed, plain.completed);

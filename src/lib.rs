@@ -22,6 +22,7 @@
 //!
 //! ```
 //! use blox::prelude::*;
+//! use blox::results::Summary;
 //! use blox::sim::Measure;
 //! use blox::traces::generate::blox::BloxWorkload;
 //!
@@ -29,7 +30,7 @@
 //! let report = Simulation::new(ClusterSpec::uniform(32, 4))
 //!     .measure(Measure::Ids(0, 100))
 //!     .run(blox::schedulers::las(), &mut jobs)?;
-//! assert_eq!(report.summary.completed, 101);
+//! assert_eq!(Summary::of(&report).completed, 101);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -42,7 +43,7 @@
 //! | Combine policies to a scheduler | [`Composition`](prelude::Composition) |
 //! | Use a published scheduler | [`schedulers`] |
 //! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
-//! | Understand the metrics | [`Summary`](sim::results::Summary), [`JobResult`](sim::results::JobResult) |
+//! | Understand the metrics | [`Summary`](results::Summary), [`JobResult`](sim::results::JobResult) |
 //! | Read a trace or generate jobs | [`traces`] |
 //! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |

@@ -13,13 +13,14 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 22] = [
+const CRATES: [(&str, &[&str]); 23] = [
     ("blox-core", &[]),
     ("crates/blox-cpython", &[]),
     ("crates/blox-features", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
     ("crates/blox-solve", &[]),
+    ("crates/blox-table", &[]),
     ("crates/blox-microlp", &["solve"]),
     ("crates/blox-perf", &["core", "solve"]),
     ("blox-cluster", &["core", "perf"]),
@@ -28,7 +29,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("crates/blox-workloads", &["core"]),
     ("blox-sim", &["core", "perf", "registry", "workloads"]),
     ("crates/blox-testing", &["core", "sim"]),
-    ("crates/blox-parquet", &["sim"]),
+    ("crates/blox-parquet", &["table"]),
     (
         "crates/blox-traces",
         &[
@@ -38,10 +39,11 @@ const CRATES: [(&str, &[&str]); 22] = [
             "perf",
             "registry",
             "sim",
+            "table",
             "workloads",
         ],
     ),
-    ("crates/blox-results", &["plot", "sim"]),
+    ("crates/blox-results", &["core", "plot", "sim", "table"]),
     (
         "examples/schedulers",
         &[
@@ -50,7 +52,9 @@ const CRATES: [(&str, &[&str]); 22] = [
     ),
     (
         "crates/blox-claims",
-        &["core", "perf", "policies", "registry", "sim", "traces"],
+        &[
+            "core", "perf", "policies", "registry", "results", "sim", "traces",
+        ],
     ),
     (
         "crates/blox-released",
@@ -63,6 +67,7 @@ const CRATES: [(&str, &[&str]); 22] = [
             "plot",
             "policies",
             "registry",
+            "results",
             "schedulers",
             "sim",
             "solve",

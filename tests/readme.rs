@@ -347,7 +347,7 @@ fn every_result_column_is_in_the_reference() {
             assert!(page.contains(&format!("`{column}`")), "{file}: {column}");
         }
     }
-    for column in blox::sim::results::COLUMNS {
+    for column in blox::results::COLUMNS {
         let row = format!("| `{}` | {} |", column.name, column.formula);
         assert!(page.contains(&row), "expected the row {row}");
     }
@@ -396,7 +396,7 @@ fn flattened(name: &str, value: &serde_json::Value, into: &mut BTreeSet<String>)
 
 #[test]
 fn every_field_of_a_summary_is_in_the_reference() {
-    use blox::sim::results::{Deadlines, Fairness, Summary, TrainingFigures};
+    use blox::results::{Deadlines, Fairness, Summary, TrainingFigures};
 
     let page = fs::read_to_string("docs/src/reference/results.md").unwrap();
     let mut summary = Summary::default();

@@ -1,19 +1,18 @@
-//! The simulated backend of the blox toolkit: models of the world, and results.
+//! The simulated backend of the blox toolkit: models of the world, and rows of results.
 //!
 //! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload). Separate components
 //! determine how fast jobs run ([`execution`]), the costs of changes ([`overheads`]), when ends are
 //! seen ([`completion`]) and random faults ([`faults`]). [`stepping`] runs a simulation step by
 //! step. [`fairness`] compares jobs with runs on their own share of the cluster.
 //!
-//! Read [`Simulation`] first, then [`Report`] and [`results::Summary`].
+//! Read [`Simulation`] first, then [`Report`] and [`results::JobResult`]. `blox_results` computes
+//! summaries and comparisons of reports, and writes tables.
 //!
 //! | Task | Start with |
 //! |---|---|
 //! | Run a scheduler | [`Simulation::run`] |
 //! | Select the measured jobs | [`Measure`] |
-//! | Understand a metric | [`results::Summary`], [`results::JobResult`] |
-//! | Write result files | [`results::write_jobs`], [`results::write_timeline`] |
-//! | Compare two runs | [`results::statistics::Paired`] |
+//! | Understand a result | [`results::JobResult`], [`results::Usage`] |
 //! | Provide jobs | [`workload::Workload`], [`workload::Jobs`] |
 //! | Model the speed of jobs | [`execution::ExecutionModel`] |
 //! | Model the cost of launches and stops | [`overheads::Overheads`] |

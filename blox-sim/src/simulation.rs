@@ -7,7 +7,7 @@ use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::results::{
     Bills, JobResult, Moment, Occupancy, Recorder, Rent, RoundRow, SharedSink, SharedWaitSink,
-    Summary, TimelineRow, WaitRow, Waits,
+    TimelineRow, Usage, WaitRow, Waits,
 };
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch, WorkloadInfo};
@@ -71,10 +71,12 @@ pub struct Simulation {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
+    /// Name of the scheduler.
+    pub scheduler: String,
     /// One row for each job, in order of job.
     pub jobs: Vec<JobResult>,
-    /// Summary metrics.
-    pub summary: Summary,
+    /// Use of the cluster over the whole simulation.
+    pub usage: Usage,
     /// Number of measured jobs that were not submitted before the simulation ended early. They have
     /// no row.
     pub unsubmitted: u64,
@@ -106,24 +108,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Creates a report of results that another program computed, without records on request.
-    pub fn new(
-        jobs: Vec<JobResult>,
-        summary: Summary,
-        counters: Counters,
-        ended: Ended,
-        end: Time,
-    ) -> Self {
-        Report {
-            jobs,
-            summary,
-            counters,
-            ended,
-            end,
-            ..Report::default()
-        }
-    }
-
     /// Returns the number of measured jobs that the scheduler ended before all work was done. They
     /// count as completed.
     pub fn ended_early(&self) -> u64 {
@@ -604,33 +588,30 @@ impl Simulation {
         } else {
             (state.now(), state.now())
         };
-        let span = recorder
+        let makespan = recorder
             .first_submit
-            .map_or(0.0, |first| (last - first).secs());
+            .map_or(Seconds::ZERO, |first| last - first);
         let rounds = match period {
             Some(p) => (end.secs() / p).ceil() as u64,
             None => counters.decisions,
         };
         let gpus = self.cluster.total_gpus() as u32;
-        let mut summary = Summary::of(name, &jobs, counters, gpus, span, rounds);
+        let mut usage = Usage::of(&jobs, gpus, makespan, rounds);
         let first = recorder.first_submit.unwrap_or_default();
         let (busy, changed) = (state.busy_gpu_time(), recorder.capacity(gpus, first, last));
-        summary.occupy(&jobs, busy, changed);
+        usage.occupy(&jobs, busy, changed);
         if self.cluster.has_prices() {
             let accounts = state.cluster().accounts(end);
-            let (node_hours, cost) = (accounts.node_hours, accounts.cost);
-            let job_cost = jobs.iter().map(|job| job.cost).sum();
-            summary.rent = Some(Rent {
-                node_hours,
-                cost,
-                job_cost,
+            usage.rent = Some(Rent {
+                node_hours: accounts.node_hours,
+                cost: accounts.cost,
+                job_cost: jobs.iter().map(|job| job.cost).sum(),
             });
         }
-        summary.measured += unsubmitted;
-        summary.unfinished += unsubmitted;
         Report {
+            scheduler: name.to_owned(),
             jobs,
-            summary,
+            usage,
             unsubmitted,
             rounds: recorder.rounds,
             waits: waits.rows(end),

@@ -36,7 +36,7 @@
 //! let names: Vec<&str> = runs.iter().map(|r| &*r.name).collect();
 //! assert_eq!(names, ["a", "b"]);
 //! // In b nobody waits for a's jobs.
-//! assert_eq!(runs[1].report.summary.completed, 1);
+//! assert_eq!(runs[1].report.jobs[0].queueing().map(Seconds::secs), Some(298.0));
 //! # Ok::<(), blox_sim::virtual_clusters::VirtualClusterError>(())
 //! ```
 

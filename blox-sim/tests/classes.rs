@@ -2,6 +2,7 @@
 
 use crate::{listing, node, run};
 use blox_core::{Class, Extras, GpuCount, JobId, JobSpec, Seconds, Time};
+use blox_results::Summary;
 
 #[test]
 fn stop_at_the_end_of_a_guarantee_does_not_break_it() {
@@ -28,7 +29,7 @@ fn stop_at_the_end_of_a_guarantee_does_not_break_it() {
     let report = run(&node(5), pauses, &jobs);
     let broken: Vec<u32> = report.jobs.iter().map(|job| job.broken).collect();
     assert_eq!(broken, [0, 0, 1, 0, 0]);
-    let evictions = report.summary.evictions.unwrap();
+    let evictions = Summary::of(&report).evictions.unwrap();
     assert_eq!(
         (evictions.guaranteed, evictions.spot, evictions.broken),
         (1, 3, 1)

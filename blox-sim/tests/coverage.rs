@@ -3,9 +3,10 @@
 
 use crate::by;
 use blox_core::{ClusterSpec, Pipeline, Seconds};
+use blox_results::Summary;
+use blox_results::statistics::{Estimate, mean, percentile};
 use blox_sim::Simulation;
 use blox_sim::completion::Exact;
-use blox_sim::results::statistics::{Estimate, mean, percentile};
 use blox_sim::workload::{Jobs, collect};
 use blox_traces::generate::{Draws, DurationLaw, Generator, GeneratorSpec, Load};
 use rayon::prelude::*;
@@ -41,7 +42,7 @@ fn simulated(law: &DurationLaw, seed: u64) -> Pair {
     let average = |scheduler: Pipeline| {
         let simulation = Simulation::new(ClusterSpec::uniform(2, 4)).completion(Exact);
         let report = simulation.run(scheduler, &mut Jobs::new(jobs.clone()));
-        report.unwrap().summary.avg_jct_s
+        Summary::of(&report.unwrap()).avg_jct_s
     };
     [
         average(by(|job| job.submit().secs())),

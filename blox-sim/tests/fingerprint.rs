@@ -9,6 +9,7 @@ use blox_core::{
     ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, Launches, MetricCollector, Plan,
     Request, Seconds, State, Time, Validity, View,
 };
+use blox_results::Summary;
 use blox_sim::Simulation;
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::results::Fingerprint;
@@ -112,7 +113,7 @@ fn collectors_get_equal_events_with_or_from_a_journal() {
             .run_journaled(srtf(), &mut jobs(), journal)
             .unwrap();
         assert!(
-            run.summary.preemptions > 0 && plain.len() > 15,
+            Summary::of(&run).preemptions > 0 && plain.len() > 15,
             "{}",
             plain.len()
         );

@@ -10,6 +10,7 @@ use blox_core::{
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
+use blox_results::Summary;
 use blox_sim::completion::Exact;
 use blox_sim::execution::{FixedRate, Shared};
 use blox_sim::faults::Faults;
@@ -91,11 +92,11 @@ fn a_rejected_job_stretches_no_makespan() {
     let watch = Arc::new(Watch::default());
     let simulation = node(1).watched_by(Arc::clone(&watch));
     let report = run(&simulation, fifo(), &jobs);
-    assert_eq!(report.summary.rejected, 2);
+    assert_eq!(Summary::of(&report).rejected, 2);
     assert_eq!(watch.ended.load(std::sync::atomic::Ordering::Relaxed), 3);
     // Accepted at 300 s; the end was seen at 900 s.
-    assert_eq!(report.summary.makespan_s, 800.0);
-    assert_eq!(report.summary.utilisation, 0.75);
+    assert_eq!(Summary::of(&report).makespan_s, 800.0);
+    assert_eq!(Summary::of(&report).utilisation, 0.75);
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn run_ends_with_the_last_job_measured_by_id() {
     let measured: Vec<bool> = report.jobs.iter().map(|j| j.measured).collect();
     assert_eq!(measured, [true, false, true, false, false]);
     assert_eq!(report.ended, Ended::Finished);
-    assert_eq!(report.summary.avg_jct_s, (300.0 + 900.0) / 2.0);
+    assert_eq!(Summary::of(&report).avg_jct_s, (300.0 + 900.0) / 2.0);
     assert_eq!(finishes(&report)[3..], [None, None]);
 }
 
@@ -166,7 +167,7 @@ fn whole_scheduler_runs_as_its_inner_composition() {
         .unwrap();
     let starts = report.jobs.iter().map(|j| j.first_start.unwrap().secs());
     assert_eq!(starts.collect::<Vec<_>>(), [300.0, 900.0]);
-    assert_eq!(report.summary.scheduler, "lazy");
+    assert_eq!(Summary::of(&report).scheduler, "lazy");
     assert_eq!(lazy.1, 5);
 }
 
@@ -233,7 +234,7 @@ impl AdmissionPolicy for Demotes {
 fn deadline_of_a_best_effort_job_is_not_declined() {
     let jobs = [due(1, 300.0, 300.0), due(1, 600.0, 400.0)];
     let report = run(&node(3), fifo().with_admission(Demotes).unwrap(), &jobs);
-    let count = report.summary.deadlines.unwrap();
+    let count = Summary::of(&report).deadlines.unwrap();
     assert_eq!((count.met, count.missed, count.declined), (1, 1, 0));
 }
 
@@ -247,7 +248,7 @@ fn deadlines_are_counted_by_fate() {
         due(4, 300.0, 400.0),
     ];
     let report = run(&node(3), fifo(), &jobs);
-    let count = report.summary.deadlines.unwrap();
+    let count = Summary::of(&report).deadlines.unwrap();
     assert_eq!((count.met, count.missed, count.declined), (2, 1, 1));
 }
 
@@ -311,7 +312,7 @@ fn a_cancelled_job_frees_its_gpu() {
     let report = run(&simulation, fifo(), &jobs);
     assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
     assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
-    assert_eq!(report.summary.failed, 1);
+    assert_eq!(Summary::of(&report).failed, 1);
 }
 
 #[test]
@@ -377,7 +378,7 @@ fn jobs_that_nothing_will_start_end_the_simulation() {
     let report = run(&simulation, fifo().awaiting_growth(true), &jobs);
     assert_eq!(report.ended, Ended::Standstill);
     assert_eq!(finishes(&report), [None]);
-    assert_eq!(report.summary.unfinished, 1);
+    assert_eq!(Summary::of(&report).unfinished, 1);
 }
 
 #[test]
@@ -394,7 +395,10 @@ fn job_that_never_keeps_work_ends_the_simulation() {
     assert_eq!(report.ended, Ended::NoProgress);
     assert_eq!(report.jobs[1].crashes, 1_000_000);
     assert_eq!(
-        (report.summary.completed, report.summary.unfinished),
+        (
+            Summary::of(&report).completed,
+            Summary::of(&report).unfinished
+        ),
         (1, 1)
     );
     let saving = Faults {
@@ -675,8 +679,8 @@ fn figures_sum_in_job_order_for_any_order_of_ends() {
     // The jobs end in the opposite order, which has a different sum.
     assert_eq!(finishes(&report), durations.map(Some));
     assert_ne!(durations.iter().rev().sum::<f64>(), sum);
-    assert_eq!(report.summary.avg_jct_s, sum / 3.0);
-    assert_eq!(report.summary.utilisation, sum / (3.0 * 0.3));
+    assert_eq!(Summary::of(&report).avg_jct_s, sum / 3.0);
+    assert_eq!(Summary::of(&report).utilisation, sum / (3.0 * 0.3));
 }
 
 /// Cordons all nodes until a job waits.

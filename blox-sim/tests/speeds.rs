@@ -6,6 +6,7 @@ use blox_core::{
     JobRef, JobSpec, PlacementPolicy, Seconds, Stateless, Time, TrainingSpec, TypeLimits,
     TypeSpeeds, Validity, View,
 };
+use blox_results::Summary;
 use blox_sim::completion::Exact;
 use blox_sim::execution::{ExecutionModel, Stretch, Turn};
 use blox_sim::overheads::FixedOverheads;
@@ -219,7 +220,7 @@ fn utilisation_counts_shared_gpus_once() {
     let alone = |model| measured(model, &[("v100", 1.0)]);
     // Both jobs use the whole GPU, so each takes 1,800 s.
     let report = pair(&on("1x1:v100"), [alone("a"), alone("b")]).unwrap();
-    assert_eq!(report.summary.utilisation, 1.0);
+    assert_eq!(Summary::of(&report).utilisation, 1.0);
     // A second node joins after a quarter of the time and stays idle.
     let joins = blox_core::Event::NodeJoined {
         spec: Box::new(blox_core::NodeSpec {
@@ -230,5 +231,5 @@ fn utilisation_counts_shared_gpus_once() {
     let jobs = [job(Extras::default())];
     let simulation = on("1x1").happening(Time::new(225.0), joins);
     let report = run(&simulation, fifo(), &jobs);
-    assert_eq!(report.summary.utilisation, 900.0 / (900.0 + 675.0));
+    assert_eq!(Summary::of(&report).utilisation, 900.0 / (900.0 + 675.0));
 }

@@ -5,6 +5,7 @@ use blox_core::{
     Assignment, GpuCount, JobQueue, JobRef, JobSpec, Request, Seconds, Stateless, Time, Validity,
     View, policy::scheduling_fn,
 };
+use blox_results::Summary;
 use blox_sim::execution::{ExecutionModel, Stretch, Turn};
 use blox_sim::workload::{Limited, Workload, WorkloadError};
 use blox_sim::{Ended, Measure, Until};
@@ -38,12 +39,12 @@ fn time_limit_applies_events_but_makes_no_decision() {
     assert_eq!(report.ended, Ended::Horizon);
     // The end at 600 s and the arrival at 600 s are applied.
     assert_eq!(report.end, Time::new(600.0));
-    let summary = &report.summary;
+    let summary = Summary::of(&report);
     assert_eq!(
         (summary.jobs, summary.completed, summary.unfinished),
         (3, 2, 1)
     );
-    assert_eq!(until(599.0).summary.completed, 1);
+    assert_eq!(Summary::of(&until(599.0)).completed, 1);
     assert_eq!(until(1e9).ended, Ended::Finished);
 }
 
@@ -55,7 +56,7 @@ fn limit_of_completed_jobs_ends_the_run() {
     let shortest_first = by(|job| job.truth().duration().secs());
     let report = until.run(shortest_first, &mut Steady::default()).unwrap();
     assert_eq!(report.ended, Ended::Horizon);
-    assert_eq!(report.summary.unfinished, 1);
+    assert_eq!(Summary::of(&report).unfinished, 1);
     let completed = report.jobs.iter().filter(|j| j.jct().is_some());
     assert_eq!(completed.count(), 100);
 }
@@ -69,7 +70,10 @@ fn starving_run_of_an_endless_workload_ends() {
         .unwrap();
     assert_eq!(report.ended, Ended::Starved);
     assert_eq!(
-        (report.summary.completed, report.summary.unfinished),
+        (
+            Summary::of(&report).completed,
+            Summary::of(&report).unfinished
+        ),
         (1, 1)
     );
     // 6,000,000 s after the only completion of a measured job, at 900 s.
@@ -93,7 +97,7 @@ fn scheduler_that_starts_nothing_is_at_a_standstill() {
         .run(composed("none", none, FirstFit), &mut Steady::default())
         .unwrap();
     assert_eq!(report.ended, Ended::Standstill);
-    assert_eq!(report.summary.unfinished, 2);
+    assert_eq!(Summary::of(&report).unfinished, 2);
     // A late arrival is no standstill.
     let late = run(&node(1), fifo(), &[job(1e8, 300.0), job(3e8, 300.0)]);
     assert_eq!(late.ended, Ended::Finished);
@@ -186,8 +190,8 @@ fn run_that_ends_early_lasts_until_the_limit() {
         &jobs,
     );
     assert_eq!(report.end, Time::new(3599.0));
-    assert_eq!(report.summary.makespan_s, 3599.0);
-    assert_eq!(report.summary.utilisation, 0.5);
+    assert_eq!(Summary::of(&report).makespan_s, 3599.0);
+    assert_eq!(Summary::of(&report).utilisation, 0.5);
     assert_eq!(report.jobs[0].attained, Seconds::new(3599.0));
 }
 
@@ -196,7 +200,7 @@ fn job_that_has_not_arrived_is_unfinished() {
     let jobs = [0.0, 100.0, 50_000.0, 60_000.0].map(|at| job(at, 600.0));
     let counted = |simulation: blox_sim::Simulation| {
         let report = run(&simulation, fifo(), &jobs);
-        let s = &report.summary;
+        let s = Summary::of(&report);
         let came = (s.jobs, report.unsubmitted);
         (
             came,
@@ -220,7 +224,10 @@ fn range_of_an_endless_workload_is_counted_as_named() {
         let report = simulation.run(fifo(), &mut Steady::default()).unwrap();
         let reasons = report.reasons(false).get("not submitted").copied();
         assert_eq!(reasons.unwrap_or(0), report.unsubmitted);
-        (report.summary.measured, report.summary.completed)
+        (
+            Summary::of(&report).measured,
+            Summary::of(&report).completed,
+        )
     };
     assert_eq!(until(Measure::Ids(20, 30)), (11, 0));
     assert_eq!(until(Measure::Ids(0, u32::MAX)), (1 << 32, 5));
@@ -239,7 +246,10 @@ fn interrupted_run_counts_its_whole_range() {
     let report = simulation.run(fifo(), &mut Steady::default()).unwrap();
     assert_eq!(report.ended, Ended::Interrupted);
     assert_eq!(
-        (report.summary.measured, report.summary.unfinished),
+        (
+            Summary::of(&report).measured,
+            Summary::of(&report).unfinished
+        ),
         (11, 11)
     );
 }

@@ -2,6 +2,7 @@
 
 use super::cases::{self, job, with};
 use blox::core::{Class, ClusterSpec, JobSpec, Time};
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 use blox::sim::registry::World;
 use blox::sim::{Report, Simulation};
@@ -73,7 +74,10 @@ fn guaranteed_jobs_end_as_if_alone() {
         let alone: Vec<JobSpec> = jobs.iter().filter(|job| owns(job)).cloned().collect();
         let beside = run(3, 4, &jobs);
         assert_eq!(
-            (beside.summary.completed, beside.summary.preemptions),
+            (
+                Summary::of(&beside).completed,
+                Summary::of(&beside).preemptions
+            ),
             (80, 0)
         );
         let all = ends(&beside);

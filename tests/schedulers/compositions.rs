@@ -7,6 +7,7 @@ use blox::core::{
     Request, Seconds, Shape, Time, Validity,
 };
 use blox::policies::placement::{Consolidated, InOrder};
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 use blox::sim::execution::{FixedRate, Traffic};
 use blox::sim::overheads::FixedOverheads;
@@ -51,7 +52,7 @@ fn a_job_ends_when_its_loss_has_converged() {
     let report = run(&two, policy, &[job(reports), job(None)]);
     assert_eq!(finishes(&report), [Some(2700.0), Some(10_200.0)]);
     assert_eq!(report.jobs[0].outcome, Some(Outcome::Terminated));
-    assert_eq!(report.summary.completed, 2);
+    assert_eq!(Summary::of(&report).completed, 2);
 }
 
 #[test]
@@ -121,8 +122,8 @@ fn synthesizer_matches_the_best_static_on_bursts() {
         let report = Simulation::new(ClusterSpec::uniform(16, 4))
             .run(scheduler, &mut bursty(2.0, 600))
             .expect("a sound policy");
-        assert_eq!(report.summary.completed, 600);
-        report.summary.avg_jct_s
+        assert_eq!(Summary::of(&report).completed, 600);
+        Summary::of(&report).avg_jct_s
     };
     let statics: Vec<f64> = synthesizer_candidates(true)
         .into_iter()

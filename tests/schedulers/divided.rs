@@ -4,6 +4,7 @@ use crate::cases::{assigned, job, run, scheduler, with};
 use crate::outside::quota;
 use blox::core::{ClusterSpec, Curve, GpuCount, GpuId, Gpus, JobId, JobSpec, Seconds, Share, Time};
 use blox::policies::admission::{Quota, QuotaBy};
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::AssignmentRow;
@@ -159,7 +160,7 @@ fn check_accounts(report: &Report, rows: &[AssignmentRow], gpus: u32, reached: &
         all += attained;
         reached.gangs += u32::from(job.gpus > 1 && its.iter().any(|r| !r.share.is_whole()));
     }
-    let summary = &report.summary;
+    let summary = Summary::of(&report);
     let busy = summary.utilisation * f64::from(gpus) * summary.makespan_s;
     assert!((busy - all).abs() < 1e-6 * (1.0 + all), "{busy}, {all}");
 }

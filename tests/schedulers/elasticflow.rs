@@ -7,6 +7,7 @@ use blox::core::{
     Work,
 };
 use blox::released::verify::compare;
+use blox::results::Summary;
 use blox::schedulers as shipped;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
@@ -116,7 +117,7 @@ fn no_admitted_job_misses_its_deadline() {
                 assert_ne!(fate, Some("missed"), "case {seed}: {job:?}");
                 assert!(job.outcome.is_some(), "case {seed}: {job:?}");
             }
-            let d = report.summary.deadlines.unwrap_or_default();
+            let d = Summary::of(&report).deadlines.unwrap_or_default();
             (met, declined) = (met + d.met, declined + d.declined);
         }
     }
@@ -158,7 +159,7 @@ fn a_job_leaves_gpus_that_only_another_accepts() {
         let report = cases::run(&simulation, cases::scheduler(name), &jobs);
         let ends = cases::ends(&report);
         assert!(ends[0] < 36_500.0 && ends[1] < 4000.0, "{name}: {ends:?}");
-        assert!(report.summary.preemptions <= 1, "{name}");
+        assert!(Summary::of(&report).preemptions <= 1, "{name}");
     }
 }
 
@@ -173,7 +174,7 @@ fn waiting_for_a_type_moves_no_running_job() {
     for name in BY_DEADLINE {
         let simulation = Simulation::new(typed(&[(1, "v100"), (2, "t4"), (2, "t4")]));
         let report = cases::run(&simulation, cases::scheduler(name), &jobs);
-        assert_eq!(report.summary.preemptions, 0, "{name}");
+        assert_eq!(Summary::of(&report).preemptions, 0, "{name}");
         assert!(report.jobs.iter().all(|j| j.outcome.is_some()), "{name}");
     }
 }
@@ -203,7 +204,7 @@ fn admission_counts_gpus_of_accepted_types() {
         let simulation = Simulation::new(typed(&[(8, "a"), (8, "b")]));
         let jobs = [job.clone(), job.clone()];
         let report = cases::run(&simulation, cases::scheduler(name), &jobs);
-        let d = report.summary.deadlines.unwrap_or_default();
+        let d = Summary::of(&report).deadlines.unwrap_or_default();
         assert_eq!((d.met, d.missed, d.declined), (1, 0, 1), "{name}");
     }
 }
@@ -240,7 +241,7 @@ fn check_admitted(cluster: &ClusterSpec, limit: impl Fn(&mut ChaCha8Rng, JobSpec
             assert_ne!(fate, Some("missed"), "{name}, case {seed}: {job:?}");
             assert!(job.outcome.is_some(), "{name}, case {seed}: {job:?}");
         }
-        declined += report.summary.deadlines.unwrap_or_default().declined;
+        declined += Summary::of(&report).deadlines.unwrap_or_default().declined;
     }
     assert!(declined > 100, "{declined}");
 }
@@ -267,7 +268,7 @@ fn admission_counts_cpus_and_memory() {
             cases::scheduler(name),
             &[job.clone(), job.clone()],
         );
-        let d = report.summary.deadlines.unwrap_or_default();
+        let d = Summary::of(&report).deadlines.unwrap_or_default();
         assert_eq!((d.met, d.missed, d.declined), (1, 0, 1), "{name}");
     }
 }
@@ -305,7 +306,7 @@ fn overheads_make_misses_and_they_are_counted() {
     let (mut missed, mut by_overheads) = (0, 0);
     for seed in 0..50 {
         let report = run(seed, shipped::elasticflow(), overheads);
-        let d = report.summary.deadlines.unwrap_or_default();
+        let d = Summary::of(&report).deadlines.unwrap_or_default();
         missed += d.missed;
         by_overheads += d.causes.overheads;
         let because = d.causes.overheads + d.causes.waiting + d.causes.round;
@@ -341,7 +342,7 @@ fn elastic_without_admission_beats_earliest_deadline() {
     let met = |build: fn() -> Pipeline| -> u64 {
         let reports = (0..100).map(|seed| run(seed, build(), FixedOverheads::default()));
         reports
-            .map(|r| r.summary.deadlines.unwrap_or_default().met)
+            .map(|r| Summary::of(&r).deadlines.unwrap_or_default().met)
             .sum()
     };
     let (elastic, greedy) = (met(shipped::ef), met(shipped::edf));

@@ -5,6 +5,7 @@ use blox::core::{
     ClusterSpec, Event, GpuCount, JobSpec, NodeSpec, Offer, OfferId, OnEvent, Seconds, Share, Time,
 };
 use blox::policies::admission::{Quota, QuotaBy};
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::{Report, Simulation};
@@ -24,7 +25,7 @@ fn run(simulation: Simulation, jobs: &[(f64, u32, f64)]) -> Report {
 }
 
 fn paid(report: &Report) -> [f64; 2] {
-    let rent = report.summary.rent.expect("the cluster has offers");
+    let rent = Summary::of(&report).rent.expect("the cluster has offers");
     [rent.node_hours, rent.cost]
 }
 
@@ -91,7 +92,7 @@ fn first_node_is_paid_from_joining() {
     let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
     assert_eq!(ends(&report), [Some(3900.0)]);
     assert_eq!(paid(&report), [3900.0 / 3600.0, 3.0 * (3900.0 / 3600.0)]);
-    assert_eq!(report.summary.utilisation, 3600.0 / 3900.0);
+    assert_eq!(Summary::of(&report).utilisation, 3600.0 / 3900.0);
     // While it boots, it costs nothing.
     let report = run(booting(200.0), &[(0.0, 1, 3600.0)]);
     assert_eq!(paid(&report)[0], 3700.0 / 3600.0);
@@ -177,7 +178,7 @@ fn reclaimed_node_is_paid_until_its_notice_ends() {
 #[test]
 fn job_that_no_offer_holds_is_rejected() {
     let report = run(Simulation::new(offered(None)), &[(0.0, 5, 60.0)]);
-    assert_eq!(report.summary.rejected, 1);
+    assert_eq!(Summary::of(&report).rejected, 1);
 }
 
 fn costs(report: &Report) -> Vec<f64> {
@@ -189,7 +190,7 @@ fn job_pays_its_part_of_the_node_while_it_runs() {
     // The node is there from 0 and the job runs from 300 to 3900: the first round is idle.
     let report = run(Simulation::new(offered(None)), &[(0.0, 1, 3600.0)]);
     assert_eq!(costs(&report), [3.0]);
-    let rent = report.summary.rent.unwrap();
+    let rent = Summary::of(&report).rent.unwrap();
     assert_eq!((rent.job_cost, rent.cost), (3.0, 3.0 * (3900.0 / 3600.0)));
     // The price doubles after 1800 s.
     let priced = Event::Priced {

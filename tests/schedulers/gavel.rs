@@ -6,6 +6,7 @@ use blox::core::{ClusterSpec, JobSpec, TypeSpeeds};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::policies::scheduling::gavel::shares::{Knowledge, MaxMinFairness};
 use blox::released::verify::{Compared, compare};
+use blox::results::Summary;
 use blox::schedulers::gavel_with;
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
@@ -39,9 +40,9 @@ fn pair_speeds_are_learned_from_running_pairs() {
         let report = Simulation::new(cluster)
             .run_by(&mut pipeline, &mut Jobs::new(jobs.clone()), None)
             .unwrap();
-        assert_eq!(report.summary.completed, 24);
+        assert_eq!(Summary::of(&report).completed, 24);
         let (_, memory) = pipeline.policy::<Gavel>().unwrap();
-        (report.summary.avg_jct_s, memory.own.learned().clone())
+        (Summary::of(&report).avg_jct_s, memory.own.learned().clone())
     };
     let (apart, mut nothing) = run(None);
     let (learning, mut learned) = run(Some(0.8));

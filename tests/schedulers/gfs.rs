@@ -3,6 +3,7 @@
 use crate::cases::{job, run, scheduler, starts, with};
 use blox::core::Class;
 use blox::prelude::*;
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 
 fn spot(at: f64, gpus: u32, lasts: f64) -> JobSpec {
@@ -16,7 +17,7 @@ fn spot(at: f64, gpus: u32, lasts: f64) -> JobSpec {
 fn preemptions(nodes: usize, jobs: &[JobSpec]) -> Vec<u32> {
     let exact = Simulation::new(ClusterSpec::uniform(nodes, 8)).completion(Exact);
     let report = run(&exact, scheduler("gfs"), jobs);
-    assert_eq!(report.summary.completed, jobs.len() as u64);
+    assert_eq!(Summary::of(&report).completed, jobs.len() as u64);
     report.jobs.iter().map(|job| job.preemptions).collect()
 }
 

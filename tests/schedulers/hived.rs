@@ -2,6 +2,7 @@
 
 use super::cases::{self, job, with};
 use blox::core::{Class, ClusterSpec, JobSpec, Pipeline, Time};
+use blox::results::Summary;
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
 use chacha20::ChaCha8Rng;
@@ -26,7 +27,7 @@ fn hived(backfill: &str) -> Pipeline {
 fn ends(jobs: &[JobSpec], backfill: &str) -> Vec<Option<Time>> {
     let simulation = Simulation::new(racks()).completion(Exact);
     let report = cases::run(&simulation, hived(backfill), jobs);
-    assert_eq!(report.summary.completed, jobs.len() as u64);
+    assert_eq!(Summary::of(&report).completed, jobs.len() as u64);
     report.jobs.iter().map(|job| job.finish).collect()
 }
 
@@ -50,9 +51,8 @@ fn each_tenant_runs_as_if_it_were_alone() {
         };
         let jobs: Vec<JobSpec> = (0..120).map(draw).collect();
         let simulation = Simulation::new(racks()).completion(Exact);
-        preempted += cases::run(&simulation, hived(backfill), &jobs)
-            .summary
-            .preemptions;
+        let report = cases::run(&simulation, hived(backfill), &jobs);
+        preempted += Summary::of(&report).preemptions;
         let together = ends(&jobs, backfill);
         for owner in ["a", "b", "c"] {
             let its = |job: &JobSpec| {

@@ -13,6 +13,7 @@ use blox::policies::placement::{
     Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
 };
 use blox::policies::scheduling::Gandiva;
+use blox::results::Summary;
 use blox::sim::Simulation;
 use blox::sim::overheads::FixedOverheads;
 use chacha20::ChaCha8Rng;
@@ -304,6 +305,6 @@ fn grown_job_keeps_its_gpus_while_it_starts() {
         Synergy::new(Consolidated::default()),
     );
     let report = cases::run(&simulation, policy, &[job]);
-    assert_eq!(report.summary.completed, 1);
+    assert_eq!(Summary::of(&report).completed, 1);
     assert_eq!(report.jobs[0].preemptions, 1);
 }

@@ -11,6 +11,7 @@ use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
 use blox::registry::ComponentSpec;
+use blox::results::Summary;
 use blox::sim::execution::{FixedRate, Variability};
 use blox::sim::{Report, Simulation};
 use blox::testing::conformance;
@@ -134,7 +135,7 @@ fn a_queue_borrows_and_gives_back() {
     // The second job borrows from b for 100 s, and continues when the first has ended.
     let (report, _) = run(cluster, tree(), jobs);
     assert_eq!(ends(&report), [1000.0, 1900.0, 1100.0]);
-    assert_eq!(report.summary.preemptions, 1);
+    assert_eq!(Summary::of(&report).preemptions, 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::cases::{ends, job, run, scheduler, with};
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds};
 #[cfg(feature = "microlp")]
 use blox::core::{Deadline, Time};
+use blox::results::Summary;
 use blox::sim::Simulation;
 use blox::sim::overheads::FixedOverheads;
 
@@ -102,7 +103,7 @@ fn sia_preempts_no_equal_rigid_jobs() {
         let jobs: Vec<JobSpec> = (0..1000).map(one).collect();
         let simulation = Simulation::new(ClusterSpec::uniform(nodes, 8));
         let report = run(&simulation, scheduler("sia"), &jobs);
-        assert_eq!(report.summary.preemptions, 0, "{nodes} nodes");
+        assert_eq!(Summary::of(&report).preemptions, 0, "{nodes} nodes");
     }
 }
 
@@ -151,7 +152,7 @@ fn checkpoints_take_a_small_part_of_the_time() {
 fn met(name: &str, nodes: usize, jobs: &[JobSpec]) -> u64 {
     let simulation = Simulation::new(ClusterSpec::uniform(nodes, 4));
     let report = run(&simulation, scheduler(name), jobs);
-    report.summary.deadlines.unwrap_or_default().met
+    Summary::of(&report).deadlines.unwrap_or_default().met
 }
 
 #[cfg(feature = "microlp")]

@@ -6,6 +6,7 @@ use blox::core::policy::scheduling_fn;
 use blox::core::{Class, Curve, Deadline, Share};
 use blox::prelude::*;
 use blox::registry::ComponentSpec;
+use blox::results::Summary;
 use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use chacha20::ChaCha8Rng;
@@ -50,10 +51,10 @@ fn reclaimed(notice_s: f64, guaranteed: f64) -> (f64, Option<(u64, u64)>) {
     let report = cases::run(&exact, serving(notice_s), &jobs);
     assert_eq!(report.jobs[0].finish, Some(Time::new(7200.0)));
     assert_eq!(report.jobs[0].jct(), None);
-    let services = report.summary.services.unwrap();
+    let services = Summary::of(&report).services.unwrap();
     assert_eq!(services.needed_gpu_h, 4.0);
-    assert_eq!(report.summary.completed, 4);
-    let evictions = report.summary.evictions.map(|e| (e.spot, e.broken));
+    assert_eq!(Summary::of(&report).completed, 4);
+    let evictions = Summary::of(&report).evictions.map(|e| (e.spot, e.broken));
     (services.lacking_gpu_h * 3600.0, evictions)
 }
 
@@ -84,8 +85,14 @@ fn a_waiting_service_lives_and_lacks_all_gpus() {
     assert_eq!(service.lacking_gpu, Seconds::new(6000.0));
     assert_eq!(service.full_part(), 0.5);
     // The service is outside job completion time.
-    assert_eq!(report.summary.avg_jct_s, 9000.0);
-    assert_eq!((report.summary.completed, report.summary.measured), (2, 2));
+    assert_eq!(Summary::of(&report).avg_jct_s, 9000.0);
+    assert_eq!(
+        (
+            Summary::of(&report).completed,
+            Summary::of(&report).measured
+        ),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -113,7 +120,7 @@ fn preemption_breaks_the_guarantee_of_a_spot_job() {
         let policy = cases::composed("urgent", order, InOrder::new(Consolidated::default()));
         let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
         let report = cases::run(&exact, in_rounds(policy), &[spot, urgent(1000.0)]);
-        let evictions = report.summary.evictions.unwrap();
+        let evictions = Summary::of(&report).evictions.unwrap();
         assert_eq!((evictions.spot, evictions.broken), (1, broken));
         assert_eq!(evictions.guaranteed, 0);
         assert_eq!(u64::from(report.jobs[0].broken), broken);
@@ -136,7 +143,7 @@ fn copies_on_kept_gpus_serve_during_a_change() {
     // The first copy is busy while the others start, and while they end.
     let busy = 3570.0 + 30.0 + 3.0 * 3570.0 + 3600.0;
     assert_eq!(report.jobs[0].attained_gpu, Seconds::new(busy));
-    assert_eq!(report.summary.utilisation, busy / (4.0 * 10_800.0));
+    assert_eq!(Summary::of(&report).utilisation, busy / (4.0 * 10_800.0));
 }
 
 #[test]
@@ -144,7 +151,7 @@ fn a_rejected_service_is_never_in_full() {
     let jobs = [service(8, 7200.0, 7200.0, &[(0.0, 1.0)])];
     let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
     let report = cases::run(&exact, serving(600.0), &jobs);
-    assert_eq!(report.summary.rejected, 1);
+    assert_eq!(Summary::of(&report).rejected, 1);
     assert!(
         report.jobs[0]
             .service
@@ -153,7 +160,7 @@ fn a_rejected_service_is_never_in_full() {
             .full_part()
             .is_nan()
     );
-    let services = report.summary.services.unwrap();
+    let services = Summary::of(&report).services.unwrap();
     assert!(services.full.is_nan() && services.needed_gpu_h == 0.0);
 }
 
@@ -171,7 +178,10 @@ fn a_service_has_no_deadline() {
     let exact = Simulation::new(ClusterSpec::uniform(1, 4)).completion(Exact);
     let report = cases::run(&exact, serving(600.0), &[due(3600.0), due(9000.0)]);
     let fates = [0, 1].map(|i: usize| report.jobs[i].deadline_fate());
-    assert_eq!((fates, report.summary.deadlines), ([None, None], None));
+    assert_eq!(
+        (fates, Summary::of(&report).deadlines),
+        ([None, None], None)
+    );
 }
 
 #[test]
@@ -193,7 +203,7 @@ fn services_with_parts_share_gpus_beside_training() {
     let report = cases::run(&exact, serving(600.0), &jobs);
     let starts = cases::starts(&report);
     assert_eq!(starts, [Some(0.0), Some(0.0), Some(0.0), Some(600.0)]);
-    let services = report.summary.services.unwrap();
+    let services = Summary::of(&report).services.unwrap();
     assert_eq!((services.needed_gpu_h, services.lacking_gpu_h), (3.0, 0.0));
     // The copies of a service are on different GPUs, so the training job leaves.
     let mut later = part(4.0, 4);
@@ -244,10 +254,10 @@ fn visited_rounds_change_nothing_for_services() {
         };
         let (skipped, visited) = (run(false), run(true));
         assert_eq!(skipped.jobs, visited.jobs, "seed {seed}");
-        let mut summary = visited.summary;
-        assert!(skipped.summary.decisions <= summary.decisions);
-        summary.decisions = skipped.summary.decisions;
-        assert_eq!(skipped.summary, summary, "seed {seed}");
+        let mut summary = Summary::of(&visited);
+        assert!(Summary::of(&skipped).decisions <= summary.decisions);
+        summary.decisions = Summary::of(&skipped).decisions;
+        assert_eq!(Summary::of(&skipped), summary, "seed {seed}");
         let lack = summary.services.unwrap();
         assert!(lack.lacking_gpu_h <= lack.needed_gpu_h);
     }

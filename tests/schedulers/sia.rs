@@ -13,6 +13,7 @@ use blox::perf::goodput::{BatchLimits, GoodputModel, StepTime, batch_on, fit};
 use blox::policies::scheduling::PolluxSettings;
 use blox::released::sia::world as files;
 use blox::released::sia::{self as released, pollux};
+use blox::results::Summary;
 use blox::schedulers::{pollux, pollux_with, sia};
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
@@ -265,7 +266,7 @@ fn both_run_without_any_file_and_the_same_twice() {
                     .unwrap()
             };
             let report = run(false);
-            assert_eq!(report.summary.completed, 12, "{adapts:?}");
+            assert_eq!(Summary::of(&report).completed, 12, "{adapts:?}");
             assert_eq!(report.jobs, run(true).jobs, "{adapts:?}");
         }
     }
@@ -285,7 +286,11 @@ fn an_adaptive_job_gets_what_there_is() {
         ] {
             let name = blox::core::Scheduler::name(&policy).to_owned();
             let report = simulation.run(policy, &mut Jobs::new(vec![job.clone()]));
-            assert_eq!(report.unwrap().summary.completed, ends, "{name} {adapts:?}");
+            assert_eq!(
+                Summary::of(&report.unwrap()).completed,
+                ends,
+                "{name} {adapts:?}"
+            );
         }
     }
 }
@@ -320,7 +325,7 @@ fn tuned_jobs_run_on_one_type_under_type_blind_policy() {
             .iter()
             .any(|(_, gpus)| !of_one_type(gpus));
         assert!(!mixed, "{name}");
-        let s = &report.summary;
+        let s = Summary::of(&report);
         assert_eq!((s.completed, s.rejected), (12, 1), "{name}");
     }
 }
@@ -359,8 +364,8 @@ fn pipelines_run_on_whole_replicas() {
             )
             .unwrap();
         let completed = u64::from(!widths.is_empty());
-        assert_eq!(report.summary.completed, completed, "{cluster}");
-        assert_eq!(report.summary.rejected, 1 - completed, "{cluster}");
+        assert_eq!(Summary::of(&report).completed, completed, "{cluster}");
+        assert_eq!(Summary::of(&report).rejected, 1 - completed, "{cluster}");
         let placed = seen.0.lock().unwrap();
         let seen: Vec<usize> = placed.iter().map(|(_, gpus)| gpus.len()).collect();
         assert_eq!(seen, widths, "{cluster}");
@@ -397,7 +402,7 @@ fn training_figures_are_in_the_summary() {
             .unwrap()
     };
     let report = run(training_jobs(Adapts::Nothing));
-    let figures = report.summary.training.unwrap();
+    let figures = Summary::of(&report).training.unwrap();
     let given: f64 = report
         .jobs
         .iter()
@@ -410,7 +415,7 @@ fn training_figures_are_in_the_summary() {
     assert!(given > ran);
     assert!(figures.most_contention <= 12 && figures.contention > 1.0);
     let plain = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
-    assert_eq!(run(vec![plain]).summary.training, None);
+    assert_eq!(Summary::of(&run(vec![plain])).training, None);
 }
 
 #[test]
@@ -421,7 +426,7 @@ fn tuned_batches_and_gpus_shorten_training() {
             .overheads(CheckpointRestart::default())
             .run(sia(), &mut Jobs::new(training_jobs(adapts)))
             .unwrap();
-        report.summary.avg_jct_s
+        Summary::of(&report).avg_jct_s
     };
     assert!(jct(Adapts::All) < jct(Adapts::Nothing));
 }

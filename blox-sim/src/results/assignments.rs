@@ -330,7 +330,6 @@ mod tests {
     use super::*;
     use crate::Simulation;
     use crate::overheads::FixedOverheads;
-    use crate::results::{AssignmentWriter, CsvTable};
     use crate::workload::Jobs;
     use blox_core::policy::{by_key, scheduling_fn};
     use blox_core::{
@@ -357,7 +356,7 @@ mod tests {
             launch: Seconds::new(30.0),
             ..FixedOverheads::default()
         };
-        let sink = Arc::new(Mutex::new(AssignmentWriter::new(CsvTable::new(Vec::new()))));
+        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
         let mut jobs = Jobs::new(vec![
             job(0.0, 1, 400.0).named("a"),
             job(10.0, 2, 100.0),
@@ -365,7 +364,7 @@ mod tests {
         ]);
         let report = Simulation::new(ClusterSpec::uniform(1, 3))
             .overheads(overheads)
-            .assignments_to(Some(sink.clone()))
+            .assignments_to(Some(rows.clone()))
             .keep_timeline(true)
             .happening(
                 Time::new(2000.0),
@@ -376,14 +375,19 @@ mod tests {
             )
             .run(fifo(), &mut jobs)
             .unwrap();
-        let mut writer = sink.lock().unwrap();
-        writer.finish().unwrap();
+        let rows = rows.lock().unwrap();
+        let span = |row: &AssignmentRow| [row.placed, row.start, row.stop, row.end].map(Time::secs);
+        let spans: Vec<_> = rows
+            .iter()
+            .map(|row| (row.job.0, span(row), row.ranges(), row.why))
+            .collect();
         assert_eq!(
-            writer.written(),
-            "job_id,job,launch,placed_s,start_s,stop_s,end_s,gpus,why\n\
-             a,0,1,0,30,600,600,0,completed\n\
-             1,1,1,300,330,600,600,1-2,completed\n\
-             2,2,1,600,630,2000,2000,0-2,cancelled\n"
+            spans,
+            [
+                (0, [0.0, 30.0, 600.0, 600.0], vec![(0, 0)], "completed"),
+                (1, [300.0, 330.0, 600.0, 600.0], vec![(1, 2)], "completed"),
+                (2, [600.0, 630.0, 2000.0, 2000.0], vec![(0, 2)], "cancelled"),
+            ]
         );
         let busy: f64 = report
             .timeline

@@ -1,34 +1,28 @@
-//! Results of a simulation: a row for each job, a summary, files.
+//! Collectors of a simulation and their rows: jobs, decisions, assignments, waits, use of the cluster.
+//!
+//! `blox_results` computes summaries of them, and writes tables.
 
 mod assignments;
 mod bills;
-mod fairness;
 mod fingerprint;
 mod recorder;
 mod services;
-pub mod statistics;
-mod summary;
 mod timeline;
 mod training;
+mod usage;
 mod waits;
-mod write;
 
 pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub(crate) use bills::Bills;
-pub use fairness::Fairness;
 pub use fingerprint::Fingerprint;
 pub use recorder::{Moment, Recorder, RoundRow};
-pub use services::{Evictions, Service, Services};
-pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Rent, Summary};
+pub use services::Service;
 pub use timeline::TimelineRow;
-pub use training::{Contention, Given, TrainingFigures};
+pub use training::{Contention, Given};
+pub use usage::{Rent, Usage};
 pub(crate) use waits::Waits;
 pub use waits::{SharedWaitSink, WaitRow, WaitSink, WaitSpan};
-pub use write::{
-    AssignmentWriter, Cell, CsvTable, InputColumns, TableSink, WriteError, write_jobs,
-    write_rounds, write_timeline,
-};
 
 use blox_core::{JobId, JobSpec, Name, Outcome, Seconds, Time};
 use serde::Serialize;

@@ -1,6 +1,5 @@
 //! Results of services, and of spot jobs.
 
-use super::JobResult;
 use blox_core::{Class, GpuCount, GpuList, JobRef, Phase, Seconds, Submission, Time};
 use serde::Serialize;
 
@@ -144,73 +143,9 @@ impl Account {
     }
 }
 
-/// Figures of the services, measured or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Services {
-    /// GPU-hours that the services needed.
-    pub needed_gpu_h: f64,
-    /// GPU-hours that the services needed while they ran on fewer GPUs.
-    pub lacking_gpu_h: f64,
-    /// Part of the time in which a service ran on as many GPUs as it needed, over the time of all
-    /// services. A fraction from 0 to 1; NaN (null in JSON) if no service has lived.
-    pub full: f64,
-}
-
-impl Services {
-    /// Returns the figures of the services; `None` if there is none.
-    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
-        let mut sum: Option<Service> = None;
-        for service in jobs.iter().filter_map(|job| job.service.as_deref()) {
-            sum.get_or_insert_default().add(service, 1.0);
-        }
-        sum.map(|sum| Services {
-            needed_gpu_h: sum.needed_gpu.hours(),
-            lacking_gpu_h: sum.lacking_gpu.hours(),
-            full: sum.full_part(),
-        })
-    }
-}
-
-/// Stops of running jobs by decisions, if spot jobs have guaranteed time. Over all jobs, measured or
-/// not. A move counts if the plan stops the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Evictions {
-    /// Number of stops of jobs that were submitted in the guaranteed class.
-    pub guaranteed: u64,
-    /// Number of stops of jobs that were submitted as spot jobs.
-    pub spot: u64,
-    /// Number of stops of running spot jobs within their guaranteed time
-    /// ([`JobRef::protected_until`](blox_core::JobRef::protected_until)).
-    pub broken: u64,
-}
-
 /// Returns whether a job was submitted as a spot job with guaranteed time.
 pub(super) fn has_guarantee(class: Class) -> bool {
     matches!(class, Class::Spot { guaranteed } if guaranteed > Seconds::ZERO)
-}
-
-impl Evictions {
-    /// Returns the counts; `None` if no spot job has guaranteed time.
-    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
-        let class = |job: &JobResult| {
-            job.spec
-                .as_ref()
-                .map_or(Class::Guaranteed, |s| s.extras().class)
-        };
-        jobs.iter().any(|job| has_guarantee(class(job))).then(|| {
-            let mut count = Evictions::default();
-            for job in jobs {
-                *match class(job).is_spot() {
-                    true => &mut count.spot,
-                    false => &mut count.guaranteed,
-                } += u64::from(job.preemptions);
-                count.broken += u64::from(job.broken);
-            }
-            count
-        })
-    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub struct TimelineRow {
     pub busy_gpus: f64,
     /// Mean amount of GPUs that running jobs have: the sum of their parts, at most 1 a GPU.
     pub used_gpus: f64,
-    /// Mean number of usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
-    /// [`Summary`](super::Summary) refers to all GPUs instead.
+    /// Mean number of usable GPUs: not broken, on nodes that are up and not cordoned. The
+    /// [utilisation](super::Usage::utilisation) refers to all GPUs instead.
     pub usable_gpus: f64,
     /// Mean number of jobs with GPUs: starting, running or stopping.
     pub placed_jobs: f64,

@@ -1,6 +1,6 @@
 //! Metrics of training jobs that are resized while they train.
 
-use super::{JobResult, statistics};
+use super::JobResult;
 use blox_core::{Assignment, Seconds, Time, sort};
 use serde::Serialize;
 
@@ -47,47 +47,6 @@ impl Account {
     pub fn close(mut self, at: Time) -> Given {
         self.takes(at);
         self.given
-    }
-}
-
-/// Means over the measured training jobs with a completion time (Sia, SOSP 2023, tables 3 and 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct TrainingFigures {
-    /// Number of these jobs. Rejected, failed and unfinished jobs are excluded.
-    pub jobs: u64,
-    /// Mean number of [`Given::restarts`] of a job.
-    pub restarts: f64,
-    /// Mean GPU-hours allocated to a job ([`Given::gpu`] / 3600), restarts included. A GPU counts in
-    /// full, even if the job has only a part of it.
-    pub gpu_hours: f64,
-    /// Mean number of jobs in the system over time, from the first submission to the last submission
-    /// or end. Counts jobs of all kinds, running and waiting, measured or not; rejected jobs count
-    /// until their rejection.
-    pub contention: f64,
-    /// Maximum number of these jobs at one time.
-    pub most_contention: u64,
-}
-
-impl TrainingFigures {
-    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
-        let done = jobs.iter().filter(|j| j.measured && j.jct().is_some());
-        let given: Vec<Given> = done.filter_map(|j| j.given.as_deref().copied()).collect();
-        if given.is_empty() {
-            return None;
-        }
-        let mean = |of: fn(&Given) -> f64| {
-            let all: Vec<f64> = given.iter().map(of).collect();
-            statistics::mean(&all).unwrap_or(0.0)
-        };
-        let levels = Contention::of(jobs);
-        Some(TrainingFigures {
-            jobs: given.len() as u64,
-            restarts: mean(|g| f64::from(g.restarts)),
-            gpu_hours: mean(|g| g.gpu.hours()),
-            contention: levels.mean(),
-            most_contention: levels.most(),
-        })
     }
 }
 

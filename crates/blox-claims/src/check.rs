@@ -7,7 +7,7 @@ use crate::observe::Observer;
 use crate::paper::{Claim, Paper, Verdict};
 use crate::world::World;
 use blox_registry::Registry;
-use blox_sim::results::statistics::Estimate;
+use blox_results::statistics::Estimate;
 use blox_sim::workload::Jobs;
 use blox_sim::{Ended, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};

@@ -3,8 +3,9 @@
 use crate::observe::Observer;
 use blox_core::{ClusterSpec, JobId, JobSpec, Time, sort};
 use blox_perf::gpu_utilisation;
+use blox_results::{Summary, statistics};
 use blox_sim::Report;
-use blox_sim::results::{Contention, DeadlineFate, JobResult, statistics};
+use blox_sim::results::{Contention, DeadlineFate, JobResult};
 use serde::Deserialize;
 use std::fmt;
 
@@ -170,7 +171,7 @@ impl Figures {
                 .iter()
                 .map(|metric| jobs.value(*metric, &seen))
                 .collect(),
-            unfinished: report.summary.unfinished,
+            unfinished: Summary::of(report).unfinished,
         }
     }
 }
@@ -248,7 +249,7 @@ impl Jobs<'_> {
     }
 
     fn value(&self, metric: Metric, seen: &Observer) -> f64 {
-        let summary = &self.report.summary;
+        let summary = Summary::of(self.report);
         let mean = |values: Vec<f64>| statistics::mean(&values).unwrap_or(f64::NAN);
         let training = summary.training.unwrap_or_default();
         let with_deadline = || {

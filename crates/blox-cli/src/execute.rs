@@ -13,9 +13,8 @@ use crate::terminal::Terminal;
 use blox_core::journal::Journal;
 use blox_core::{DecisionError, JobId, Seconds};
 use blox_registry::ComponentSpec;
-use blox_results::Groups;
+use blox_results::{Cell, Groups, Summary};
 use blox_sim::fairness::FairTimes;
-use blox_sim::results::{Cell, Fairness};
 use blox_sim::{Ended, Report, SimError, Watch};
 use blox_traces::formats::csv::input_cell;
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -173,7 +172,6 @@ fn simulate(
     if let Some(mut fair) = fair {
         let mut jobs = experiment.workload()?;
         fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;
-        report.summary.fairness = Fairness::of(&report.jobs);
         if watch.stop.load(Ordering::Relaxed) {
             report.ended = Ended::Interrupted;
         }
@@ -186,6 +184,7 @@ fn simulate(
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         lost,
+        summary: Summary::of(&report),
         report,
         workload: label,
     })

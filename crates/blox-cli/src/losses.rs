@@ -148,7 +148,7 @@ struct IdleActions {
 
 /// Returns the number of measured jobs that were submitted.
 pub(super) fn submitted_measured(report: &Report) -> u64 {
-    report.summary.measured.saturating_sub(report.unsubmitted)
+    report.jobs.iter().filter(|job| job.measured).count() as u64
 }
 
 impl Lost {

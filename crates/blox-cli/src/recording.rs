@@ -6,9 +6,9 @@ use super::failure::Failure;
 use super::files::part_of;
 use super::output::{CHROME, Several, table_files};
 use blox_core::ClusterSpec;
+use blox_results::{AssignmentWriter, WriteError};
 use blox_sim::results::{
-    AssignmentRow, AssignmentSink, AssignmentWriter, SharedSink, SharedWaitSink, WaitSink,
-    WaitSpan, WriteError,
+    AssignmentRow, AssignmentSink, SharedSink, SharedWaitSink, WaitSink, WaitSpan,
 };
 use std::fs::File;
 use std::io::BufWriter;

@@ -10,8 +10,8 @@ use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
 use crate::{grid, table as tables};
 use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
+use blox_results::{COLUMNS, Summary};
 use blox_sim::Watch;
-use blox_sim::results::COLUMNS;
 use blox_traces::fingerprint;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -232,7 +232,7 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
         let Some(report) = report else { continue };
-        let Value::Object(mut row) = serde_json::to_value(&report.summary)? else {
+        let Value::Object(mut row) = serde_json::to_value(&Summary::of(report))? else {
             continue;
         };
         row.insert("simulation".to_owned(), json!(label));
@@ -344,7 +344,7 @@ fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Fai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::results::statistics::Estimate;
+    use blox_results::statistics::Estimate;
 
     fn row(what: &str, published: Option<(f64, Read)>, artifact: Option<f64>) -> Row {
         let cited = |value, source, read| Cited {

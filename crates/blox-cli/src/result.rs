@@ -3,12 +3,13 @@
 use super::grid::number_of;
 use super::losses::Lost;
 use super::resolve::Experiment;
-use blox_results::{Collected, Figures, Groups};
+use blox_results::{Collected, Figures, Groups, Summary};
 use blox_sim::{Ended, Report};
 
 /// Results of one scheduler's run.
 pub(super) struct Run {
     pub report: Report,
+    pub summary: Summary,
     /// Notices about dropped or repaired jobs of the workload, one line for each.
     pub notices: Vec<String>,
     pub lost: Lost,
@@ -24,12 +25,13 @@ impl Run {
     /// Returns the content of `summary.json`.
     pub fn figures(&self, experiment: &Experiment<'_>) -> Figures<'_> {
         let why = experiment.options.why;
-        Figures::of(&self.report, &self.collected, self.groups.as_ref(), why)
+        let groups = self.groups.as_ref();
+        Figures::of(&self.report, &self.summary, &self.collected, groups, why)
     }
 
     /// Fails with the reason if no job was measured, unless the run was interrupted.
     pub fn measured(&self, experiment: &Experiment<'_>) -> Result<(), String> {
-        let s = &self.report.summary;
+        let s = &self.summary;
         let came = match s.jobs {
             0 => "there is no job".to_owned(),
             n => format!(

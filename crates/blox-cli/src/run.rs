@@ -15,8 +15,8 @@ use crate::terminal::{INTERRUPTED, OK, Terminal};
 use crate::{plot, table};
 use blox_core::JobId;
 use blox_registry::Registry;
+use blox_results::Summary;
 use blox_sim::Ended;
-use blox_sim::results::Summary;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -166,7 +166,7 @@ pub(super) fn simulate(
 
 /// Fails if no scheduler has run any job, because there is none or all were rejected.
 fn nothing_ran(done: &[&Run], until: Option<&Limit>) -> Result<(), Failure> {
-    let all = |of: fn(&Summary) -> bool| done.iter().all(|run| of(&run.report.summary));
+    let all = |of: fn(&Summary) -> bool| done.iter().all(|run| of(&run.summary));
     let why = if done.is_empty() || !all(|s| s.jobs == s.rejected) {
         return Ok(());
     } else if all(|s| s.jobs == 0) {
@@ -199,7 +199,7 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
     };
     Err(Failure::new(format!(
         "--explain is `{id}`, a job that was not submitted under {}: {came} before the simulation ended at {} s",
-        run.report.summary.scheduler, run.report.end
+        run.summary.scheduler, run.report.end
     )))
 }
 

@@ -19,11 +19,11 @@ use super::table::{self, About, Failed};
 use crate::failure::Failure;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
+use blox_results::statistics::{CONFIDENCE, Estimate};
 use blox_results::{
     Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,
     value_or_none,
 };
-use blox_sim::results::statistics::{CONFIDENCE, Estimate};
 use serde_json::{Value, json};
 
 /// Data of a run that is kept for the comparison.

@@ -9,9 +9,11 @@ use super::result::Run;
 use super::value::Measured;
 use blox_core::suggest::nearest;
 use blox_core::{JobId, Name};
-use blox_results::{Fields, OF_COMPLETED, PARTIAL, of_measured, value_or_none};
-use blox_sim::results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
-use blox_sim::results::{Fairness, MissCauses, Summary, job_id};
+use blox_results::statistics::{LEAST_SEEDS, Paired, RECOMMENDED_SEEDS};
+use blox_results::{
+    Fairness, Fields, MissCauses, OF_COMPLETED, PARTIAL, Summary, of_measured, value_or_none,
+};
+use blox_sim::results::job_id;
 use blox_sim::{Ended, Measure};
 use blox_traces::formats::csv::input_columns;
 use serde_json::Value;
@@ -117,9 +119,9 @@ struct Figured<'a> {
 
 /// Returns the table of figures, one row for each scheduler.
 fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
-    let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
+    let base = base(experiment, runs).map_or(0.0, |r| r.summary.avg_jct_s);
     let rows = runs.iter().map(|run| Figured {
-        summary: &run.report.summary,
+        summary: &run.summary,
         group: "",
         base,
     });
@@ -311,7 +313,7 @@ pub(super) fn marks() -> (String, String) {
 
 /// Returns whether an average is marked.
 fn has_marks(runs: &[&Run]) -> bool {
-    let mut summaries = runs.iter().map(|run| &run.report.summary);
+    let mut summaries = runs.iter().map(|run| &run.summary);
     summaries.any(|s| s.is_partial() && !s.avg_jct_s.is_nan())
 }
 
@@ -352,7 +354,7 @@ pub(super) fn interval_heading(seeds: usize) -> &'static str {
 /// Returns the run of the baseline.
 pub(super) fn base<'r>(experiment: &Experiment<'_>, runs: &[&'r Run]) -> Option<&'r Run> {
     let label = &experiment.contestants.get(experiment.baseline)?.label;
-    let named = runs.iter().find(|r| r.report.summary.scheduler == *label);
+    let named = runs.iter().find(|r| r.summary.scheduler == *label);
     named.copied()
 }
 
@@ -361,7 +363,7 @@ fn collected(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
         for (collector, figures) in &run.collected {
-            let scheduler = &run.report.summary.scheduler;
+            let scheduler = &run.summary.scheduler;
             rows.extend(figures.iter().map(|figure| (scheduler, collector, figure)));
         }
     }
@@ -382,7 +384,7 @@ fn waits(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
         let all: f64 = run.report.waits.iter().map(|w| w.total.secs()).sum();
-        let scheduler = &run.report.summary.scheduler;
+        let scheduler = &run.summary.scheduler;
         rows.extend(run.report.waits.iter().map(|wait| (scheduler, wait, all)));
     }
     Grid::of(
@@ -415,7 +417,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
     about.0.extend(has_marks(runs).then(marks));
     about.assume(&Assumptions::of(experiment, lost(runs)));
     if let Some(base) = base(experiment, runs) {
-        let name = |run: &Run| run.report.summary.scheduler.clone();
+        let name = |run: &Run| run.summary.scheduler.clone();
         if experiment.compares && runs.len() > 1 {
             about.add("relative", format!("avg JCT / avg JCT of {}", name(base)));
         }
@@ -438,7 +440,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
             }
         }
     }
-    let summaries = || runs.iter().map(|run| &run.report.summary);
+    let summaries = || runs.iter().map(|run| &run.summary);
     let missed = summaries().filter_map(|s| Some((&*s.scheduler, causes(&s.deadlines?.causes))));
     about_missed(&mut about, &missed.collect::<Vec<_>>());
     for s in summaries() {
@@ -472,7 +474,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
     }
     for run in runs {
         if let Some(line) = leftovers(run) {
-            about.add(&run.report.summary.scheduler, line);
+            about.add(&run.summary.scheduler, line);
         }
     }
     let failures = of_failed(experiment, failed);
@@ -547,7 +549,7 @@ fn about_missed(about: &mut About, missed: &[(&str, Vec<(u64, &str)>)]) {
 
 /// Describes the measured jobs and their number.
 fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
-    let summaries = || runs.iter().map(|r| &r.report.summary);
+    let summaries = || runs.iter().map(|r| &r.summary);
     let first = summaries().next().map_or(0, |s| s.measured);
     // Interrupted schedulers may have measured different numbers of jobs.
     let jobs = match summaries().all(|s| s.measured == first) {
@@ -618,7 +620,7 @@ fn named(measure: &Measure) -> Option<u64> {
 
 /// Describes the measured jobs that did not complete.
 fn leftovers(run: &Run) -> Option<String> {
-    let s = &run.report.summary;
+    let s = &run.summary;
     let counted = |rejected: bool| -> Vec<String> {
         let reasons = run.report.reasons(rejected).into_iter();
         reasons
@@ -642,7 +644,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
     let mut lines = Vec::new();
     if let Some(first) = runs.first() {
         lines.extend(first.lost.input.iter().cloned());
-        let s = &first.report.summary;
+        let s = &first.summary;
         let unmeasured = s
             .jobs
             .saturating_sub(losses::submitted_measured(&first.report));
@@ -657,7 +659,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
     }
     for run in runs {
         if let Some(line) = leftovers(run) {
-            lines.push(format!("{}: {line}", run.report.summary.scheduler));
+            lines.push(format!("{}: {line}", run.summary.scheduler));
         }
     }
     lines.extend(experiment.settings.iter().cloned());
@@ -675,12 +677,12 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
 
 pub(super) fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
     let runs = runs.iter();
-    runs.map(|run| (run.report.summary.scheduler.as_str(), &run.lost))
+    runs.map(|run| (run.summary.scheduler.as_str(), &run.lost))
 }
 
 /// Returns a notice if the scheduler uses a property that some jobs lack.
 fn missing_property(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
-    let s = &run.report.summary;
+    let s = &run.summary;
     let mut contestants = experiment.contestants.iter();
     let named = &contestants.find(|c| c.label == s.scheduler)?.named;
     let info = run.report.workload_info;
@@ -709,7 +711,7 @@ fn ungrouped(run: &Run, by: &str) -> Option<String> {
         return None;
     }
     let used = input_columns(jobs.iter().filter_map(|job| job.spec.as_deref()));
-    let used = used.columns.iter().map(|(name, _)| name.as_str());
+    let used = used.iter().map(|(name, _)| name.as_str());
     let meant = nearest(by, used).map(|name| format!("; did you mean `{name}`?"));
     let meant = meant.unwrap_or_default();
     Some(format!("no measured job has a value of --by `{by}`{meant}"))
@@ -735,7 +737,7 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
         ),
         _ => {}
     }
-    let s = &first.report.summary;
+    let s = &first.summary;
     if s.jobs == 0 {
         list.push("the workload has no jobs".to_owned());
     } else if let Some(wanted) = named(&as_given(experiment))
@@ -756,8 +758,8 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
             list.extend(missing_property(experiment, run));
         }
     }
-    let summaries = || runs.iter().map(|run| &run.report.summary);
-    if summaries().any(|s| s.completed != first.report.summary.completed) {
+    let summaries = || runs.iter().map(|run| &run.summary);
+    if summaries().any(|s| s.completed != first.summary.completed) {
         let each = summaries().map(|s| format!("{} {}", s.scheduler, whole(s.completed)));
         list.push(format!(
             "averages are over different jobs: completed {}",
@@ -779,7 +781,7 @@ fn story(id: JobId, run: &Run) -> String {
     let report = &run.report;
     let job = report.jobs.get(id.index());
     let named = called(job.and_then(|job| job.name.as_ref()), id);
-    let mut text = format!("\njob {named} under {}\n", report.summary.scheduler);
+    let mut text = format!("\njob {named} under {}\n", report.scheduler);
     if report.story.is_empty() {
         text.push_str("  was not submitted before the end\n");
     }

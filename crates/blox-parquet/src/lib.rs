@@ -5,7 +5,7 @@
 //! | Write results | [`ParquetTable`] |
 //! | Read a file | [`read`] |
 //! | Recognise a file | [`MAGIC`] |
-//! | Write the same table as CSV | [`CsvTable`](blox_sim::results::CsvTable) |
+//! | Write the same table as CSV | [`CsvTable`](blox_table::CsvTable) |
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ pub const MAGIC: &[u8; 4] = b"PAR1";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::results::{CsvTable, TableSink};
+    use blox_table::{CsvTable, TableSink};
     use std::fs::File;
 
     /// Writes a table, reads it and returns it as CSV.

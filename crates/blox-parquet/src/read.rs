@@ -1,6 +1,6 @@
 //! Reads a table.
 
-use blox_sim::results::TableSink;
+use blox_table::TableSink;
 use parquet::basic::{LogicalType, TimeUnit};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};

@@ -1,6 +1,6 @@
 //! Writes a table.
 
-use blox_sim::results::{TableSink, WriteError};
+use blox_table::{TableSink, WriteError};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;

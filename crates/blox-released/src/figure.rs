@@ -15,7 +15,8 @@ mod table;
 pub(crate) use table::Numbers;
 
 use blox_core::{Pipeline, sort};
-use blox_sim::results::statistics::Estimate;
+use blox_results::Summary;
+use blox_results::statistics::Estimate;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -478,7 +479,7 @@ pub struct Reproduced {
 
 /// Returns the average JCT in seconds.
 pub(crate) fn jct_s(report: &Report) -> f64 {
-    report.summary.avg_jct_s
+    Summary::of(report).avg_jct_s
 }
 
 /// Adds a file, or all files in a folder and its subfolders, in order.

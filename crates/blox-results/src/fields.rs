@@ -1,6 +1,6 @@
 //! Names of figures.
 
-use blox_sim::results::COLUMNS;
+use crate::summary::COLUMNS;
 use serde_json::Value;
 
 /// Named values.

@@ -2,8 +2,9 @@
 
 use super::fields::{Fields, figure_columns};
 use super::groups::{Group, Groups};
-use blox_sim::results::statistics::{Estimate, Paired};
-use blox_sim::results::{COLUMNS, Column, JobResult, Summary, WaitRow};
+use crate::statistics::{Estimate, Paired};
+use crate::summary::{COLUMNS, Column, Summary};
+use blox_sim::results::{JobResult, WaitRow};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,10 +45,11 @@ pub struct Figures<'a> {
 }
 
 impl<'a> Figures<'a> {
-    /// Returns the figures of a run, its collectors and its groups of jobs. `waits` includes the
-    /// reasons for waiting.
+    /// Returns the figures of a run with its summary, its collectors and its groups of jobs. `waits`
+    /// includes the reasons for waiting.
     pub fn of(
         report: &'a Report,
+        summary: &'a Summary,
         collected: &'a Collected,
         groups: Option<&'a Groups>,
         waits: bool,
@@ -57,10 +59,10 @@ impl<'a> Figures<'a> {
             (name.as_str(), list.collect())
         };
         Figures {
+            complete: !summary.is_partial(),
+            summary,
             collected: collected.iter().map(figures).collect(),
             waits: waits.then_some(&report.waits),
-            summary: &report.summary,
-            complete: !report.summary.is_partial(),
             ended: ended(report.ended),
             end_s: report.end.secs(),
             knew_true_durations: report.knew_truth,

@@ -1,9 +1,10 @@
 //! Figures by group: the figures of the jobs that have the same value in a column.
 
 use super::fields::{Fields, figure_columns};
+use crate::statistics::Paired;
+use crate::summary::Summary;
 use blox_sim::Report;
-use blox_sim::results::statistics::Paired;
-use blox_sim::results::{Fairness, JobResult, Summary};
+use blox_sim::results::JobResult;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 
@@ -137,15 +138,14 @@ pub fn compare_values(a: &str, b: &str) -> Ordering {
 }
 
 fn summary(report: &Report, jobs: &[JobResult]) -> Summary {
-    let of_run = &report.summary;
     let service = |jobs: &[JobResult]| -> f64 { jobs.iter().map(|j| j.attained_gpu.secs()).sum() };
     let (own, all) = (service(jobs), service(&report.jobs));
-    let mut summary = Summary::of(&of_run.scheduler, jobs, report.counters, 1, 0.0, 0);
+    let mut summary = Summary::of_jobs(report, jobs);
     summary.utilisation = match all > 0.0 {
-        true => own / all * of_run.utilisation,
+        true => own / all * report.usage.utilisation,
         false => 0.0,
     };
-    if let Some(mut rent) = of_run.rent {
+    if let Some(mut rent) = report.usage.rent {
         let own: f64 = jobs.iter().map(|job| job.cost).sum();
         let part = if rent.job_cost > 0.0 {
             own / rent.job_cost
@@ -163,22 +163,14 @@ fn summary(report: &Report, jobs: &[JobResult]) -> Summary {
     let ends = accepted().map(|job| job.finish.unwrap_or(report.end).secs());
     let last = ends.reduce(f64::max);
     summary.makespan_s = first.zip(last).map_or(0.0, |(first, last)| last - first);
-    if let (Some(own), Some(of_run)) = (&mut summary.training, of_run.training) {
-        (own.contention, own.most_contention) = (of_run.contention, of_run.most_contention);
-    }
-    if of_run.fairness.is_some() {
-        summary.fairness = Fairness::of(jobs);
-    }
     summary
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::core::Counters;
     use blox_core::{JobId, Outcome, Seconds, Time};
-    use blox_sim::Ended;
-    use blox_sim::results::Rent;
+    use blox_sim::results::{Rent, Usage};
 
     fn job(number: u32, gpus: u32, submit: f64, finish: f64) -> JobResult {
         let mut job = JobResult::default();
@@ -205,12 +197,12 @@ mod tests {
             job.cost = cost;
         }
         // 1100 GPU-seconds on 4 GPUs in 350 s.
-        let mut summary = Summary::of("las", &jobs, Counters::default(), 4, 350.0, 2);
+        let mut report = Report::default();
+        report.usage = Usage::of(&jobs, 4, Seconds::new(350.0), 2);
         let mut rent = Rent::default();
         (rent.node_hours, rent.cost, rent.job_cost) = (2.0, 16.0, 8.0);
-        summary.rent = Some(rent);
-        let end = Time::new(350.0);
-        let report = Report::new(jobs, summary, Counters::default(), Ended::Finished, end);
+        report.usage.rent = Some(rent);
+        report.jobs = jobs;
         let groups = Groups::of(&report, "gpus", |job| job.gpus.to_string());
         let values: Vec<&str> = groups.list.iter().map(|g| &*g.value).collect();
         assert_eq!(values, ["1", "2"]);
@@ -222,7 +214,7 @@ mod tests {
         );
         assert!((two.summary.utilisation - 800.0 / 1400.0).abs() < 1e-12);
         let parts: f64 = groups.list.iter().map(|g| g.summary.utilisation).sum();
-        assert!((parts - report.summary.utilisation).abs() < 1e-12);
+        assert!((parts - report.usage.utilisation).abs() < 1e-12);
         // Its jobs cost 6 of 8.
         let rent = two.summary.rent.unwrap();
         assert_eq!(

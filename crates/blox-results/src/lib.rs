@@ -1,5 +1,5 @@
-//! Reads result folders of `simulate`, `compare` and `sweep`, draws pictures, and writes an
-//! HTML page.
+//! From the rows of simulations to figures: summaries, statistics, tables, CSV, pictures, and an
+//! HTML page. Reads result folders of `simulate`, `compare` and `sweep`.
 //!
 //! ```no_run
 //! use blox_results::{Folder, pictures};
@@ -13,6 +13,9 @@
 //!
 //! | Task | Start with |
 //! |---|---|
+//! | Understand a metric | [`Summary`] |
+//! | Compare two runs | [`statistics::Paired`] |
+//! | Write result files | [`write_jobs`], [`write_timeline`], [`AssignmentWriter`] |
 //! | Read a result folder | [`Folder::open`], [`RunResults`] |
 //! | Read the jobs and assignments of a run | [`JobRow`], [`AssignmentSpan`] |
 //! | Draw all pictures of a folder | [`pictures()`], [`Picture`] |
@@ -28,10 +31,14 @@ mod folder;
 mod groups;
 mod pictures;
 mod report;
+mod rows;
 mod run;
+pub mod statistics;
+mod summary;
 mod sweep;
 mod table;
 
+pub use blox_table::{Cell, CsvTable, TableSink, WriteError};
 pub use error::FolderError;
 pub use fields::{Fields, figure_columns};
 pub use figures::{
@@ -45,7 +52,11 @@ pub use pictures::{
     Picture, SUMMARIES, WAITS, jct_over_seeds, pictures,
 };
 pub use report::report;
+pub use rows::{AssignmentWriter, InputColumns, write_jobs, write_rounds, write_timeline};
 pub use run::{AssignmentSpan, JobRow, RunResults, value_or_none};
+pub use summary::{
+    COLUMNS, Column, Deadlines, Evictions, Fairness, MissCauses, Services, Summary, TrainingFigures,
+};
 
 /// Formats a number with a comma between thousands.
 pub fn whole(n: u64) -> String {

@@ -1,7 +1,7 @@
 //! The bytes of an input: plain or gzip, from a file or a pipe.
 
 #[cfg(feature = "parquet")]
-use blox_sim::results::CsvTable;
+use blox_table::CsvTable;
 use blox_workloads::WorkloadError;
 use flate2::bufread::GzDecoder;
 use hmac_sha256::Hash;

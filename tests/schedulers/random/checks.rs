@@ -8,6 +8,7 @@ use blox::core::{
     Extras, JobId, JobSpec, MetricCollector, Outcome, Pipeline, Plan, Reason, State, Time, View,
 };
 use blox::registry::Registry;
+use blox::results::Summary;
 use blox::sim::results::AssignmentRow;
 use blox::sim::stepping::{Step, Stepper};
 use blox::sim::workload::Jobs;
@@ -172,7 +173,7 @@ fn all_ways(
         shared: shared(&rows),
         served: count(&|job| case.jobs[job.index()].extras().need.is_some()),
         parts: rows.iter().filter(|row| !row.share.is_whole()).count() as u64,
-        broken: first.summary.evictions.map_or(0, |e| e.broken),
+        broken: Summary::of(&first).evictions.map_or(0, |e| e.broken),
         resized: rows
             .iter()
             .filter(|row| row.gpus.len() as u32 != case.jobs[row.job.index()].gpus.get())
@@ -418,8 +419,8 @@ fn accounted(case: &Case, report: &Report, rows: &[AssignmentRow]) -> Result<(),
             return broken("service within the completion time", found);
         }
     }
-    if !(0.0..=1.0 + 1e-9).contains(&report.summary.utilisation) {
-        let found = report.summary.utilisation.to_string();
+    if !(0.0..=1.0 + 1e-9).contains(&Summary::of(&report).utilisation) {
+        let found = Summary::of(&report).utilisation.to_string();
         return broken("a utilisation of at most 1", found);
     }
     for row in &report.timeline {

@@ -13,9 +13,10 @@ use super::printed::pretty;
 use super::tables::write_table;
 use crate::failure::{Code, Failure};
 use crate::plot;
-use blox_results::{Groups, flattened, part_columns};
-use blox_sim::results::{write_jobs, write_rounds, write_timeline};
-use blox_traces::formats::csv::input_columns;
+use blox_results::{
+    Groups, InputColumns, flattened, part_columns, write_jobs, write_rounds, write_timeline,
+};
+use blox_traces::formats::csv::{input_cell, input_columns};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -183,7 +184,10 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
         }
     }
     let jobs = &run.report.jobs;
-    let inputs = input_columns(jobs.iter().filter_map(|job| job.spec.as_deref()));
+    let inputs = InputColumns {
+        columns: input_columns(jobs.iter().filter_map(|job| job.spec.as_deref())),
+        cell: input_cell,
+    };
     write_table(dir, "jobs", formats, |out| write_jobs(out, jobs, &inputs))?;
     write_table(dir, "timeline", formats, |out| {
         write_timeline(out, &run.report.timeline)

@@ -35,7 +35,7 @@ pub(crate) fn write_manifest(
     let schedulers: Vec<Value> = runs
         .iter()
         .map(|run| {
-            let s = &run.report.summary;
+            let s = &run.summary;
             json!({
                 "name": s.scheduler,
                 "folder": folder(&s.scheduler),

@@ -5,7 +5,7 @@ use super::super::value::FileFormats;
 use crate::failure::Failure;
 #[cfg(feature = "parquet")]
 use blox_parquet::ParquetTable;
-use blox_sim::results::{CsvTable, TableSink, WriteError};
+use blox_results::{CsvTable, TableSink, WriteError};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};

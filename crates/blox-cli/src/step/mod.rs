@@ -13,7 +13,7 @@ use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
 use blox_registry::Registry;
-use blox_sim::results::statistics::mean;
+use blox_results::statistics::mean;
 use blox_sim::stepping::{Step, Stepper};
 use blox_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet};

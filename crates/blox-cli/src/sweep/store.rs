@@ -34,7 +34,7 @@
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
 //! schedulers. Numbers read back to the same bits. Rows of one setting and scheduler that
 //! differ in `seed` alone are repetitions: a median over them has an interval of
-//! [`Estimate`](blox_sim::results::statistics::Estimate).
+//! [`Estimate`](blox_results::statistics::Estimate).
 
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;

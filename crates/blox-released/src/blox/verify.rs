@@ -4,6 +4,7 @@ use crate::blox::{self, OptimusSpeed};
 use crate::compared::{Case, Compared, VerifyError};
 use blox_core::{ClusterSpec, Pipeline, Rounds, Seconds, SortedMap};
 use blox_policies::admission::LoadThreshold;
+use blox_results::Summary;
 use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
@@ -39,10 +40,10 @@ pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError
     let report = out.run(case, sim, settings.scheduler, &mut jobs, None)?;
     compare_jobs(case, &report, ids.as_deref(), settings.round, out)?;
     compare_rounds(case, &report, out)?;
-    let responsiveness = report.summary.avg_responsiveness_s + settings.round;
+    let responsiveness = Summary::of(&report).avg_responsiveness_s + settings.round;
     let figures = [
-        ("rounds", report.summary.rounds as f64),
-        ("avg_jct_s", report.summary.avg_jct_s),
+        ("rounds", Summary::of(&report).rounds as f64),
+        ("avg_jct_s", Summary::of(&report).avg_jct_s),
         ("avg_responsiveness_s", responsiveness),
         ("makespan_s", report.end.secs()),
     ];

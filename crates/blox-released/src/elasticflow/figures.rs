@@ -9,8 +9,9 @@ use crate::figure::{Claim, Figure, Plan, ReproduceError, Run};
 use blox_core::core::Counters;
 use blox_core::{Class, ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, Time, sort};
 use blox_plot::{Axis, BarChart};
+use blox_results::Summary;
 use blox_schedulers::schedulers as own;
-use blox_sim::results::{Deadlines, JobResult, Summary};
+use blox_sim::results::{JobResult, Usage};
 use blox_sim::workload::{Jobs, WorkloadError};
 use blox_sim::{Ended, Report, Simulation};
 use blox_traces::scaling::{ScalingTable, with_throughputs};
@@ -140,7 +141,8 @@ fn profiled(
 
 /// Returns the result of a program as a simulation report.
 ///
-/// Ends are the planned ends of the program. Met deadlines follow the program's own count.
+/// Ends are the planned ends of the program. Deadlines are moved where the program's own count of met
+/// deadlines requires it.
 fn report(scheduler: &str, shape: Shape, specs: &[JobSpec], outcome: &released::Outcome) -> Report {
     let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
     for allocation in &outcome.allocations {
@@ -154,41 +156,36 @@ fn report(scheduler: &str, shape: Shape, specs: &[JobSpec], outcome: &released::
     for job in &outcome.rejected {
         jobs[*job as usize].outcome = Some(Outcome::Rejected);
     }
-    let mut count = Deadlines::default();
     for end in &outcome.ends {
-        let job = &mut jobs[end.job as usize];
+        let (job, at) = (&mut jobs[end.job as usize], Time::new(end.at));
         job.outcome = Some(Outcome::Completed);
-        job.finish = Some(Time::new(end.at));
-        count.met += u64::from(!end.late && job.deadline.is_some());
+        job.finish = Some(at);
+        // The program may count a job by another end.
+        job.deadline = job.deadline.map(|due| match end.late {
+            true => due.min(at - Seconds::new(1.0)),
+            false => due.max(at),
+        });
     }
     for job in &mut jobs {
         // A job ends on its last allocation. All earlier launches were preempted.
         job.preemptions = job.launches.saturating_sub(u32::from(job.finish.is_some()));
-        let declined = job.outcome == Some(Outcome::Rejected);
-        count.declined += u64::from(declined && job.deadline.is_some());
     }
-    let due = jobs.iter().filter(|j| j.deadline.is_some()).count() as u64;
-    count.missed = due - count.declined - count.met;
     let finishes = jobs.iter().filter_map(|j| j.finish);
     let end = finishes.fold(Time::ZERO, Time::max);
     let let_in = jobs.iter().filter(|j| j.outcome != Some(Outcome::Rejected));
     let first = let_in.map(|j| j.submit).min();
     let mut counters = Counters::default();
     counters.decisions = outcome.steps;
-    let mut summary = Summary::of(
-        scheduler,
-        &jobs,
-        counters,
-        shape.gpus(),
-        first.map_or(0.0, |first| (end - first).secs()),
-        outcome.steps,
-    );
-    summary.deadlines = Some(count);
-    let ended = match jobs.iter().all(|j| j.outcome.is_some()) {
+    let makespan = first.map_or(Seconds::ZERO, |first| end - first);
+    let mut report = Report::default();
+    report.scheduler = scheduler.to_owned();
+    report.usage = Usage::of(&jobs, shape.gpus(), makespan, outcome.steps);
+    report.ended = match jobs.iter().all(|j| j.outcome.is_some()) {
         true => Ended::Finished,
         false => Ended::Standstill,
     };
-    Report::new(jobs, summary, counters, ended, end)
+    (report.jobs, report.counters, report.end) = (jobs, counters, end);
+    report
 }
 
 /// Returns the result of a job that has not started.
@@ -209,7 +206,7 @@ fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
 
 /// Returns the fraction of deadlines met.
 fn ratio(report: &Report) -> f64 {
-    let d = report.summary.deadlines.unwrap_or_default();
+    let d = Summary::of(report).deadlines.unwrap_or_default();
     let all = d.met + d.missed + d.declined;
     d.met as f64 / all.max(1) as f64
 }
@@ -258,10 +255,10 @@ pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
     Ok(Plan::of(runs, move |reports| {
         let mut findings = figure.measured(reports, &[ratio]);
         let missed = |name: &str| {
-            let of = |r: &&Report| r.summary.scheduler == name;
+            let of = |r: &&Report| r.scheduler == name;
             let report = reports.iter().skip(PROGRAMS.len()).find(of);
             report
-                .and_then(|r| r.summary.deadlines)
+                .and_then(|r| Summary::of(r).deadlines)
                 .unwrap_or_default()
                 .missed
         };

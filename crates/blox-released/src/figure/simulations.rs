@@ -4,6 +4,7 @@ use super::table::{Numbers, nth};
 use super::{Figure, Plan, ReproduceError, Run, jct_s};
 use blox_core::ClusterSpec;
 use blox_registry::{ComponentSpec, Registry};
+use blox_results::Summary;
 use blox_sim::registry::World;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Measure, Report, Simulation};
@@ -75,7 +76,7 @@ impl Number {
         match self {
             Number::Jct => jct_s(report),
             Number::Hours => jct_s(report) / 3600.0,
-            Number::Responsiveness => report.summary.avg_responsiveness_s + 300.0,
+            Number::Responsiveness => Summary::of(report).avg_responsiveness_s + 300.0,
             Number::End => report.end.secs(),
         }
     }

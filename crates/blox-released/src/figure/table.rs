@@ -3,7 +3,7 @@
 use super::{Cited, Claim, Figure, Findings, Read, Row};
 use blox_core::{SortedMap, sort};
 use blox_plot::{Axis, BarChart, Chart, Series};
-use blox_sim::results::statistics::Estimate;
+use blox_results::statistics::Estimate;
 use serde::Deserialize;
 use std::cmp::Ordering;
 

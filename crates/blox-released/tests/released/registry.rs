@@ -2,6 +2,7 @@
 
 use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
 use blox_registry::ComponentSpec;
+use blox_results::Summary;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -68,7 +69,7 @@ fn lucid_keeps_jobs_on_the_types_that_they_name() {
         });
         let types: Vec<_> = per_node.collect();
         let (report, rows) = run(name, cluster, list.clone());
-        assert_eq!(report.summary.completed, 5, "{name} on {cluster}");
+        assert_eq!(Summary::of(&report).completed, 5, "{name} on {cluster}");
         for row in rows {
             let named = &list[row.job.index()].extras().gpu_types;
             for gpu in &row.gpus {

@@ -11,8 +11,8 @@ use super::pictures::{Contestant, Picture, contestants, summaries, time_unit};
 use super::run::{NO_VALUE, Wait};
 use super::sweep::{Sweep, pictures};
 use super::{number_of, quoted, whole};
+use crate::summary::{COLUMNS, Column};
 use blox_plot::{Escaped, TimeUnit, grouped};
-use blox_sim::results::{COLUMNS, Column};
 use serde_json::Value;
 use std::fmt::Write;
 

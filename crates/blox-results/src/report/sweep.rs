@@ -4,9 +4,9 @@ use super::super::error::FolderError;
 use super::super::figures::{DEADLINES, PARTLY};
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, assumptions, command_line, list, notice, shown_columns, table, version};
+use crate::summary::{COLUMNS, Column};
 use crate::{of_measured, value_or_none};
 use blox_plot::{Escaped, TimeUnit};
-use blox_sim::results::{COLUMNS, Column};
 use serde_json::Value;
 use std::fmt::Write;
 

@@ -4,8 +4,8 @@ use super::super::error::FolderError;
 use super::super::pictures::Picture;
 use super::super::{PARTIAL, in_groups, in_paths, of_measured, value_or_none, whole};
 use super::{Group, Sweep};
+use crate::statistics::{Estimate, LEAST_SEEDS};
 use blox_plot::{Axis, BarChart, Chart, Series, TimeUnit};
-use blox_sim::results::statistics::{Estimate, LEAST_SEEDS};
 
 /// A drawn figure: column, name in paths, title and axis.
 type Figure = (&'static str, &'static str, &'static str, fn() -> Axis);

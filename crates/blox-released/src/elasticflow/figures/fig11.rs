@@ -1,5 +1,6 @@
 use super::*;
 use crate::figure::Numbers;
+use blox_results::Summary;
 
 /// Returns the fraction of deadlines met, and the mean JCT of best-effort jobs.
 ///
@@ -21,7 +22,7 @@ fn measured(program: Program, report: &Report, best_effort: &[bool]) -> (f64, f6
         }
     }
     if program.1 != Algorithm::Chronus {
-        met = report.summary.deadlines.unwrap_or_default().met;
+        met = Summary::of(&report).deadlines.unwrap_or_default().met;
     }
     let per = |sum: f64, count: u32| sum / f64::from(count.max(1));
     (per(met as f64, due), per(jct, ended))

@@ -7,7 +7,7 @@ mod world;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError};
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
 use blox_core::sort;
-use blox_sim::results::statistics;
+use blox_results::statistics;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use world::World;

@@ -9,6 +9,7 @@ use crate::sia::blind;
 use crate::sia::pollux as released;
 use crate::sia::world::{pollux_applications, pollux_training};
 use blox_core::{Adapts, ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use blox_results::Summary;
 use blox_schedulers::schedulers::{fifo, las, pollux, sia};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles, built_in};
@@ -310,6 +311,6 @@ pub(crate) fn blox_fig8(figure: &'static Figure, _: Option<&Path>) -> Result<Pla
     }
     Ok(by_workload(figure, runs, Vec::new(), |reports| {
         let of = |measure: fn(&Report) -> f64| reports.iter().map(measure).collect();
-        vec![of(jct_s), of(|r| r.summary.avg_responsiveness_s)]
+        vec![of(jct_s), of(|r| Summary::of(r).avg_responsiveness_s)]
     }))
 }

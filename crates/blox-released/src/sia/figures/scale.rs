@@ -8,10 +8,10 @@ use blox_core::{
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
+use blox_results::statistics::percentile;
 use blox_sim::Watch;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, built_in};
-use blox_sim::results::statistics::percentile;
 use blox_sim::workload::Jobs;
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -5,9 +5,10 @@ use crate::figure::{Figure, Plan, ReproduceError, Run, jct_s};
 use blox_core::{Adapts, ClusterSpec, Composition, Pipeline, Seconds, sort};
 use blox_policies::placement::KeepNodes;
 use blox_policies::scheduling::{Sia, sia::Goodputs};
+use blox_results::Summary;
+use blox_results::statistics::percentile;
 use blox_sim::Report;
 use blox_sim::execution::Training;
-use blox_sim::results::statistics::percentile;
 use blox_sim::workload::Jobs;
 use std::path::Path;
 
@@ -57,7 +58,7 @@ pub(crate) fn fig10(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
         vec![
             relative(jct_s),
             relative(p99_s),
-            relative(|r| r.summary.makespan_s),
+            relative(|r| Summary::of(r).makespan_s),
         ]
     }))
 }
@@ -108,7 +109,7 @@ pub(crate) fn fig11(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
             let some = reports.iter().skip(1);
             some.map(|r| of(r) / of(&reports[0])).collect::<Vec<f64>>()
         };
-        vec![relative(jct_s), relative(|r| r.summary.makespan_s)]
+        vec![relative(jct_s), relative(|r| Summary::of(r).makespan_s)]
     }))
 }
 
@@ -137,7 +138,7 @@ mod tests {
             let report = simulation
                 .run(sia(-0.5, 60.0), &mut Jobs::new(jobs))
                 .unwrap();
-            assert_eq!(report.summary.completed, 12);
+            assert_eq!(Summary::of(&report).completed, 12);
             jct_s(&report)
         };
         assert!(average(Adapts::Gpus) > average(Adapts::All));

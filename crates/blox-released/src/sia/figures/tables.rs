@@ -2,12 +2,13 @@ use super::{THREE_TYPES, workload, world};
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Run};
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline, sort};
 use blox_policies::scheduling::gavel::{Gavel, shares::MaxSumThroughput};
+use blox_results::{Fairness, Summary};
 use blox_schedulers::schedulers::{
     finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia, tiresias,
 };
 use blox_sim::execution::Training;
 use blox_sim::fairness::FairTimes;
-use blox_sim::results::{Contention, Fairness};
+use blox_sim::results::Contention;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, SimError};
 use blox_traces::applications::read_dir;
@@ -128,7 +129,7 @@ fn measures_of(
         judged.extend(results);
     }
     let fairness = Fairness::of(&judged).unwrap_or_default();
-    let makespans = runs.iter().map(|(r, _)| r.summary.makespan_s / 3600.0);
+    let makespans = runs.iter().map(|(r, _)| Summary::of(r).makespan_s / 3600.0);
     Ok([
         jcts.iter().sum::<f64>() / jobs,
         jcts.get((0.99 * jobs) as usize).copied().unwrap_or(0.0),

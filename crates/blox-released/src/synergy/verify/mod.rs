@@ -8,6 +8,7 @@ use crate::log::Log;
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
 use blox_core::{Outcome, SortedMap, Time};
+use blox_results::Summary;
 use blox_sim::results::JobResult;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -48,7 +49,7 @@ fn compare_end(
     for row in e.rows.iter().filter(|row| !none(&row[finish])) {
         out.differ(&format!("job {}", row[id]), "finish", &row[finish], "");
     }
-    let (ended, jobs) = (report.summary.completed, report.jobs.len());
+    let (ended, jobs) = (Summary::of(&report).completed, report.jobs.len());
     out.notes.push(format!(
         "the original {why}; ours ends {ended} of {jobs} jobs"
     ));

@@ -4,7 +4,7 @@ use super::write::texts;
 use super::{COLUMNS, Columns};
 use crate::map::ATTRIBUTE;
 use blox_core::{JobSpec, Name};
-use blox_sim::results::{Cell, InputColumns};
+use blox_table::Cell;
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const NUMBERS: [&str; 10] = [
 /// The column of jobs with several deadlines or values of deadlines.
 const DEADLINES: &str = "deadlines";
 
-/// Returns the input columns of results. These are the columns of [`Columns`] for which a job has a
+/// Returns the input columns of results, each with true if it holds numbers. These are the columns of [`Columns`] for which a job has a
 /// value, and `attributes.NAME` for each attribute. Columns that all results have are left out.
 /// `deadlines` has all deadlines of a job with their values, if a job has several or a value.
 ///
@@ -34,9 +34,9 @@ const DEADLINES: &str = "deadlines";
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
 /// use blox_traces::formats::csv::input_columns;
 /// let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0)).owned_by("ada");
-/// assert_eq!(input_columns([&job]).columns, [("user".to_owned(), false)]);
+/// assert_eq!(input_columns([&job]), [("user".to_owned(), false)]);
 /// ```
-pub fn input_columns<'a>(jobs: impl IntoIterator<Item = &'a JobSpec>) -> InputColumns {
+pub fn input_columns<'a>(jobs: impl IntoIterator<Item = &'a JobSpec>) -> Vec<(String, bool)> {
     let mut used = Columns::default();
     let mut deadlines = false;
     let mut attributes: BTreeMap<&Name, bool> = BTreeMap::new();
@@ -57,10 +57,7 @@ pub fn input_columns<'a>(jobs: impl IntoIterator<Item = &'a JobSpec>) -> InputCo
     let attributes = attributes.into_iter();
     let attributes = attributes.map(|(name, numbers)| (format!("{ATTRIBUTE}{name}"), numbers));
     let deadlines = deadlines.then(|| (DEADLINES.to_owned(), false));
-    InputColumns {
-        columns: plain.chain(deadlines).chain(attributes).collect(),
-        cell: input_cell,
-    }
+    plain.chain(deadlines).chain(attributes).collect()
 }
 
 /// Returns whether results can have an input column of this name.
@@ -126,7 +123,8 @@ mod tests {
     use super::*;
     use crate::Format;
     use crate::open::read_bytes;
-    use blox_sim::results::{CsvTable, JobResult, write_jobs};
+    use blox_results::{CsvTable, InputColumns, write_jobs};
+    use blox_sim::results::JobResult;
     use blox_workloads::collect;
     use std::sync::Arc;
 
@@ -134,7 +132,10 @@ mod tests {
     fn results(text: &str) -> String {
         let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::Csv).unwrap();
         let jobs = collect(&mut workload).unwrap();
-        let columns = input_columns(&jobs);
+        let columns = InputColumns {
+            columns: input_columns(&jobs),
+            cell: input_cell,
+        };
         let rows: Vec<JobResult> = jobs
             .into_iter()
             .map(|spec| {
@@ -196,7 +197,7 @@ mod tests {
         let column = |run: &str| {
             let text = format!("submit_s,gpus,duration_s,attributes.run\n0,1,9,{run}\n");
             let mut jobs = read_bytes("jobs.csv", text.as_bytes(), Format::Csv).unwrap();
-            input_columns(&collect(&mut jobs).unwrap()).columns
+            input_columns(&collect(&mut jobs).unwrap())
         };
         assert_eq!(column(runs[1]), [("attributes.run".to_owned(), true)]);
         assert_eq!(column(runs[2]), [("attributes.run".to_owned(), false)]);

@@ -1,9 +1,9 @@
 //! Summary metrics of a simulation.
 
-use super::services::{Evictions, Services};
-use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
-use blox_core::core::Counters;
-use blox_core::{Outcome, Seconds, sort};
+use super::statistics;
+use blox_core::{Class, Outcome, Seconds, sort};
+use blox_sim::Report;
+use blox_sim::results::{Contention, DeadlineFate, Given, JobResult, MissCause, Rent, Service};
 use serde::Serialize;
 
 /// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
@@ -17,7 +17,7 @@ pub struct Summary {
     /// Number of jobs submitted before the simulation ended, measured or not. Includes rejected and
     /// unfinished jobs.
     pub jobs: u64,
-    /// Number of jobs that [`Measure`](crate::Measure) selects, submitted or not. It is the sum of
+    /// Number of jobs that [`Measure`](blox_sim::Measure) selects, submitted or not. It is the sum of
     /// `completed`, `rejected`, `failed` and `unfinished`. A simulation of an endless workload that
     /// measures all jobs measures those that were submitted.
     pub measured: u64,
@@ -29,8 +29,8 @@ pub struct Summary {
     /// Number of measured jobs that failed or were cancelled.
     pub failed: u64,
     /// Number of measured jobs that had not ended at the end of the simulation, or that had not been
-    /// submitted ([`Report::unsubmitted`](crate::Report::unsubmitted)). It is 0 if
-    /// [`Report::ended`](crate::Report::ended) is [`Finished`](crate::Ended::Finished).
+    /// submitted ([`Report::unsubmitted`](blox_sim::Report::unsubmitted)). It is 0 if
+    /// [`Report::ended`](blox_sim::Report::ended) is [`Finished`](blox_sim::Ended::Finished).
     pub unfinished: u64,
     /// Mean job completion time in seconds: `finish - submit` over the `completed` jobs. At least 0;
     /// NaN without such jobs. Rejected, failed and unfinished jobs are excluded.
@@ -50,7 +50,7 @@ pub struct Summary {
     pub avg_queueing_s: f64,
     /// Makespan in seconds: last end - first submission, over all jobs that were not rejected,
     /// measured or not. Failed jobs count. If the simulation ended early
-    /// ([`Report::ended`](crate::Report::ended)), its end replaces the last end. 0 without such
+    /// ([`Report::ended`](blox_sim::Report::ended)), its end replaces the last end. 0 without such
     /// jobs.
     pub makespan_s: f64,
     /// GPU utilisation: GPU-seconds of running jobs / GPU-seconds of nodes that were up, over the
@@ -87,19 +87,6 @@ pub struct Summary {
     /// Finish-time fairness over the jobs with a known [`JobResult::rho`], if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-}
-
-/// Cost of the nodes of a cluster until the last end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Rent {
-    /// Hours of nodes from joining to leaving. A node that is powered off counts no time.
-    pub node_hours: f64,
-    /// Sum of these hours, each times the price of its node at the time.
-    pub cost: f64,
-    /// Sum of [`JobResult::cost`] over all jobs. The rest of the cost is of idle GPUs, and of GPUs
-    /// whose jobs start, restart or stop.
-    pub job_cost: f64,
 }
 
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
@@ -169,6 +156,149 @@ impl Deadlines {
             }
         }
         (count != Deadlines::default()).then_some(count)
+    }
+}
+
+/// Means over the measured training jobs with a completion time (Sia, SOSP 2023, tables 3 and 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TrainingFigures {
+    /// Number of these jobs. Rejected, failed and unfinished jobs are excluded.
+    pub jobs: u64,
+    /// Mean number of [`Given::restarts`] of a job.
+    pub restarts: f64,
+    /// Mean GPU-hours allocated to a job ([`Given::gpu`] / 3600), restarts included. A GPU counts in
+    /// full, even if the job has only a part of it.
+    pub gpu_hours: f64,
+    /// Mean number of jobs in the system over time, from the first submission to the last submission
+    /// or end. Counts jobs of all kinds, running and waiting, measured or not; rejected jobs count
+    /// until their rejection.
+    pub contention: f64,
+    /// Maximum number of these jobs at one time.
+    pub most_contention: u64,
+}
+
+impl TrainingFigures {
+    /// Returns the figures of jobs that ended, among all jobs of a simulation.
+    fn of<'a>(done: impl Iterator<Item = &'a JobResult>, all: &[JobResult]) -> Option<Self> {
+        let given: Vec<Given> = done.filter_map(|j| j.given.as_deref().copied()).collect();
+        if given.is_empty() {
+            return None;
+        }
+        let levels = Contention::of(all);
+        Some(TrainingFigures {
+            jobs: given.len() as u64,
+            restarts: mean(given.iter().map(|g| f64::from(g.restarts))),
+            gpu_hours: mean(given.iter().map(|g| g.gpu.hours())),
+            contention: levels.mean(),
+            most_contention: levels.most(),
+        })
+    }
+}
+
+/// Figures of the services, measured or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Services {
+    /// GPU-hours that the services needed.
+    pub needed_gpu_h: f64,
+    /// GPU-hours that the services needed while they ran on fewer GPUs.
+    pub lacking_gpu_h: f64,
+    /// Part of the time in which a service ran on as many GPUs as it needed, over the time of all
+    /// services. A fraction from 0 to 1; NaN (null in JSON) if no service has lived.
+    pub full: f64,
+}
+
+impl Services {
+    /// Returns the figures of the services; `None` if there is none.
+    fn of(jobs: &[JobResult]) -> Option<Self> {
+        let mut sum: Option<Service> = None;
+        for service in jobs.iter().filter_map(|job| job.service.as_deref()) {
+            let sum = sum.get_or_insert_default();
+            sum.needed_gpu += service.needed_gpu;
+            sum.lacking_gpu += service.lacking_gpu;
+            sum.full += service.full;
+            sum.lived += service.lived;
+        }
+        sum.map(|sum| Services {
+            needed_gpu_h: sum.needed_gpu.hours(),
+            lacking_gpu_h: sum.lacking_gpu.hours(),
+            full: sum.full_part(),
+        })
+    }
+}
+
+/// Stops of running jobs by decisions, if spot jobs have guaranteed time. Over all jobs, measured or
+/// not. A move counts if the plan stops the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Evictions {
+    /// Number of stops of jobs that were submitted in the guaranteed class.
+    pub guaranteed: u64,
+    /// Number of stops of jobs that were submitted as spot jobs.
+    pub spot: u64,
+    /// Number of stops of running spot jobs within their guaranteed time
+    /// ([`JobRef::protected_until`](blox_core::JobRef::protected_until)).
+    pub broken: u64,
+}
+
+/// Returns whether a job was submitted as a spot job with guaranteed time.
+fn has_guarantee(class: Class) -> bool {
+    matches!(class, Class::Spot { guaranteed } if guaranteed > Seconds::ZERO)
+}
+
+impl Evictions {
+    /// Returns the counts; `None` if no spot job has guaranteed time.
+    pub(crate) fn of(jobs: &[JobResult]) -> Option<Self> {
+        let class = |job: &JobResult| {
+            job.spec
+                .as_ref()
+                .map_or(Class::Guaranteed, |s| s.extras().class)
+        };
+        jobs.iter().any(|job| has_guarantee(class(job))).then(|| {
+            let mut count = Evictions::default();
+            for job in jobs {
+                *match class(job).is_spot() {
+                    true => &mut count.spot,
+                    false => &mut count.guaranteed,
+                } += u64::from(job.preemptions);
+                count.broken += u64::from(job.broken);
+            }
+            count
+        })
+    }
+}
+
+/// Tolerance for rounding of the completion time of a job with its fair share.
+const ROUNDING: f64 = 1e-9;
+
+/// [Finish-time fairness](blox_sim::fairness::FairTimes) over the jobs with a known [`JobResult::rho`]:
+/// measured jobs with a completion time and a fair time. `rho` has no unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Fairness {
+    /// Number of these jobs.
+    pub jobs: u64,
+    /// Mean of `rho`, above 0.
+    pub mean: f64,
+    /// Largest `rho`.
+    pub worst: f64,
+    /// Fraction of these jobs with `rho` above 1, from 0 to 1: the jobs that were treated unfairly.
+    /// Rounding errors of 1e-9 are tolerated.
+    pub unfair: f64,
+}
+
+impl Fairness {
+    /// Returns the fairness; `None` if `rho` is known for no job.
+    pub fn of<'a>(jobs: impl IntoIterator<Item = &'a JobResult>) -> Option<Self> {
+        let rho: Vec<f64> = jobs.into_iter().filter_map(|j| j.rho).collect();
+        let unfair = rho.iter().filter(|r| **r > 1.0 + ROUNDING).count();
+        Some(Fairness {
+            jobs: rho.len() as u64,
+            mean: statistics::mean(&rho)?,
+            worst: rho.iter().copied().fold(0.0, f64::max),
+            unfair: unfair as f64 / rho.len() as f64,
+        })
     }
 }
 
@@ -276,30 +406,37 @@ impl Summary {
         self.fairness.is_some_and(|f| f.jobs < self.measured)
     }
 
-    /// Corrects the utilisation if jobs shared GPUs, or nodes were not up all the time. `busy` is the time of
-    /// GPUs with a running job, and `changed` the GPU-seconds of nodes that were up if there was an event of a node.
-    pub(crate) fn occupy(&mut self, jobs: &[JobResult], busy: Seconds, changed: Option<f64>) {
-        let attained: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
-        // Otherwise both sums differ by rounding alone.
-        let shared = busy.secs() < attained * (1.0 - 1e-9);
-        if shared && attained > 0.0 {
-            self.utilisation *= busy.secs() / attained;
-        }
-        if let Some(capacity) = changed {
-            let busy = if shared { busy.secs() } else { attained };
-            self.utilisation = if capacity > 0.0 { busy / capacity } else { 0.0 };
+    /// Computes the summary of a simulation.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time, order::SortKey};
+    /// # use blox_core::policy::by_key;
+    /// # use blox_sim::{Simulation, workload::Jobs};
+    /// use blox_results::Summary;
+    ///
+    /// # let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+    /// # let fifo = fifo.placement(blox_testing::FirstFit).build()?;
+    /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0))]);
+    /// let report = Simulation::new(ClusterSpec::uniform(1, 4)).run(fifo, &mut jobs)?;
+    /// assert_eq!(Summary::of(&report).utilisation, 0.5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(report: &Report) -> Self {
+        let (all, usage) = (Self::of_jobs(report, &report.jobs), &report.usage);
+        Summary {
+            measured: all.measured + report.unsubmitted,
+            unfinished: all.unfinished + report.unsubmitted,
+            makespan_s: usage.makespan.secs(),
+            utilisation: usage.utilisation,
+            rent: usage.rent,
+            rounds: usage.rounds,
+            decisions: report.counters.decisions,
+            ..all
         }
     }
 
-    /// Computes the summary of jobs on `gpus` GPUs. `span` is the makespan in seconds.
-    pub fn of(
-        scheduler: &str,
-        jobs: &[JobResult],
-        counters: Counters,
-        gpus: u32,
-        span: f64,
-        rounds: u64,
-    ) -> Self {
+    /// Computes the figures that follow from some jobs of a simulation alone.
+    pub(crate) fn of_jobs(report: &Report, jobs: &[JobResult]) -> Self {
         let measured = || jobs.iter().filter(|j| j.measured);
         let count =
             |wanted: &dyn Fn(&JobResult) -> bool| measured().filter(|j| wanted(j)).count() as u64;
@@ -310,10 +447,9 @@ impl Summary {
         // In order of job, so that the sum does not depend on the order of ends.
         let avg_jct_s = mean(jct.iter().copied());
         sort::numbers(&mut jct);
-        let gpu_seconds: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
         let done = || measured().filter(|j| j.jct().is_some());
         Summary {
-            scheduler: scheduler.to_owned(),
+            scheduler: report.scheduler.clone(),
             jobs: jobs.len() as u64,
             measured: measured().count() as u64,
             completed: count(&|j| {
@@ -327,21 +463,13 @@ impl Summary {
             p99_jct_s: percentile(&jct, 0.99),
             avg_responsiveness_s: mean(done().filter_map(|j| j.responsiveness()).map(|s| s.secs())),
             avg_queueing_s: mean(done().filter_map(|j| j.queueing()).map(|s| s.secs())),
-            makespan_s: span,
-            utilisation: if span > 0.0 && gpus > 0 {
-                gpu_seconds / (f64::from(gpus) * span)
-            } else {
-                0.0
-            },
-            rent: None,
             preemptions: jobs.iter().map(|j| u64::from(j.preemptions)).sum(),
-            rounds,
-            decisions: counters.decisions,
             deadlines: Deadlines::of(measured()),
-            training: TrainingFigures::of(jobs),
+            training: TrainingFigures::of(done(), &report.jobs),
             services: Services::of(jobs),
             evictions: Evictions::of(jobs),
-            fairness: None,
+            fairness: Fairness::of(jobs),
+            ..Summary::default()
         }
     }
 }
@@ -376,7 +504,7 @@ mod tests {
     fn every_field_is_documented_in_full() {
         let source = include_str!("summary.rs");
         let mut fields = 0;
-        for name in ["Summary", "Rent", "Deadlines", "MissCauses"] {
+        for name in ["Summary", "Deadlines", "MissCauses"] {
             let (_, rest) = source
                 .split_once(&format!("pub struct {name} {{\n"))
                 .unwrap();
@@ -397,5 +525,18 @@ mod tests {
             }
         }
         assert!(fields >= COLUMNS.len(), "{fields}");
+    }
+
+    #[test]
+    fn jobs_are_treated_unfairly_above_one() {
+        let job = |rho| {
+            let mut job = JobResult::default();
+            job.rho = rho;
+            job
+        };
+        let jobs = [Some(0.5), None, Some(1.0 + 1e-12), Some(1.5), Some(3.0)].map(job);
+        let found = Fairness::of(&jobs).unwrap();
+        assert_eq!((found.jobs, found.worst, found.unfair), (4, 3.0, 0.5));
+        assert_eq!(Fairness::of(&jobs[1..2]), None);
     }
 }

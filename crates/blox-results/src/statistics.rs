@@ -9,8 +9,8 @@
 //! the mean in as few as 65 % of cases, and a bootstrap in 84 %. The interval of the median holds for
 //! every distribution. `tests/coverage.rs` measures both.
 
-use super::JobResult;
 use blox_core::sort;
+use blox_sim::results::JobResult;
 use serde::Serialize;
 
 /// Confidence level of all intervals.
@@ -45,7 +45,7 @@ impl Estimate {
     /// interval assumes nothing about the distribution of the values.
     ///
     /// ```
-    /// use blox_sim::results::statistics::Estimate;
+    /// use blox_results::statistics::Estimate;
     /// let e = Estimate::of(&[3.0, 1.0, 2.0, 9.0, 4.0]).unwrap();
     /// assert_eq!((e.median, e.interval), (3.0, Some([1.0, 9.0])));
     /// assert_eq!(Estimate::of(&[5.0, 6.0]).unwrap().interval, None);

@@ -1,72 +1,12 @@
-//! Tables of results, and their form as CSV.
+//! Tables of results: jobs, decisions, use of the cluster, and assignments.
 
-use super::{
-    AssignmentRow, AssignmentSink, Contention, DeadlineFate, Evictions, JobResult, MissCause,
-    RoundRow, TimelineRow, job_id,
-};
+use super::summary::Evictions;
 use blox_core::{Config, JobSpec, Seconds, Share, Time};
-use std::io::Write;
-
-/// An error while writing results.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write results: {0}")]
-pub struct WriteError(#[from] csv::Error);
-
-impl From<std::io::Error> for WriteError {
-    fn from(e: std::io::Error) -> Self {
-        WriteError(e.into())
-    }
-}
-
-/// Receives a table, cell by cell. The cells of a column are all texts, all whole numbers or all
-/// numbers, so that a file with types needs no guess.
-///
-/// ```
-/// use blox_sim::results::{CsvTable, TableSink};
-///
-/// let mut text = Vec::new();
-/// let mut table = CsvTable::new(&mut text);
-/// table.begin(&["job_id", "gpus", "jct_s"]);
-/// table.text(Some("bert"));
-/// table.whole(8);
-/// table.number(Some(600.5));
-/// table.end_row()?;
-/// table.finish()?;
-/// drop(table);
-/// assert_eq!(text, b"job_id,gpus,jct_s\nbert,8,600.5\n");
-/// # Ok::<(), blox_sim::results::WriteError>(())
-/// ```
-pub trait TableSink {
-    /// Receives the names of the columns, once, before all rows.
-    fn begin(&mut self, columns: &[&str]);
-    /// Receives a text, or a missing one.
-    fn text(&mut self, value: Option<&str>);
-    /// Receives a whole number.
-    fn whole(&mut self, value: u32);
-    /// Receives a number, or a missing one.
-    fn number(&mut self, value: Option<f64>);
-    /// Ends the row.
-    ///
-    /// # Errors
-    /// If the row cannot be written.
-    fn end_row(&mut self) -> Result<(), WriteError>;
-    /// Ends the table.
-    ///
-    /// # Errors
-    /// If the rest of the table cannot be written.
-    fn finish(&mut self) -> Result<(), WriteError>;
-}
-
-/// A cell of an [input column](InputColumns).
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
-    /// The job has no value.
-    Missing,
-    /// A number.
-    Number(f64),
-    /// A text.
-    Text(String),
-}
+use blox_sim::results::{
+    AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow,
+    TimelineRow, job_id,
+};
+use blox_table::{Cell, TableSink, WriteError};
 
 /// Columns of a workload that the table of jobs repeats: users, GPU types, attributes.
 #[derive(Clone, Debug)]
@@ -102,11 +42,11 @@ impl InputColumns {
 
 /// Writes a row for each job, in order of job, with the columns
 /// `job_id,job,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// `job_id` is the [identifier of the user](super::job_id), and `job` the number in order of
+/// `job_id` is the [identifier of the user](blox_sim::results::job_id), and `job` the number in order of
 /// submission. More columns follow if a job has the data:
 ///
 /// - a deadline: `deadline_s`, `deadline` (`met`, `missed`, `declined`), `missed_by` (the words of
-///   [`MissCause`](super::MissCause)) and `overhead_s`. A job of the class best-effort has only the
+///   [`MissCause`](MissCause)) and `overhead_s`. A job of the class best-effort has only the
 ///   first of them;
 /// - training: `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system from
 ///   its submission to its end;
@@ -411,104 +351,9 @@ impl<S: TableSink + Send> AssignmentSink for AssignmentWriter<S> {
 }
 
 #[cfg(test)]
-impl AssignmentWriter<CsvTable<Vec<u8>>> {
-    pub(crate) fn written(&self) -> &str {
-        std::str::from_utf8(&self.sink.out).unwrap()
-    }
-}
-
-/// Number of bytes written at once.
-const BLOCK: usize = 1 << 16;
-
-/// A table as CSV. A number is written as the shortest text that reads back to the same bits.
-pub struct CsvTable<W: Write> {
-    out: W,
-    text: Vec<u8>,
-    whole: itoa::Buffer,
-    float: zmij::Buffer,
-}
-
-impl<W: Write> CsvTable<W> {
-    /// Creates a table that is written to `out`.
-    pub fn new(out: W) -> Self {
-        CsvTable {
-            out,
-            text: Vec::with_capacity(BLOCK + 1024),
-            whole: itoa::Buffer::new(),
-            float: zmij::Buffer::new(),
-        }
-    }
-
-    /// Replaces the comma after the last field by the end of the line.
-    fn close(&mut self) {
-        if let Some(last) = self.text.last_mut() {
-            *last = b'\n';
-        }
-    }
-}
-
-impl<W: Write> TableSink for CsvTable<W> {
-    fn begin(&mut self, columns: &[&str]) {
-        columns.iter().for_each(|name| self.text(Some(name)));
-        self.close();
-    }
-
-    fn text(&mut self, value: Option<&str>) {
-        let text = value.unwrap_or_default();
-        let special = |b: &u8| matches!(b, b',' | b'"' | b'\r' | b'\n');
-        if text.as_bytes().iter().any(special) {
-            self.text.push(b'"');
-            self.text
-                .extend_from_slice(text.replace('"', "\"\"").as_bytes());
-            self.text.push(b'"');
-        } else {
-            self.text.extend_from_slice(text.as_bytes());
-        }
-        self.text.push(b',');
-    }
-
-    fn whole(&mut self, value: u32) {
-        if value < 10 {
-            // Most numbers have one digit.
-            self.text.extend_from_slice(&[b'0' + value as u8, b',']);
-            return;
-        }
-        let text = self.whole.format(value);
-        self.text.extend_from_slice(text.as_bytes());
-        self.text.push(b',');
-    }
-
-    fn number(&mut self, value: Option<f64>) {
-        let text = match value {
-            None => "",
-            // Whole seconds, which are most times, have no decimal point.
-            Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
-            Some(v) => self.float.format(v),
-        };
-        self.text.extend_from_slice(text.as_bytes());
-        self.text.push(b',');
-    }
-
-    fn end_row(&mut self) -> Result<(), WriteError> {
-        self.close();
-        if self.text.len() >= BLOCK {
-            self.out.write_all(&self.text)?;
-            self.text.clear();
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), WriteError> {
-        self.out.write_all(&self.text)?;
-        self.text.clear();
-        self.out.flush()?;
-        Ok(())
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use blox_table::CsvTable;
 
     #[test]
     fn jobs_have_ids_numbers_and_input_columns() {
@@ -521,15 +366,14 @@ mod tests {
             },
         };
         let spec = JobSpec::new(Time::ZERO, blox_core::GpuCount(1), Seconds::new(9.0));
-        let named = JobResult {
-            job: blox_core::JobId(1),
-            name: Some("train, 7".into()),
-            spec: Some(std::sync::Arc::new(spec.owned_by("ada"))),
-            ..JobResult::default()
-        };
-        let mut table = CsvTable::new(Vec::new());
+        let mut named = JobResult::default();
+        named.job = blox_core::JobId(1);
+        named.name = Some("train, 7".into());
+        named.spec = Some(std::sync::Arc::new(spec.owned_by("ada")));
+        let mut text = Vec::new();
+        let mut table = CsvTable::new(&mut text);
         write_jobs(&mut table, &[JobResult::default(), named], &inputs).unwrap();
-        let text = String::from_utf8(table.out).unwrap();
+        let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("job_id,job,submit_s,"));
         assert!(lines[0].ends_with(",reason,measured,user,priority"));
@@ -546,29 +390,48 @@ mod tests {
             at: Time::new(600.0),
             value: 1.0,
         }];
-        let job = JobResult {
-            spec: Some(std::sync::Arc::new(spec)),
-            ..JobResult::default()
-        };
-        let mut table = CsvTable::new(Vec::new());
+        let mut job = JobResult::default();
+        job.spec = Some(std::sync::Arc::new(spec));
+        let mut text = Vec::new();
+        let mut table = CsvTable::new(&mut text);
         write_jobs(&mut table, &[job], &InputColumns::none()).unwrap();
-        let text = String::from_utf8(table.out).unwrap();
+        let text = String::from_utf8(text).unwrap();
         assert!(text.contains(",deadline_s,deadline,missed_by,overhead_s\n"));
         assert!(text.ends_with(",600,,,\n"), "{text}");
     }
 
     #[test]
-    fn text_with_commas_and_quotes_is_quoted() {
-        let mut table = CsvTable::new(Vec::new());
-        table.begin(&["a", "b"]);
-        table.text(Some("x, \"y\""));
-        table.number(Some(-0.0));
-        table.end_row().unwrap();
-        table.number(Some(0.1 + 0.2));
-        table.number(None);
-        table.end_row().unwrap();
-        table.finish().unwrap();
-        let text = String::from_utf8(table.out).unwrap();
-        assert_eq!(text, "a,b\n\"x, \"\"y\"\"\",0\n0.30000000000000004,\n");
+    fn assignments_are_written_when_they_end() {
+        use blox_core::{ClusterSpec, Composition, GpuCount, order::SortKey, policy::by_key};
+        use blox_sim::{Simulation, workload::Jobs};
+        use std::sync::{Arc, Mutex};
+
+        let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+        let fifo = fifo.placement(blox_testing::FirstFit).build().unwrap();
+        let job = |gpus, s| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(s));
+        let mut jobs = Jobs::new(vec![job(2, 400.0).named("a"), job(1, 500.0)]);
+        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 3));
+        let simulation = simulation.assignments_to(Some(rows.clone()));
+        simulation.run(fifo, &mut jobs).unwrap();
+        let [a, b] =
+            <[AssignmentRow; 2]>::try_from(std::mem::take(&mut *rows.lock().unwrap())).unwrap();
+        let (mut plain, mut whole) = (Vec::new(), Vec::new());
+        let mut writer = AssignmentWriter::new(CsvTable::new(&mut plain));
+        writer.take(a);
+        writer.finish().unwrap();
+        drop(writer);
+        let head = "job_id,job,launch,placed_s,start_s,stop_s,end_s,gpus,why";
+        let row = "a,0,1,0,0,600,600,0-1,completed";
+        assert_eq!(str::from_utf8(&plain), Ok(&*format!("{head}\n{row}\n")));
+        // The rows so far are repeated with shares.
+        let mut writer = AssignmentWriter::with_shares(CsvTable::new(&mut whole), &*plain).unwrap();
+        writer.take(b);
+        writer.finish().unwrap();
+        drop(writer);
+        let more = "share,memory_share,overlaps,config";
+        let other = "1,1,1,0,0,600,600,2,completed";
+        let text = format!("{head},{more}\n{row},1,,0,\n{other},1,,0,\n");
+        assert_eq!(str::from_utf8(&whole), Ok(&*text));
     }
 }
