@@ -58,6 +58,7 @@
 pub use blox_claims as claims;
 #[cfg(feature = "cli")]
 pub use blox_cli as cli;
+pub use blox_components::estimate;
 pub use blox_core as core;
 pub use blox_perf as perf;
 pub use blox_plot as plot;
@@ -66,7 +67,7 @@ pub use blox_registry as registry;
 #[cfg(feature = "released")]
 pub use blox_released as released;
 pub use blox_results as results;
-pub use blox_schedulers::{estimate, schedulers};
+pub use blox_schedulers::schedulers;
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
 pub use blox_solve as solve;

@@ -45,10 +45,22 @@ const CRATES: [(&str, &[&str]); 23] = [
     ),
     ("crates/blox-results", &["core", "plot", "sim", "table"]),
     (
-        "examples/schedulers",
+        "crates/blox-components",
         &[
-            "core", "learn", "microlp", "perf", "policies", "registry", "sim", "traces",
+            "core",
+            "learn",
+            "microlp",
+            "perf",
+            "policies",
+            "registry",
+            "sim",
+            "traces",
+            "workloads",
         ],
+    ),
+    (
+        "examples/schedulers",
+        &["components", "core", "policies", "registry", "sim"],
     ),
     (
         "crates/blox-claims",
@@ -59,6 +71,7 @@ const CRATES: [(&str, &[&str]); 23] = [
     (
         "crates/blox-released",
         &[
+            "components",
             "core",
             "cpython",
             "learn",
@@ -79,6 +92,7 @@ const CRATES: [(&str, &[&str]); 23] = [
         &[
             "claims",
             "cluster",
+            "components",
             "core",
             "features",
             "learn",
@@ -98,6 +112,7 @@ const CRATES: [(&str, &[&str]); 23] = [
         &[
             "claims",
             "cli",
+            "components",
             "core",
             "perf",
             "plot",
@@ -287,7 +302,10 @@ fn optional_feature_recompiles_only_its_crates() {
             &["blox", "blox-cli", "blox-traces", "chrono"],
         ),
         (["--features", "released"], &["blox", "blox-cli"]),
-        (["--features", "microlp"], &["blox", "blox-schedulers"]),
+        (
+            ["--features", "microlp"],
+            &["blox", "blox-components", "blox-schedulers"],
+        ),
         // Examples are built with the packages that tests need.
         (["--edges", "dev"], &[]),
     ] {

@@ -282,15 +282,68 @@ fn reference_of_parameters_is_current() {
     agree(path, &text, &page);
 }
 
+/// Returns the publication of a scheduler and how it is verified, as its file documents them.
+fn documented(name: &str) -> (String, String) {
+    let file = format!("examples/schedulers/src/{}.rs", name.replace('-', "_"));
+    let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let lines = text.lines().skip_while(|line| !line.starts_with("///"));
+    let lines = lines.map_while(|line| line.strip_prefix("///"));
+    let document = lines.map(str::trim).collect::<Vec<_>>().join("\n");
+    let mut paragraphs = document.split("\n\n").map(|text| text.replace('\n', " "));
+    let first = paragraphs.next().unwrap();
+    // `(PAPER, VENUE YEAR)`; what follows a colon is not on the page.
+    let in_brackets = first.split('(').skip(1).filter_map(|s| s.split(')').next());
+    let year = |text: &&str| text.contains(", ") && text.contains(" 20");
+    let published = in_brackets.filter(year).last().unwrap_or("none");
+    let published = published.split(':').next().unwrap();
+    let verified = paragraphs.find_map(|p| Some(p.strip_prefix("**Verified.** ")?.to_owned()));
+    let verified = verified.unwrap_or_else(|| panic!("{file}: expected `**Verified.**`"));
+    let end = verified.find(". ").unwrap_or(verified.len());
+    let sentence = verified[..end].trim_end_matches('.');
+    let sentence = sentence[..1].to_lowercase() + &sentence[1..];
+    (published.to_owned(), sentence)
+}
+
 #[test]
-fn every_scheduler_has_a_row_in_the_reference() {
-    let page = fs::read_to_string("docs/src/reference/schedulers.md").unwrap();
-    let rows = page.lines().filter(|line| line.starts_with("| `"));
-    let listed: BTreeSet<&str> = rows.filter_map(|line| line.split('`').nth(1)).collect();
-    let registry = blox::registry();
-    let known: BTreeSet<&str> = registry.schedulers.iter().map(|(name, _)| name).collect();
-    assert_eq!(listed, known);
-    assert!(README.contains(&format!("[{} schedulers]", known.len())));
+fn reference_of_schedulers_is_current() {
+    const HEADER: &str = "| name | publication | rule | verified |\n|---|---|---|---|\n";
+    let path = Path::new("docs/src/reference/schedulers.md");
+    let page = fs::read_to_string(path).unwrap();
+    let registry = blox_schedulers::registry();
+    let mut table = String::new();
+    let mut papers = BTreeSet::new();
+    for (name, entry) in registry.schedulers.iter() {
+        let (mut published, verified) = documented(name);
+        let paper: Vec<&str> = published.split(", ").take(2).collect();
+        papers.extend((published != "none").then(|| paper.join(", ")));
+        if blox::claims::papers().iter().any(|p| p.name == name) {
+            published = format!("[{published}](claims.md#{name})");
+        }
+        let rule = entry.about;
+        table += &format!("| `{name}` | {published} | {rule} | {verified} |\n");
+    }
+    let (before, rest) = page.split_once(HEADER).unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    agree(path, &page, &format!("{before}{HEADER}{table}\n{after}"));
+
+    // The emulations of released programs, in a table of their own.
+    let rows = after.split("\n## ").next().unwrap().lines();
+    let rows = rows.filter_map(|line| line.strip_prefix("| `"));
+    let emulated: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let all = blox::registry().schedulers;
+    let own = |name: &&str| registry.schedulers.get(name).is_none();
+    assert_eq!(emulated, all.names().filter(own).collect());
+
+    const PAGE: &str = "schedulers](docs/src/reference/schedulers.md)**";
+    let counted = README.lines().find(|line| line.contains(PAGE)).unwrap();
+    let (all, papers, emulated) = (all.names().count(), papers.len(), emulated.len());
+    let counts =
+        format!("- **[{all} {PAGE} of {papers} papers. {emulated} emulate released programs.");
+    agree(
+        Path::new("README.md"),
+        README,
+        &README.replace(counted, &counts),
+    );
 }
 
 #[test]

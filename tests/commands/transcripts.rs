@@ -4,10 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the transcripts in a child, whose progress of hundreds of lines is hidden.
+/// Runs the transcripts in a child, whose progress of hundreds of lines is hidden. With `BLOX_BLESS`,
+/// it rewrites them.
 #[test]
 fn transcripts_repeat_their_output() {
-    let child = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    if std::env::var_os("BLOX_BLESS").is_some() {
+        child.env("TRYCMD", "overwrite");
+    }
+    let child = child
         .args(["--exact", "--ignored", "--nocapture"])
         .arg("transcripts::each_transcript_in_its_own_folder")
         .output()

@@ -10,7 +10,6 @@ mod baselines;
 mod cases;
 mod compositions;
 mod conformance;
-mod copied;
 #[cfg(feature = "testing")]
 mod divided;
 mod elasticflow;

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
-use blox_schedulers::estimate::{ByKey, Errors, Log, Recipe, Saved, Scale, Split, Training};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -176,7 +176,7 @@ families! {
     Cluster: blox_core::ClusterSpecError, blox_traces::cluster_file::ClusterFileError;
     Simulation: blox_sim::SimError, blox_core::replay::ReplayError, blox_core::DecisionError;
     Results: blox_results::FolderError;
-    Model: blox_schedulers::estimate::EstimateError;
+    Model: blox_components::estimate::EstimateError;
 }
 
 #[cfg(feature = "released")]

@@ -9,7 +9,7 @@ const PARAMETERS: [ParamDoc; 1] = [param(
     "fraction of the users whose jobs compete, those with the least work done first",
 )];
 
-/// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
+/// Least average completion time over GPU types (AlloX, EuroSys 2020).
 ///
 /// **Rule.** When a job arrives or ends, waiting jobs are matched with positions in the queues of all
 /// GPUs, so that the sum of completion times is least. The matching counts the remaining time of running jobs
@@ -22,9 +22,9 @@ const PARAMETERS: [ParamDoc; 1] = [param(
 /// **Differences.** The paper's jobs have one GPU. Here a job of several GPUs counts by its GPU time.
 /// If it does not fit, it has a reservation that later jobs of its type do not delay.
 ///
-/// **Verified.** Tests of the paper's rules, and the matching against all assignments of small cases.
-/// The released programs of Gavel and Shockwave have another AlloX,
-/// `blox_released::gavel::ReleasedAllox`, which is verified per job.
+/// **Verified.** Tests; cases of Gavel's baseline. Tests of the paper's rules, and the matching
+/// against all assignments of small cases. The released programs of Gavel and Shockwave have
+/// another AlloX, `blox_released::gavel::ReleasedAllox`, which is verified per job.
 ///
 /// **Claims.** All 5 claims of the paper hold here: `blox policies allox`.
 pub fn allox() -> Pipeline {

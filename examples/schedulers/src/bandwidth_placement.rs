@@ -16,6 +16,8 @@ use blox::schedulers::parameters::*;
 ///
 /// **Parameters**: none.
 ///
+/// **Verified.** Tests.
+///
 /// **Claims.** The claim of the paper holds here: `blox policies bandwidth-placement`.
 pub fn bandwidth_placement() -> Pipeline {
     Composition::new("bandwidth-placement")

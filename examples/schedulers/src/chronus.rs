@@ -40,8 +40,9 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// GPUs that a job needs because of their type. So a job may span more nodes than its rounded size
 /// needs.
 ///
-/// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
-/// the path without its commercial solver. It equals the original row by row on all golden runs.
+/// **Verified.** Cases. `blox_released::elasticflow::chronus` is the program that ElasticFlow
+/// released, on the path without its commercial solver. It equals the original row by row on all
+/// golden runs.
 ///
 /// **Claims.** 5 of 8 claims of the paper hold here, 2 are weaker, 1 does not hold: `blox policies chronus`.
 pub fn chronus() -> Pipeline {

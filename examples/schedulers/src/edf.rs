@@ -5,7 +5,7 @@ use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 1] = [SLOT];
 
-/// Earliest deadline first for elastic jobs (the baseline of ElasticFlow, ASPLOS 2023).
+/// Earliest deadline first for elastic jobs (ElasticFlow, ASPLOS 2023: its baseline).
 ///
 /// **Rule.** Jobs are in order of deadline. Each job gets the number of GPUs at which it is
 /// fastest; the next job gets the rest. Every job is admitted. Jobs without deadline run on GPUs
@@ -13,9 +13,9 @@ const PARAMETERS: [ParamDoc; 1] = [SLOT];
 ///
 /// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
-/// **Verified.** The released program is `blox_released::elasticflow::Algorithm::Edf`. It scales
-/// jobs beyond the count at which they are fastest, and equals the original per job on all golden
-/// runs.
+/// **Verified.** Cases. The released program is `blox_released::elasticflow::Algorithm::Edf`. It
+/// scales jobs beyond the count at which they are fastest, and equals the original per job on all
+/// golden runs.
 pub fn edf() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

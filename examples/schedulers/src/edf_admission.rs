@@ -5,8 +5,8 @@ use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 1] = [SLOT];
 
-/// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF + admission
-/// control").
+/// Earliest deadline first with admission control (ElasticFlow, ASPLOS 2023, section 6:
+/// "EDF + admission control").
 ///
 /// **Rule.** Like [`edf`](blox::schedulers::edf()), but a job is admitted only if it and all jobs
 /// admitted before can end in time. The guarantee of
@@ -14,9 +14,9 @@ const PARAMETERS: [ParamDoc; 1] = [SLOT];
 ///
 /// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
-/// **Verified.** The guarantee, on random workloads. The released program is
-/// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job
-/// on all golden runs.
+/// **Verified.** Cases; the guarantee on random workloads. The released program is
+/// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job on all
+/// golden runs.
 pub fn edf_admission() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

@@ -5,7 +5,8 @@ use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 1] = [SLOT];
 
-/// ElasticFlow without admission control (ASPLOS 2023, section 6: "EDF + elastic scaling").
+/// ElasticFlow without admission control (ElasticFlow, ASPLOS 2023, section 6: "EDF + elastic
+/// scaling").
 ///
 /// **Rule.** Like [`elasticflow`](blox::schedulers::elasticflow()), but every job is admitted, and
 /// jobs are planned strictly in order of deadline. A job that cannot end in time gets all GPUs that
@@ -13,7 +14,7 @@ const PARAMETERS: [ParamDoc; 1] = [SLOT];
 ///
 /// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
-/// **Verified.** The released program, with its differences, is
+/// **Verified.** Cases. The released program, with its differences, is
 /// `blox_released::elasticflow::Algorithm::WithoutAdmission`; it equals the original per job on all
 /// golden runs.
 pub fn ef() -> Pipeline {

@@ -12,7 +12,7 @@ const PARAMETERS: [ParamDoc; 2] = [
     ),
 ];
 
-/// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
+/// Deadlines guaranteed for elastic jobs (ElasticFlow, ASPLOS 2023).
 ///
 /// **Rule.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
 /// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
@@ -36,9 +36,10 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Parameters** (command line): `slot_s`, the length of a slot and of a round; `expand`, whether
 /// remaining GPUs go to jobs that need no more.
 ///
-/// **Verified.** The guarantee, on random workloads. The released program is
-/// `blox_released::elasticflow::Algorithm::ElasticFlow`. It equals the original per job on all
-/// golden runs, including Figure 8(a) with 142 of 195 deadlines. It differs from this scheduler:
+/// **Verified.** Cases; the guarantee on random workloads. The
+/// released program is `blox_released::elasticflow::Algorithm::ElasticFlow`. It equals the original
+/// per job on all golden runs, including Figure 8(a) with 142 of 195 deadlines. It differs from
+/// this scheduler:
 ///
 /// - it ignores the work of earlier slots when it chooses a share;
 /// - it gives remaining GPUs first to the jobs whose GPU time rises most;

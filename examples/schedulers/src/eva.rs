@@ -42,6 +42,8 @@ const PARAMETERS: [ParamDoc; 4] = [
 ///
 /// **Source.** The rule follows the released program. Only the abstract of the paper was read.
 ///
+/// **Verified.** Tests; numbers of the released program's rule.
+///
 /// **Claims.** 0 of 1 claims of the paper hold here, 1 is weaker: `blox policies eva`.
 pub fn eva() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")

@@ -4,7 +4,7 @@ use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 1] = [BACKFILL];
 
-/// First in, first out (the base of Blox, EuroSys 2024).
+/// First in, first out (Blox, EuroSys 2024: its base).
 ///
 /// **Rule.** Jobs run in order of submission, without preemption. The first job that does not fit
 /// blocks all later ones (head-of-line blocking). Placement is consolidated: exact fit, best fit,
@@ -12,8 +12,8 @@ const PARAMETERS: [ParamDoc; 1] = [BACKFILL];
 ///
 /// **Parameters** (command line): `backfill` = `none`, `skip` or `easy`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`, which equals the
-/// released program on all its golden runs.
+/// **Verified.** Cases, one GPU. On one-GPU jobs equal per job to `blox_released::blox::fifo`,
+/// which equals the released program on all its golden runs.
 pub fn fifo() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

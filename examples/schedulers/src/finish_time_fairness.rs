@@ -3,10 +3,12 @@ use blox::policies::scheduling::gavel::{Gavel, shares::FinishTimeShares};
 use blox::schedulers::gavel_with;
 use blox::schedulers::parameters::*;
 
-/// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
+/// Finish-time fairness over GPU types (Gavel, OSDI 2020, with the measure of Themis).
 ///
 /// See [`FinishTimeShares`](blox::policies::scheduling::gavel::shares::FinishTimeShares).
 /// [`themis`](blox::schedulers::themis) is the scheduler with leases.
+///
+/// **Verified.** As `gavel`.
 ///
 /// **Claims.** 2 of 4 claims of the paper hold here, 2 are weaker: `blox policies finish-time-fairness`.
 pub fn finish_time_fairness() -> Pipeline {

@@ -32,10 +32,10 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// with more jobs move to servers with fewer. In the paper, jobs take turns on their server. Only jobs whose uses add up to at most 1 share GPUs; the paper tries every pair. Priorities
 /// and weights are not considered.
 ///
-/// **Verified.** By tests of each mechanism. ElasticFlow's released baseline is
-/// `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original per job on all golden
-/// runs. It keeps a set of nodes for each job size, moves nodes between these sets by demand, and
-/// does not pack by utilisation.
+/// **Verified.** Tests; cases of ElasticFlow's baseline. By tests of each mechanism. ElasticFlow's
+/// released baseline is `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original
+/// per job on all golden runs. It keeps a set of nodes for each job size, moves nodes between these
+/// sets by demand, and does not pack by utilisation.
 ///
 /// **Claims.** All 6 claims of the paper hold here: `blox policies gandiva`.
 pub fn gandiva() -> Pipeline {

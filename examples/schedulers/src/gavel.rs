@@ -16,7 +16,7 @@ const PARAMETERS: [ParamDoc; 6] = [
     BESIDE,
 ];
 
-/// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
+/// Max-min fairness over GPU types (Gavel, OSDI 2020).
 ///
 /// **Rule.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
@@ -48,10 +48,10 @@ const PARAMETERS: [ParamDoc; 6] = [
 /// all types comes first, and a job that never ran comes before all others. With that rule, the
 /// average JCT of the jobs of Figure 8 is 16 % longer (66,772 instead of 57,636 s).
 ///
-/// **Verified.** The rounds equal recorded allocations of the released program per job and round.
-/// The policies equal it per job if the optimum is unique. Otherwise the objective of every
-/// allocation agrees to one part in a million. `blox_released::gavel` lists the differences of the
-/// released program.
+/// **Verified.** Cases; objectives to one part in a million. The rounds equal recorded allocations
+/// of the released program per job and round. The policies equal it per job if the optimum is
+/// unique. Otherwise the objective of every allocation agrees to one part in a million.
+/// `blox_released::gavel` lists the differences of the released program.
 ///
 /// **Claims.** All 6 claims of the paper hold here: `blox policies gavel`.
 pub fn gavel() -> Pipeline {

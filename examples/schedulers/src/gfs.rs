@@ -33,6 +33,8 @@ const PARAMETERS: [ParamDoc; 2] = [
 ///
 /// **Source.** The rule follows the released program. Only the abstract of the paper was read.
 ///
+/// **Verified.** Tests; numbers of the released program's rule.
+///
 /// **Claims.** 1 of 2 claims of the paper hold here, 1 does not hold: `blox policies gfs`.
 pub fn gfs() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")

@@ -15,10 +15,10 @@ const PARAMETERS: [ParamDoc; 3] = [GPU_TIME, GUARD, NO_EASY];
 /// **Parameters** (command line): `gpu_time` counts GPU-seconds instead of seconds; `guard_h`, the
 /// hours after which a waiting job is promoted; `backfill` = `none` or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::las`, which equals the
-/// released program on all its golden runs. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of
-/// Blox's workload have an average JCT of 188,995.2 s. This value is behind the authors' published
-/// CDF.
+/// **Verified.** Cases, one GPU. On one-GPU jobs equal per job to `blox_released::blox::las`, which
+/// equals the released program on all its golden runs. At 8 jobs an hour on 128 GPUs, jobs 3000 to
+/// 4000 of Blox's workload have an average JCT of 188,995.2 s. This value is behind the authors'
+/// published CDF.
 pub fn las() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }

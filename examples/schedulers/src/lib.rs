@@ -1,12 +1,12 @@
 //! Every built-in scheduler, as a composition of policies.
 //!
-//! The crate also has the models of durations and load that some schedulers learn, and the registry
-//! that builds schedulers from names and parameters. It is compiled once, for speed; `blox`
-//! re-exports it.
+//! Each file of this folder is a scheduler: its function, and its entry in the [`registry()`]. The
+//! build script lists the files. The crate is compiled once, for speed; `blox` re-exports it.
 //!
 //! ```
 //! use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
-//! use blox_sim::{Simulation, workload::Jobs};
+//! use blox_sim::Simulation;
+//! use blox_workloads::Jobs;
 //!
 //! let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0))]);
 //! let report = Simulation::new(ClusterSpec::uniform(1, 4)).run(blox_schedulers::schedulers::las(), &mut jobs)?;
@@ -18,10 +18,8 @@
 //! |---|---|
 //! | Run a built-in scheduler | [`schedulers`] |
 //! | Build a scheduler from its name and parameters | [`registry()`] |
-//! | Change a built-in scheduler | a copy of its file, [`parameters`] |
+//! | Change a built-in scheduler | a copy of its file, [`schedulers::parameters`] |
 //! | Compose a scheduler of your own | source of [`schedulers::las`], [`blox_core::Composition`] |
-//! | Train an estimator of durations | [`estimate`], [`estimate::Saved`] |
-//! | Use a trained estimator in a scheduler | [`estimate::Learned`], [`parameters::belief`] |
 
 #![warn(missing_docs)]
 
@@ -29,52 +27,42 @@
 // is a module of such a crate.
 extern crate self as blox;
 
-pub mod estimate;
-pub mod parameters;
-pub mod registry;
-pub mod schedulers;
-
-mod allox;
-mod antman;
-mod bandwidth_placement;
-mod cassini;
-mod chronus;
-mod components;
-mod edf;
-mod edf_admission;
-mod ef;
-mod elasticflow;
-mod eva;
-mod fifo;
-mod finish_time_fairness;
-mod gandiva;
-mod gandiva_fair;
-mod gavel;
-mod gfs;
-mod helios_ces;
-mod hived;
-mod las;
-mod load_admission;
-mod loss_termination;
-mod lucid;
-mod muri;
-mod optimus;
-mod pollux;
-mod qssf;
-mod rubick;
-mod serving;
-mod shockwave;
-mod sia;
-mod sjf;
-mod srtf;
-mod synergy;
-mod synthesizer;
-mod themis;
-mod tiresias;
-mod tiresias_plus;
-
-pub use registry::registry;
-
+use blox_components::estimate;
 use blox_core as core;
 use blox_policies as policies;
+use blox_registry::Registry;
 use blox_sim as sim;
+
+// `mod NAME;` for each file.
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+
+/// The built-in schedulers: a file for each, with paper, rule, parameters and verification. The
+/// command `blox policies NAME` prints the defaults of the parameters.
+///
+/// A function returns a scheduler with these defaults. The registry builds it with other parameters:
+///
+/// ```
+/// let las = blox_schedulers::registry().schedulers.build(&"las{guard_h=24}".parse()?, 0)?;
+/// # let _ = las;
+/// # Ok::<(), blox_registry::RegistryError>(())
+/// ```
+///
+/// To change a rule, copy the file of the scheduler as a module into your crate. It compiles there,
+/// since it imports only from `blox`. Call its `add` with your registry, under a name of your own.
+pub mod schedulers {
+    pub use blox_components::parameters;
+    pub use blox_policies::scheduling::gavel::shares::GavelPolicy;
+
+    // `pub use crate::NAME::*;` for each file.
+    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+}
+
+/// Returns all built-in schedulers, policies and placements. Add your own, and pass the registry to
+/// the command line.
+pub fn registry() -> Registry {
+    let mut registry = blox_components::register(Registry::new());
+    for add in include!(concat!(env!("OUT_DIR"), "/entries.rs")) {
+        add(&mut registry);
+    }
+    registry
+}

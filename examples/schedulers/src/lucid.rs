@@ -35,7 +35,7 @@ const PARAMETERS: [ParamDoc; 9] = [
     numeric("memory_mib", LIMITS.memory_mib, "memory of a GPU in MiB"),
 ];
 
-/// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
+/// Non-intrusive profiling, packing, and order by estimates (Lucid, ASPLOS 2023).
 ///
 /// **Rule.** New jobs of few GPUs first run on reserved nodes for at most `limit_s`, smallest jobs
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
@@ -57,8 +57,8 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// **Not done.** Packing is not reduced while few jobs come (section 3.3): the paper leaves the load
 /// and the forecast to the operator. Partners are running jobs only, as in the released program.
 ///
-/// **Verified.** The released simulator is `blox_released::lucid`; it equals the original per job
-/// on all golden runs. This scheduler follows the paper in these points:
+/// **Verified.** Cases. The released simulator is `blox_released::lucid`; it equals the original
+/// per job on all golden runs. This scheduler follows the paper in these points:
 ///
 /// - In the simulator, profiling is free: a profiled job is in its virtual cluster with all its
 ///   work left. No plan can express that. So the comparison runs profiler and virtual clusters as

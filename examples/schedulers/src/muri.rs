@@ -28,10 +28,11 @@ const PARAMETERS: [ParamDoc; 3] = [
 /// **Parameters** (command line): `round_s`; `attained` orders jobs by attained GPU time, for
 /// unknown durations (Muri-L); `jobs_per_gpu` limits groups.
 ///
-/// **Verified.** By tests of the matching and of the groups. On the eight traces of the artifact, the
-/// average JCT of Muri-S is 18 % below to 8 % above the published one (see the page on fidelity).
-/// Groups have no slowdown beyond their longest stages. The jobs of the built-in
-/// workload have no stages, so they form no groups and run by least remaining GPU time.
+/// **Verified.** Tests; figures beside the paper. By tests of the matching and of the groups. On
+/// the eight traces of the artifact, the average JCT of Muri-S is 18 % below to 8 % above the
+/// published one (see the page on fidelity). Groups have no slowdown beyond their longest stages.
+/// The jobs of the built-in workload have no stages, so they form no groups and run by least
+/// remaining GPU time.
 ///
 /// **Claims.** All 8 claims of the paper hold here: `blox policies muri`.
 pub fn muri() -> Pipeline {

@@ -12,7 +12,7 @@ const PARAMETERS: [ParamDoc; 2] = [
     REPORTS,
 ];
 
-/// Optimus (Peng et al., EuroSys 2018).
+/// GPUs to the jobs with the largest gain in training time (Optimus, EuroSys 2018).
 ///
 /// **Rule.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
 /// its smallest number of GPUs. Then the job whose remaining time shrinks most per GPU repeatedly

@@ -24,7 +24,7 @@ use blox::schedulers::parameters::*;
 /// For `user` and `brought`, jobs without an estimate come last, in order of submission. If no job
 /// has an estimate, the result is [`fifo`](blox::schedulers::fifo).
 ///
-/// **Verified.** Helios' rule as implemented in Lucid's released simulator is
+/// **Verified.** Cases. Helios' rule as implemented in Lucid's released simulator is
 /// `blox_released::lucid::qssf`. With the given estimates, it equals the original per job on all
 /// golden runs. It differs from this scheduler in one point: in a second in which only new jobs
 /// wait, it orders by GPUs alone.

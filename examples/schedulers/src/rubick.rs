@@ -37,6 +37,8 @@ const PARAMETERS: [ParamDoc; 2] = [
 /// **Source.** The rule follows the released program (there called Morphling) without its cases for
 /// single models. Only the abstract of the paper was read.
 ///
+/// **Verified.** Tests; rule of the released program.
+///
 /// **Claims.** Both claims of the paper hold here: `blox policies rubick`.
 pub fn rubick() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")

@@ -59,9 +59,10 @@ const PARAMETERS: [ParamDoc; 5] = [
 /// their batch size themselves; here the jobs bring their regimes. The estimate of the makespan is
 /// the longest remaining time alone. Ties go to the plan with the shortest one.
 ///
-/// **Verified.** By tests of each rule. The released program first looks for a plan that is fair to
-/// all jobs, and predicts regimes differently; `blox_released::gavel` has these differences. It is
-/// not deterministic, since its solver stops at a time limit, so its averages are compared.
+/// **Verified.** Tests; averages, since the released solver is not deterministic. By tests of each
+/// rule. The released program first looks for a plan that is fair to all jobs, and predicts regimes
+/// differently; `blox_released::gavel` has these differences. It is not deterministic, since its
+/// solver stops at a time limit, so its averages are compared.
 ///
 /// **Claims.** 5 of 7 claims of the paper hold here, 2 are weaker: `blox policies shockwave`.
 pub fn shockwave() -> Pipeline {

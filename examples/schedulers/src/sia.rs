@@ -42,8 +42,9 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// GPUs would idle while it waits. It starts on one GPU again; the paper does not define this case.
 /// On several GPU types, the search for the best assignment is bounded, so a better one may exist.
 ///
-/// **Verified.** The program that its authors released is `blox_released::sia`. It equals the
-/// original per job where the original's choice among equally good assignments is known.
+/// **Verified.** Cases; the solver's choice among equal optima is replayed. The program that its
+/// authors released is `blox_released::sia`. It equals the original per job where the original's
+/// choice among equally good assignments is known.
 ///
 /// **Claims.** All 8 claims of the paper hold here: `blox policies sia`.
 pub fn sia() -> Pipeline {

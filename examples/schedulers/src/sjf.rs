@@ -4,7 +4,7 @@ use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 5] = [ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL];
 
-/// Shortest job first.
+/// Shortest job first (Blox, EuroSys 2024).
 ///
 /// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
 /// does not fit blocks all later ones. The durations are the true ones. For other durations, build
@@ -14,6 +14,8 @@ const PARAMETERS: [ParamDoc; 5] = [ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL];
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]);
 /// `backfill` = `none`, `skip` or `easy`.
+///
+/// **Verified.** Tests.
 pub fn sjf() -> Pipeline {
     composed(&Params::of(&PARAMETERS), 0).expect("the defaults are valid")
 }

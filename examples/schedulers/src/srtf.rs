@@ -17,9 +17,9 @@ const PARAMETERS: [ParamDoc; 6] = [ESTIMATOR, SIGMA, MODEL, ORIGIN, GUARD, NO_EA
 /// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]);
 /// `guard_h`, the hours after which a waiting job is promoted; `backfill` = `none` or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::srtf`, which equals the
-/// released program on its golden run. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of Blox's
-/// workload have an average JCT of 74,870.5 s.
+/// **Verified.** Cases, one GPU. On one-GPU jobs equal per job to `blox_released::blox::srtf`,
+/// which equals the released program on its golden run. At 8 jobs an hour on 128 GPUs, jobs 3000 to
+/// 4000 of Blox's workload have an average JCT of 74,870.5 s.
 pub fn srtf() -> Pipeline {
     composed(&Params::of(&PARAMETERS), 0).expect("the defaults are valid")
 }

@@ -22,7 +22,7 @@ const PARAMETERS: [ParamDoc; 4] = [
     GUARD,
 ];
 
-/// Synergy (OSDI 2022): CPUs and memory allocated by their value for each job.
+/// CPUs and memory allocated by their value for each job (Synergy, OSDI 2022).
 ///
 /// **Rule.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
 /// chosen order run, as long as their GPUs fit together. They are placed from the largest demand to
@@ -46,10 +46,10 @@ const PARAMETERS: [ParamDoc; 4] = [
 /// storage and network bandwidth. A job that keeps its GPUs continues; any other job is restarted,
 /// and nothing tries to avoid that.
 ///
-/// **Verified.** The rules that differ from the released program are in `blox_released::synergy`.
-/// With them, every job's first start and end, and the grants of every round, equal the released
-/// program in all its golden runs (`blox verify`: FIFO, LAS, SRTF, FTF, DRF, TETRIS under all three
-/// allocations, with and without its placement option).
+/// **Verified.** Cases. The rules that differ from the released program are in
+/// `blox_released::synergy`. With them, every job's first start and end, and the grants of every
+/// round, equal the released program in all its golden runs (`blox verify`: FIFO, LAS, SRTF, FTF,
+/// DRF, TETRIS under all three allocations, with and without its placement option).
 ///
 /// **Claims.** 4 of 5 claims of the paper hold here, 1 does not hold: `blox policies synergy`.
 pub fn synergy() -> Pipeline {

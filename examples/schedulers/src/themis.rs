@@ -23,11 +23,11 @@ const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
 /// keeps its smallest number whatever its payment, so a gang pays nothing. Remaining GPUs go to the
 /// worst-off job instead of a random one, and to bidders if no other job can use them.
 ///
-/// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
-/// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
-/// program instead of an auction, and measures isolated time differently. Its shares are not
-/// unique. The original's solver stops at the center of the set of optima. With these shares, it
-/// equals the original per job on the golden run of Figure 10.
+/// **Verified.** Tests; one case of ElasticFlow's baseline. By tests of literal outcomes of the
+/// auction. ElasticFlow's released baseline is `blox_released::elasticflow::Algorithm::Themis`. It
+/// ranks jobs by the shares of a max-min program instead of an auction, and measures isolated time
+/// differently. Its shares are not unique. The original's solver stops at the center of the set of
+/// optima. With these shares, it equals the original per job on the golden run of Figure 10.
 ///
 /// **Claims.** 9 of 15 claims of the paper hold here, 4 are weaker, 2 do not hold: `blox policies themis`.
 pub fn themis() -> Pipeline {

@@ -6,8 +6,8 @@ const PARAMETERS: [ParamDoc; 8] = [
     THRESHOLDS, PROMOTE, HISTORY, GITTINS, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
 ];
 
-/// Tiresias (Gu et al., NSDI 2019): discretised two-dimensional attained service, and consolidation
-/// only for skewed models.
+/// Discretised two-dimensional attained service, and consolidation only for skewed models (Tiresias,
+/// NSDI 2019).
 ///
 /// **Rule.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
@@ -37,11 +37,12 @@ const PARAMETERS: [ParamDoc; 8] = [
 ///
 /// A trace names the model of each job in `model`; jobs without it are consolidated.
 ///
-/// **Verified.** With GPUs counted and decisions at events, the queues of 2D-LAS decide on one-GPU
-/// jobs like `blox_released::tiresias`, per job. That program equals the released simulator on all
-/// its golden runs. On larger jobs, and in 2D-Gittins, the simulator differs from the paper, as
-/// `blox_released::tiresias` states. The simulator has no placement by skew, nor speeds that depend
-/// on it. That part has only its own tests, and the default limits above are this toolkit's choice.
+/// **Verified.** Cases; queues: one GPU. With GPUs counted and decisions at events, the queues of
+/// 2D-LAS decide on one-GPU jobs like `blox_released::tiresias`, per job. That program equals the
+/// released simulator on all its golden runs. On larger jobs, and in 2D-Gittins, the simulator
+/// differs from the paper, as `blox_released::tiresias` states. The simulator has no placement by
+/// skew, nor speeds that depend on it. That part has only its own tests, and the default limits
+/// above are this toolkit's choice.
 ///
 /// **Claims.** 5 of 6 claims of the paper hold here, 1 does not hold: `blox policies tiresias`.
 pub fn tiresias() -> Pipeline {

@@ -8,7 +8,7 @@ const PARAMETERS: [ParamDoc; 1] = [param(
     "jobs are consolidated if they spend more than this fraction of a step on communication",
 )];
 
-/// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
+/// Tiresias with a profile of each job (Blox, EuroSys 2024, figures 10 and 11: Tiresias+) in place
 /// of its heuristic of tensor sizes.
 ///
 /// **Rule.** The queues are those of [`tiresias`](blox::schedulers::tiresias). A job is

@@ -3,8 +3,8 @@
 use super::job::{ATTRIBUTE, Known, category, is_amount, is_name, of_attribute};
 use blox_core::{Name, SortedMap};
 use blox_learn::{Column, Frame, LearnError, series};
-use blox_sim::workload::WorkloadError;
 use blox_traces::{Cells, parse_date};
+use blox_workloads::WorkloadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 const GPUS: ParamDoc = param("gpus", "32", "most GPUs of each user or virtual cluster");
 const BY: ParamDoc = param("by", "user", "owner of a quota: user, virtual-cluster");
 
-pub(super) fn add(r: &mut Registry) {
+pub(crate) fn add(r: &mut Registry) {
     r.admission
         .add("accept-all", "admits all jobs", &[], |_, _| {
             Ok(Arc::new(AcceptAll))

@@ -83,7 +83,7 @@ fn queue(text: &str, before: &[Queue]) -> Option<Queue> {
     })
 }
 
-pub(super) fn add(r: &mut Registry) {
+pub(crate) fn add(r: &mut Registry) {
     let s = &mut r.scheduling;
     for (name, about, policy) in BY_DURATION {
         s.add(

@@ -32,7 +32,7 @@ const GRACE: ParamDoc = param(
     "seconds after which jobs on a node that the owner needs are preempted",
 );
 
-pub(super) fn add(r: &mut Registry) {
+pub(crate) fn add(r: &mut Registry) {
     r.cluster.add("static", "changes no nodes", &[], |_, _| {
         Ok(Arc::new(StaticCluster))
     });

@@ -73,7 +73,7 @@ const GPU_SCORES: NodeData = NodeData {
     without: "each GPU of a type is as fast",
 };
 
-pub(super) fn add(r: &mut Registry) {
+pub(crate) fn add(r: &mut Registry) {
     let s = &mut r.placement;
     s.add(
         "first-free",
