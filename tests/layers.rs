@@ -13,7 +13,7 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 23] = [
+const CRATES: [(&str, &[&str]); 24] = [
     ("blox-core", &[]),
     ("crates/blox-cpython", &[]),
     ("crates/blox-features", &[]),

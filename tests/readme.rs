@@ -11,12 +11,14 @@ use blox::registry::ComponentSpec;
 use blox::sim::registry::World;
 use blox::sim::{Measure, Simulation};
 use blox::testing::{conformance, conformance_of_model};
+use blox::traces::Format;
 use blox::traces::generate::blox::BloxWorkload;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use support::{Seen, blox, good};
 
 const README: &str = include_str!("../README.md");
@@ -119,6 +121,15 @@ fn shown_commands_print_shown_output() {
     assert!(ran >= 20, "{ran}");
 }
 
+/// Compares the README with what it should be. Several tests change it, each a part.
+fn agree_readme(expected: impl FnOnce(&str) -> String) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    let path = Path::new("README.md");
+    let text = fs::read_to_string(path).unwrap();
+    agree(path, &text, &expected(&text));
+}
+
 /// Compares a document with what it should be, or rewrites it if `BLOX_BLESS` is set.
 fn agree(path: &Path, text: &str, expected: &str) {
     if std::env::var_os("BLOX_BLESS").is_some() {
@@ -192,17 +203,26 @@ fn readme_has_at_most_700_words() {
 /// Each command line of the README that a block of text follows prints that block.
 #[test]
 fn commands_of_readme_print_and_draw_what_it_shows() {
-    const COMMAND: &str = "\n    cargo run --release -- ";
     let dir = tempfile::tempdir().unwrap();
     lay_out_examples(dir.path());
-    let mut parts = README.split(COMMAND);
+    agree_readme(|text| shown_by_readme(dir.path(), text));
+    // The picture is of the last command.
+    let drawn = fs::read_to_string(dir.path().join("jct.svg")).unwrap();
+    let path = Path::new("docs/src/images/jct-cdf.svg");
+    agree(path, &fs::read_to_string(path).unwrap(), &drawn);
+}
+
+/// Returns the README with what its commands print in a folder.
+fn shown_by_readme(dir: &Path, text: &str) -> String {
+    const COMMAND: &str = "\n    cargo run --release -- ";
+    let mut parts = text.split(COMMAND);
     let mut found = parts.next().unwrap().to_owned();
     let mut ran = 0;
     for part in parts {
         let (line, rest) = part.split_once('\n').unwrap();
         let (before, shown) = rest.split_once("```text\n").unwrap();
         let (shown, after) = shown.split_once("```").unwrap();
-        let mut out = good(dir.path(), &format!("{line} --plot jct.svg")).out;
+        let mut out = good(dir, &format!("{line} --plot jct.svg")).out;
         // The lines below a table may be left out.
         if shown.ends_with("...\n") {
             out = format!("{}\n...\n", out.split_once("\n\n").unwrap().0);
@@ -213,11 +233,7 @@ fn commands_of_readme_print_and_draw_what_it_shows() {
         ran += 1;
     }
     assert_eq!(ran, 2);
-    agree(Path::new("README.md"), README, &found);
-    // The picture is of the last command.
-    let drawn = fs::read_to_string(dir.path().join("jct.svg")).unwrap();
-    let path = Path::new("docs/src/images/jct-cdf.svg");
-    agree(path, &fs::read_to_string(path).unwrap(), &drawn);
+    found
 }
 
 /// The sentence at the top states what the table of the study shows.
@@ -335,15 +351,13 @@ fn reference_of_schedulers_is_current() {
     assert_eq!(emulated, all.names().filter(own).collect());
 
     const PAGE: &str = "schedulers](docs/src/reference/schedulers.md)**";
-    let counted = README.lines().find(|line| line.contains(PAGE)).unwrap();
     let (all, papers, emulated) = (all.names().count(), papers.len(), emulated.len());
     let counts =
         format!("- **[{all} {PAGE} of {papers} papers. {emulated} emulate released programs.");
-    agree(
-        Path::new("README.md"),
-        README,
-        &README.replace(counted, &counts),
-    );
+    agree_readme(|text| {
+        let line = text.lines().find(|line| line.contains(PAGE)).unwrap();
+        text.replace(line, &counts)
+    });
 }
 
 #[test]
@@ -353,7 +367,12 @@ fn each_workload_format_has_a_section_in_reference() {
     let formats = between(&help, "One of csv", ".\n");
     let formats = format!("csv{formats}").replace(" and ", ", ");
     let formats: Vec<&str> = formats.split(", ").collect();
-    assert!(README.contains(&format!("[{} formats]", formats.len())));
+    const LINK: &str = " formats](docs/src/reference/workload-formats.md)";
+    agree_readme(|text| {
+        let (before, after) = text.split_once(LINK).unwrap();
+        let before = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        format!("{before}{}{LINK}{after}", formats.len())
+    });
     for format in formats {
         assert!(page.contains(&format!("\n## {format}\n")), "{format}");
         assert!(
@@ -918,14 +937,11 @@ fn lay_out(dir: &Path, with_results: bool) {
     write("blox.csv", &jobs);
     gzip("jobs.csv.gz", &jobs);
     write("tasks.tsv", &tasks);
-    let philly = include_str!("../crates/blox-traces/tests/inputs/philly-log.txt");
+    let philly = Format::PhillyLog.example();
     write("cluster_job_log.json", philly);
     gzip("cluster_job_log.json.gz", philly);
     gzip("cluster_job_log.gz", philly);
-    write(
-        "cluster_log.csv",
-        include_str!("../crates/blox-traces/tests/inputs/helios.txt"),
-    );
+    write("cluster_log.csv", Format::Helios.example());
     write(
         "sacct.txt",
         "JobID|User|State|Submit|Start|Elapsed|AllocTRES\n\

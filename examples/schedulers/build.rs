@@ -19,11 +19,16 @@ fn main() {
     let file = |name: &String| folder.join(format!("{name}.rs"));
     let modules = lines(&|name| format!("#[path = {:?}]\nmod {name};\n", file(name)));
     let functions = lines(&|name| format!("pub use crate::{name}::*;\n"));
+    let tests = lines(&|name| {
+        let named = name.replace('_', "-");
+        format!("#[test]\nfn {name}() {{\n    conforms({named:?});\n}}\n\n")
+    });
     let entries = lines(&|name| format!("{name}::add as fn(&mut Registry), "));
     for (name, text) in [
         ("modules.rs", modules),
         ("functions.rs", functions),
         ("entries.rs", format!("[{entries}]\n")),
+        ("tests.rs", tests),
     ] {
         let path = Path::new(&var("OUT_DIR").expect("cargo sets it")).join(name);
         fs::write(path, text).expect("a folder for results");

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! mkdir -p fuzz/corpus/slurm
-//! cargo +nightly fuzz run slurm fuzz/corpus/slurm crates/blox-traces/tests/inputs -- -max_total_time=300 -max_len=4096
+//! BLOX_SEEDS=$PWD/fuzz/corpus/seeds cargo test -p blox-traces --test readers seeds
+//! cargo +nightly fuzz run slurm fuzz/corpus/slurm fuzz/corpus/seeds -- -max_total_time=300 -max_len=4096
 //! ```
 //!
 //! Targets:

@@ -5,6 +5,7 @@ use super::output::{prepare, pretty};
 use super::value::TestShare;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
+use blox_components::estimate::{ByKey, Errors, Log, Recipe, Saved, Scale, Split, Training};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
 use clap::{Args, Subcommand, ValueEnum};

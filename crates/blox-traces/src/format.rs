@@ -1,8 +1,7 @@
-//! Formats of workload files: their names, their detection and their readers.
+//! Names, detection and readers of the formats.
 
 use super::file::Clock;
-use super::formats::{acme, blox_jobs, csv, gavel, genai, helios, itp, jsonl, openb, pai, philly};
-use super::formats::{philly_log, sia, slurm, spot, supercloud, swf, synergy, tiresias};
+use super::formats::{Format, gavel, pai, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
 use super::mapped;
@@ -17,94 +16,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Defines the formats. Each has documentation, a name, lists of columns that identify it (none
-/// without a header), a reader, a time origin, and the field whose values must be unique.
-macro_rules! formats {
-    ($($(#[$meta:meta])* $format:ident $name:literal [$([$($column:literal),*]),*]
-        $open:path, $clock:expr, $unique:expr;)*) => {
-        /// A file format of workloads.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Format {
-            $($(#[$meta])* $format,)*
-        }
-
-        impl Format {
-            /// All formats.
-            pub const ALL: [Format; [$($name),*].len()] = [$(Format::$format),*];
-
-            fn entry(self) -> Entry {
-                match self {
-                    $(Format::$format => Entry {
-                        name: $name,
-                        columns: &[$(&[$($column),*]),*],
-                        open: $open,
-                        clock: $clock,
-                        unique: $unique,
-                    },)*
-                }
-            }
-        }
-    };
-}
-
-/// A format, as [`formats`] defines it.
-struct Entry {
-    name: &'static str,
-    columns: &'static [&'static [&'static str]],
-    open: fn(&Source, &mut Notices) -> Opened,
-    clock: Clock,
-    unique: Option<&'static str>,
-}
-
-formats! {
-    /// The toolkit's own CSV, `csv`: see [`csv`].
-    Csv "csv" [["submit_s", "gpus"]] csv::open_rows, Clock::Kept, Some("job_id");
-    /// JSON lines, `jsonl`: see [`jsonl`].
-    Jsonl "jsonl" [] jsonl::open_rows, Clock::Kept, Some("name");
-    /// The Philly trace as a table, `philly`: see [`philly`].
-    Philly "philly" [["timestamp", "num_gpus"]] philly::open_rows, Clock::Wall(0.0), Some("job_id");
-    /// The Philly trace as it was published, `philly-log`: see [`philly_log`].
-    PhillyLog "philly-log" [] philly_log::open_rows, Clock::Wall(0.0), Some("jobid");
-    /// Microsoft's ITP traces and ElasticFlow's traces, `itp`: see [`itp`].
-    Itp "itp" [["submission_time", "num_iteration"], ["submit_time", "ddl"]] itp::open_rows, Clock::Kept, Some("job_id");
-    /// Shanghai AI Laboratory's Acme traces, `acme`: see [`acme`].
-    Acme "acme" [["gpu_num", "submit_time", "type"]] acme::open_rows, Clock::Wall(0.0), Some("job_id");
-    /// The Helios traces, `helios`: see [`helios`].
-    Helios "helios" [["gpu_num", "submit_time"]] helios::open_rows, Clock::Wall(0.0), Some("job_id");
-    /// Alibaba's PAI trace of 2020, `pai`: see [`pai`].
-    Pai "pai" [["job_name", "plan_gpu"]] pai::open_rows, Clock::Wall(pai::AHEAD_OF_UTC_S), Some("job_name");
-    /// Alibaba's GPU trace of 2023, `openb`: see [`openb`].
-    Openb "openb" [["gpu_milli", "creation_time"]] openb::open_rows, Clock::Shifted, Some("name");
-    /// Alibaba's trace of spot GPUs of 2026, `spot`: see [`spot`].
-    Spot "spot" [["gpu_request", "worker_num", "job_type"]] spot::open_rows, Clock::Kept, Some("job_name");
-    /// Requests of Alibaba's image generation of 2026, `genai`: see [`genai`].
-    Genai "genai" [["gmt_create", "exec_time_seconds"]] genai::open_rows, Clock::Wall(0.0), None;
-    /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
-    // Slurm restarts its job numbers at 1 eventually.
-    Slurm "slurm" [["JobID", "Submit"], ["JobIDRaw", "Submit"]] slurm::open_rows, Clock::Wall(0.0), None;
-    /// The MIT Supercloud trace, `supercloud`: see [`supercloud`].
-    Supercloud "supercloud" [["id_job", "time_submit"]] supercloud::open_rows, Clock::Wall(0.0), None;
-    /// The Standard Workload Format, `swf`: see [`swf`].
-    Swf "swf" [] swf::open_rows, Clock::Kept, None;
-    /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`].
-    BloxJobs "blox-jobs" [["arrival_s", "total_iteration"]] blox_jobs::open_rows, Clock::Kept, Some("job_id");
-    /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`].
-    Tiresias "tiresias" [["num_gpu", "submit_time", "duration"]] tiresias::open_rows, Clock::Kept, Some("job_id");
-    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`]. The format has no header and must
-    /// be given.
-    Synergy "synergy" [] synergy::open_rows, Clock::Kept, Some("job_id");
-    /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`]. The format has no header
-    /// and must be given.
-    Gavel "gavel" [] gavel::open_rows, Clock::Kept, Some("job_id");
-    /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
-    Sia "sia" [["application", "num_replicas"]] sia::open_rows, Clock::Kept, Some("name");
-}
-
 impl Format {
     /// Name of the format, as accepted by `--format`.
     pub fn name(self) -> &'static str {
         self.entry().name
+    }
+
+    /// A small input of the format, for tests.
+    pub fn example(self) -> &'static str {
+        self.entry().example
     }
 
     /// Returns the separator of the columns in a header.

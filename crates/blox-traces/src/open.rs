@@ -1,7 +1,8 @@
 //! Opens workload files.
 
 use super::file::FileWorkload;
-use super::format::{Format, ReadOptions};
+use super::format::ReadOptions;
+use super::formats::Format;
 use super::trace::Trace;
 use blox_workloads::WorkloadError;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! Readers on damaged input. For any bytes, a reader ends with valid jobs or an error of one line;
 //! it never panics and never hangs.
 //!
-//! `BLOX_MUTATIONS=N` tries N damaged inputs for each format instead of some hundred.
+//! `BLOX_MUTATIONS=N` tries N damaged inputs for each format instead of some hundred. With
+//! `BLOX_SEEDS=FOLDER`, the inputs are written there, as seeds for a fuzzer.
 
 use blox_core::{ClusterSpec, Time};
 use blox_traces::cluster_file;
@@ -15,7 +16,8 @@ use std::path::Path;
 /// Path under which the inputs are opened: its folder has Synergy's profiles and Gavel's oracle.
 const NAME: &str = "tests/inputs/damaged";
 
-/// Small valid inputs with their read options: one for each format, and two mapped tables.
+/// Small valid inputs with their read options: one for each format, and two mapped tables. Gavel and
+/// Synergy also read `throughputs.json` and `profiles.json` beside it.
 fn inputs() -> Vec<(ReadOptions, &'static str)> {
     let known = |format| ReadOptions {
         format: Some(format),
@@ -25,7 +27,7 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
         format: None,
         columns: Some(map.parse().unwrap()),
     };
-    let mut all: Vec<_> = Format::ALL.map(|f| (known(f), text_of(f))).into();
+    let mut all: Vec<_> = Format::ALL.map(|f| (known(f), f.example())).into();
     all.extend([
         (
             mapped(
@@ -39,32 +41,6 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
         ),
     ]);
     all
-}
-
-/// Returns a small valid input of a format. `throughputs.json` and `profiles.json` lie beside it.
-fn text_of(format: Format) -> &'static str {
-    match format {
-        Format::Csv => include_str!("inputs/csv.txt"),
-        Format::Jsonl => include_str!("inputs/jsonl.txt"),
-        Format::Philly => include_str!("inputs/philly.txt"),
-        Format::PhillyLog => include_str!("inputs/philly-log.txt"),
-        Format::Itp => include_str!("inputs/itp.txt"),
-        Format::Acme => include_str!("inputs/acme.txt"),
-        Format::Supercloud => include_str!("inputs/supercloud.txt"),
-        Format::Swf => include_str!("inputs/swf.txt"),
-        Format::Helios => include_str!("inputs/helios.txt"),
-        Format::Pai => include_str!("inputs/pai.txt"),
-        Format::Openb => include_str!("inputs/openb.txt"),
-        Format::Spot => include_str!("inputs/spot.txt"),
-        Format::Genai => include_str!("inputs/genai.txt"),
-        Format::Slurm => include_str!("inputs/slurm.txt"),
-        Format::BloxJobs => include_str!("inputs/blox-jobs.txt"),
-        Format::Tiresias => include_str!("inputs/tiresias.txt"),
-        Format::Synergy => include_str!("inputs/synergy.txt"),
-        Format::Gavel => include_str!("inputs/gavel.txt"),
-        Format::Sia => include_str!("inputs/sia.txt"),
-        other => panic!("{} needs an input", other.name()),
-    }
 }
 
 /// Random numbers that are the same on every machine (splitmix64).
@@ -219,6 +195,20 @@ fn ends_of_lines_and_compression_change_nothing() {
 }
 
 #[test]
+fn inputs_are_distinct_seeds() {
+    let folder = std::env::var_os("BLOX_SEEDS");
+    let mut seen = std::collections::BTreeSet::new();
+    for (number, (_, text)) in inputs().into_iter().enumerate() {
+        assert!(seen.insert(text), "{text}");
+        if let Some(folder) = &folder {
+            let folder = Path::new(folder);
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join(format!("{number}.txt")), text).unwrap();
+        }
+    }
+}
+
+#[test]
 fn no_damage_makes_a_reader_panic() {
     for (i, (options, text)) in inputs().iter().enumerate() {
         let mut random = Random(i as u64);
@@ -306,15 +296,17 @@ fn every_table_keeps_columns_of_attributes() {
         .filter(|f| !without_header.contains(f))
     {
         let (text, separator) = match format {
-            Format::Slurm => (text_of(format).to_owned(), '|'),
-            Format::Tiresias if !text_of(format).contains(',') => (text_of(format).to_owned(), ' '),
+            Format::Slurm => (format.example().to_owned(), '|'),
+            Format::Tiresias if !format.example().contains(',') => {
+                (format.example().to_owned(), ' ')
+            }
             // This input has no header.
             Format::Pai => {
                 let header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,\
                               plan_mem,plan_gpu,gpu_type\n";
-                (header.to_owned() + text_of(format), ',')
+                (header.to_owned() + format.example(), ',')
             }
-            _ => (text_of(format).to_owned(), ','),
+            _ => (format.example().to_owned(), ','),
         };
         let text = with_column(&text, separator, "attributes.estimate_s", "12.5");
         let options = ReadOptions {

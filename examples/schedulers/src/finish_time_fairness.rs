@@ -3,7 +3,7 @@ use blox::policies::scheduling::gavel::{Gavel, shares::FinishTimeShares};
 use blox::schedulers::gavel_with;
 use blox::schedulers::parameters::*;
 
-/// Finish-time fairness over GPU types (Gavel, OSDI 2020, with the measure of Themis).
+/// Finish-time fairness over GPU types (Gavel, OSDI 2020: the measure of Themis).
 ///
 /// See [`FinishTimeShares`](blox::policies::scheduling::gavel::shares::FinishTimeShares).
 /// [`themis`](blox::schedulers::themis) is the scheduler with leases.

@@ -85,6 +85,14 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job.with_extras(extras))
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time
+dlc01,ua,8,64,960,107.3741824,64,Pretrain,COMPLETED,2023-05-17 11:00:00+00:00,2023-05-17 11:10:00+00:00,2023-05-17 12:10:00+00:00,,,4200,600,268800
+dlc02,ub,1,1,8,32,,Evaluation,FAILED,2023-05-17 11:01:00+00:00,2023-05-17 11:01:05+00:00,2023-05-17 11:02:00+00:00,2023-05-17 11:02:00+00:00,,60,5,60
+dlc03,ub,1,0,8,32,,Other,COMPLETED,2023-05-17 11:02:00+00:00,2023-05-17 11:02:05+00:00,2023-05-17 11:03:00+00:00,,,60,5,0
+";
+
 #[cfg(test)]
 mod tests {
     use crate::Format;
@@ -117,7 +125,7 @@ mod tests {
 
     #[test]
     fn durations_of_kalos_leave_out_waiting() {
-        let text = include_str!("../../tests/inputs/acme.txt");
+        let text = super::EXAMPLE;
         let mut workload = read_bytes("kalos.csv", text.as_bytes(), Format::Acme).unwrap();
         let jobs = collect(&mut workload).unwrap();
         // The column says 4,200 s: it waited for 600 s.

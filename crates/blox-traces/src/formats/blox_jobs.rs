@@ -42,6 +42,13 @@ fn job(t: &Table, row: &Row) -> Result<JobSpec, NoJob> {
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id
+0,75,500,1,1,0
+1,80,100.5,0.25,4,2
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -339,6 +339,13 @@ fn deadline(text: &str) -> Option<Deadline> {
     })
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = r#"job_id,submit_s,gpus,duration_s,iterations,rate_per_s,user,priority,deadline_s,levels,gpu_types,command,attributes,loss,communication
+a,0,1,60,,,ada,-3,600;900:0.5,1;2;4,v100;a100,"[""x"",""y""]","{""k"":1}",,0.25
+b,1.5,4,,120,2,"b,o",,,,,,,"{""curve"":{""b0"":0.5,""b1"":0.2,""b2"":0.1},""epoch"":10.0}",
+c,1.5,8,1e3,10,,,,,,,,,,
+"#;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,6 +76,14 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+gmt_create,predict_type,predict_status,exec_time_seconds,groupId,prompt_length,negative_prompt_length,num_images_per_prompt,num_inference_steps,checkpoint_model_version_id,num_lora
+2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0000,63.0,26.0,1.0,30.0,M0000,0
+2024-11-15 18:16:14,IMG_2_IMG,FAILED,43.0,G0001,93.0,,8.0,40.0,M0001,2
+2024-11-15 18:17:06,TXT_2_IMG,PENDING,36.0,G0001,93.0,,8.0,40.0,M0001,0
+";
+
 #[cfg(test)]
 mod tests {
     use crate::Format;

@@ -96,6 +96,14 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job.with_extras(extras))
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+1,ua,va,0,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0
+2,ub,va,4,16,1,FAILED,2020-06-09 18:41:27,,2020-06-09 18:45:36,249,0
+3,ub,vb,1,2,1,CANCELLED,2020-06-09 18:41:28,2020-06-09 18:41:28,x,675233,0
+";
+
 #[cfg(test)]
 mod tests {
     use crate::Format;

@@ -91,6 +91,13 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration
+a,100,5000,bert,1600,64,8,1200
+b,120,50,vgg16,9e18,32,1,0
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,7 +30,7 @@ pub fn write_jsonl<'a>(
 }
 
 /// Example of a line, for messages.
-const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
+const LINE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
 
 /// Returns the error of an invalid line. Parses the line a second time to find the invalid field.
 fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
@@ -39,7 +39,7 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     if !error.is_data() {
         let column = error.column();
         return line(format!(
-            "the line is no JSON, found at column {column}: {text}, expected a job such as {EXAMPLE}"
+            "the line is no JSON, found at column {column}: {text}, expected a job such as {LINE}"
         ));
     }
     let mut json = serde_json::Deserializer::from_slice(rows.current());
@@ -52,14 +52,12 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     };
     if let Some(name) = text.strip_prefix("missing field `") {
         let name = inner(name.trim_end_matches('`'));
-        return line(format!(
-            "{name} is missing, expected a job such as {EXAMPLE}"
-        ));
+        return line(format!("{name} is missing, expected a job such as {LINE}"));
     }
     match (found_and_expected(text), field) {
         (Some((found, expected)), Some(field)) => rows.field_error(field, &found, &expected),
         (Some((found, _)), None) => line(format!(
-            "the line is {found}, expected a job such as {EXAMPLE}"
+            "the line is {found}, expected a job such as {LINE}"
         )),
         (None, Some(field)) => line(format!("{field}: {text}{}", for_serde(text))),
         (None, None) => line(text.to_owned()),
@@ -72,6 +70,11 @@ pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     };
     jobs(LineRows::open(source)?, sensible, job)
 }
+
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = r#"{"submit":0.0,"gpus":1,"work":{"iterations":60.0,"rate":1.0},"priority":0}
+{"submit":5.5,"gpus":2,"work":{"iterations":1.0,"rate":0.5},"job_id":"x","extras":{"levels":[1,2],"deadlines":[{"at":9.0,"value":1.0}]}}
+"#;
 
 #[cfg(test)]
 mod tests {
@@ -111,11 +114,11 @@ mod tests {
         for (text, message) in [
             (
                 "\n{\"submit\":1.5}",
-                "2: gpus is missing, expected a job such as EXAMPLE",
+                "2: gpus is missing, expected a job such as LINE",
             ),
             (
                 r#"{"submit":1.5,"gpus":1,"work":{"rate":1}}"#,
-                "1: work.iterations is missing, expected a job such as EXAMPLE",
+                "1: work.iterations is missing, expected a job such as LINE",
             ),
             (
                 r#"{"submit":1.5,"gpus":1.5}"#,
@@ -134,19 +137,19 @@ mod tests {
                 "1: colour: unknown field `colour`, expected one of `submit`, `gpus`, `work`, \
                  `priority`, `job_id`, `user`, `virtual_cluster`, `extras`",
             ),
-            ("42", "1: the line is 42, expected a job such as EXAMPLE"),
+            ("42", "1: the line is 42, expected a job such as LINE"),
             (
                 "{\"submit\":1",
                 "1: the line is no JSON, found at column 11: EOF while parsing an object, \
-                 expected a job such as EXAMPLE",
+                 expected a job such as LINE",
             ),
         ] {
             assert_eq!(
                 read_text(text).unwrap_err().to_string(),
-                format!("jobs.jsonl:{message}").replace("EXAMPLE", EXAMPLE)
+                format!("jobs.jsonl:{message}").replace("LINE", LINE)
             );
         }
-        assert!(read_text(EXAMPLE).is_ok());
+        assert!(read_text(LINE).is_ok());
         assert_eq!(
             read_text("{\"submit\":-1,\"gpus\":1,\"work\":{\"iterations\":1,\"rate\":1}}")
                 .unwrap_err()

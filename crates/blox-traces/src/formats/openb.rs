@@ -80,6 +80,14 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+p1,88000,2048,8,1000,,Burstable,Succeeded,500,1600,600
+p2,4000,512,1,220,V100M16|V100M32,LS,Running,560,700,560
+p3,4000,512,1,1000,,LS,Pending,560,700,
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -306,6 +306,14 @@ fn owners(path: &Path) -> Result<BTreeMap<Name, Owner>, WorkloadError> {
     Ok(jobs)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+a,worker,2.0,Terminated,1000.0,1600.0,600.0,30.0,50.0,V100
+b,worker,1.0,Failed,1100.0,1200.0,400.0,8.0,25.0,T4
+a,ps,1.0,Terminated,990.0,1700.0,200.0,4.0,,
+d,worker,1.0,Running,1000.0,,600.0,30.0,100.0,T4
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,13 @@ fn job(
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 07:01:55,66.0,1,66.0,b
+2017-10-09 06:13:03,2951.0,8,23608.0,a
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -257,6 +257,14 @@ impl Elements {
     }
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = r#"[{"status": "Pass", "vc": "v", "jobid": "j1", "attempts": [
+{"start_time": null, "end_time": "2017-10-07 01:12:00", "detail": []},
+{"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:23", "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}],
+"submitted_time": "2017-10-07 01:11:39", "user": "u\""},
+{"status": "Killed", "vc": "v", "jobid": "j2", "attempts": [], "submitted_time": "2017-10-07 01:11:40", "user": "u"}]
+"#;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -74,6 +74,14 @@ fn job(
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+name,time,application,num_replicas,batch_size,category
+a,107.5,cifar10,6,2048,
+b,110,bert,2,48,rigid
+c,130.25,imagenet,1,200,scale-gpus
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

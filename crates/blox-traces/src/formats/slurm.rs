@@ -259,6 +259,14 @@ fn parse_memory(text: &str) -> Option<f64> {
     (amount.is_finite() && amount >= 0.0).then_some(amount)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+JobID|User|Account|Partition|State|Submit|Start|Elapsed|Timelimit|ReqTRES|AllocTRES
+17|ada|x|gpu|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:05|1-02:03:04|2-00:00:00|cpu=8,gres/gpu:a100=4,mem=64G|cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G
+17.batch||x||COMPLETED|2024-03-01T10:00:05|2024-03-01T10:00:05|1-02:03:04|||
+18_2|bob|y|gpu|CANCELLED by 7|2024-03-01T10:00:30|None|00:10:00|UNLIMITED|gres/gpu=1|
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,6 +78,14 @@ fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> 
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
+239255,13,A10,20,1,1,0,2764799,HP
+437260,57,A100-SXM4-80GB,15,1,16,9589663,41060,Spot
+5,57,A10,4,0.5,2,9589670,60,Spot
+";
+
 #[cfg(test)]
 mod tests {
     use crate::Format;

@@ -188,6 +188,15 @@ pub(super) fn gres(text: &str) -> Option<u32> {
     Some(gpus)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = r#"id_job,id_array_job,id_array_task,id_user,kill_requid,nodes_alloc,nodelist,cpus_req,derived_ec,exit_code,gres_used,array_max_tasks,array_task_pending,constraints,flags,mem_req,partition,priority,state,timelimit,time_submit,time_eligible,time_start,time_end,time_suspended,track_steps,tres_alloc,tres_req,job_type
+101,0,4294967294,5001,-1,1,n01,40,0,0,gpu:volta:2,0,0,xeon-g6,0,170000,normal,1000,3,1440,1612137600,1612137600,1612137610,1612141210,0,0,"1=40,2=170000,3=18446744073709551614,4=1,5=40,1002=2","1=40,2=170000,4=1,5=40,1002=2",LLSUB:BATCH
+102,90,7,5002,-1,2,"n02,n03",80,0,256,gpu:volta:4,0,0,xeon-g6,0,170000,normal,1000,5,4294967295,1612137660,1612137660,1612137700,1612224100,0,0,"1=80,2=340000,4=2,5=80,1002=4","1=80,2=340000,4=2,5=80,1002=4",OTHER
+103,0,4294967294,5002,-1,1,n04,4,0,0,,0,0,xeon-p8,0,4000,normal,1000,3,60,1612137700,1612137700,1612137701,1612137800,0,0,"1=4,2=4000,4=1","1=4,2=4000,4=1",OTHER
+104,0,4294967294,5002,-1,0,,40,0,0,,0,0,xeon-g6,0,170000,normal,1000,4,60,1612137800,1612137800,0,1612137900,0,0,,"1=40,2=170000,4=1,1002=2",OTHER
+105,0,4294967294,5003,-1,1,n05,40,0,0,gpu:volta:1,0,0,xeon-g6,0,170000,normal,1000,1,60,1612137900,1612137900,1612138000,0,0,0,"1=40,2=170000,4=1,1002=1","1=40,2=170000,4=1,1002=1",OTHER
+"#;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +206,7 @@ mod tests {
 
     #[test]
     fn resources_by_number_are_gpus_cpus_and_memory() {
-        let text = include_str!("../../tests/inputs/supercloud.txt");
+        let text = super::EXAMPLE;
         let mut workload =
             read_bytes("slurm-log.csv", text.as_bytes(), Format::Supercloud).unwrap();
         let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();

@@ -143,6 +143,26 @@ fn job(lines: &Lines, notices: &mut Notices) -> Result<JobSpec, NoJob> {
     Ok(job)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+; Version: 2.2
+; Computer: an invented machine
+; Installation: a log for tests
+; MaxJobs: 7
+; MaxProcs: 128
+; UnixStartTime: 946684800
+; TimeZoneString: Etc/UTC
+;
+    1      0     10   3600     8   3500.5 1048576     8   7200 2097152  1  12   3   5   1  -1  -1  -1
+    2     30      0     41    64       -1      -1    -1     -1      -1  0  -1  -1  -1  -1  -1  -1  -1
+    3     60     -1     -1    -1       -1      -1    32    600      -1  5  12   3   5   1  -1  -1  -1
+    4     95    500   7200    16       -1      -1    16     -1      -1  1   9   3   6   2   1   1  30
+    4     95    500   3000    16       -1      -1    16     -1      -1  2   9   3   6   2   1   1  30
+    4   3600      0   4200    16       -1      -1    16     -1      -1  3   9   3   6   2   1   1  30
+    5    100      0      0     4       -1      -1     4     -1      -1  1   9   3  -1   2   1  -1  -1
+    6    110      0      5     0       -1      -1     0     -1      -1  1   9   3  -1   2   1  -1  -1
+";
+
 #[cfg(test)]
 mod tests {
     use crate::Format;
@@ -150,7 +170,7 @@ mod tests {
     use blox_core::Seconds;
     use blox_workloads::{Workload, collect};
 
-    const LOG: &str = include_str!("../../tests/inputs/swf.txt");
+    const LOG: &str = super::EXAMPLE;
 
     #[test]
     fn processors_of_a_log_are_gpus() {

@@ -164,6 +164,13 @@ fn samples_of(source: &Source) -> Result<Vec<u32>, WorkloadError> {
     Ok(samples)
 }
 
+/// A small input, with which tests try the reader.
+pub(super) const EXAMPLE: &str = "\
+num_gpu,submit_time,iterations,model_name,duration,job_id,interval
+1,30,500,vgg16,120.9,7,5
+4,30.5,100,,60,8,5
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
