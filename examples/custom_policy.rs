@@ -14,7 +14,7 @@ struct TwoQueues {
 impl Stateless for TwoQueues {}
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         // In order of submission; the stable sort keeps this order among equals.
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time() >= self.short);
@@ -25,7 +25,7 @@ impl SchedulingPolicy for TwoQueues {
         out.allow_preemption();
         // Service grows while jobs run, so the policy must run again next round. A policy whose
         // answer stays valid without events returns `Validity::UntilEvent`, and rounds are skipped.
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 

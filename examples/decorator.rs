@@ -14,7 +14,7 @@ struct UserFirst<P> {
 forward_policy!(UserFirst<P: SchedulingPolicy>, inner);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for UserFirst<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let theirs = |job: &JobRef<'_>| job.spec().user.as_deref() == Some(self.user);
         for job in view.waiting().filter(theirs) {
             out.promote(job.id());

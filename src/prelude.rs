@@ -15,14 +15,14 @@ pub use crate::core::{
 };
 // Output of policies.
 pub use crate::core::{
-    AdmissionDecisions, AfterDrain, Assignment, Config, Draft, DraftError, JobQueue, NodeAction,
-    NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason, Request, Room, Shape,
-    Shapes, Validity,
+    AdmissionDecisions, AfterDrain, Answer, Assignment, Config, Draft, JobQueue, NodeAction,
+    NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, PolicyError, Reason, Request, Room,
+    Shape, Shapes, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
 pub use crate::core::policy::by_key;
-pub use crate::core::{GpuCount, Gpus, OnEvent, Rounds, Seconds, Share, Time};
+pub use crate::core::{GpuCount, Gpus, Rounds, Seconds, Share, Time};
 // Components for compositions.
 pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, Profiled, suits};
 pub use crate::policies::scheduling::{Fifo, Srtf};

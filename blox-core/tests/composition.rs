@@ -101,7 +101,7 @@ impl AdmissionPolicy for Gate {
 }
 
 impl SchedulingPolicy for Gate {
-    fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut JobQueue) -> Answer {
         counts.schedules += 1;
         assert_eq!(counts.admissions, counts.schedules);
         by_submission().schedule(&mut (), view, out)
@@ -109,12 +109,7 @@ impl SchedulingPolicy for Gate {
 }
 
 impl PlacementPolicy for Gate {
-    fn place(
-        &self,
-        _: &mut Counts,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, _: &mut Counts, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         FirstFit.place(&mut (), requests, draft)
     }
 }
@@ -317,9 +312,9 @@ impl Policy for Moody {
 }
 
 impl SchedulingPolicy for Moody {
-    fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut JobQueue) -> Answer {
         list_all(view, *ended % 2 == 1, out);
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -348,14 +343,14 @@ impl<P: SchedulingPolicy> Policy for Pausing<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for Pausing<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let state = &mut memory.own;
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         if z >> 62 != 0 {
-            let _ = self.0.schedule(&mut memory.inner, view, out);
+            self.0.schedule(&mut memory.inner, view, out)?;
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 

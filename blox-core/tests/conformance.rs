@@ -7,8 +7,9 @@ use crate::functions::{
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
-    AfterDrain, Assignment, Composition, Draft, DraftError, GpuList, JobQueue, JobRef, OnEvent,
-    Pipeline, PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless, Validity,
+    AfterDrain, Answer, Assignment, Composition, Draft, DraftError, GpuList, JobQueue, JobRef,
+    OnEvent, Pipeline, PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless,
+    Validity,
 };
 use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
@@ -21,12 +22,7 @@ pub struct Preempting;
 impl Stateless for Preempting {}
 
 impl PlacementPolicy for Preempting {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             let before = draft.savepoint();
@@ -649,7 +645,10 @@ fn a_panic_is_caught() {
     // Panics after a plan with a stop was applied: the core continues.
     let suite = conformance(|_| {
         let stopped = Hooked::new(|(): &mut (), view, out| {
-            by_key(attained).preemptive().schedule(&mut (), view, out)
+            by_key(attained)
+                .preemptive()
+                .schedule(&mut (), view, out)
+                .unwrap()
         });
         let stopped = stopped.on_launches(|(), _, plan| {
             assert_eq!(plan.stops(), 0, "no stop was expected");
@@ -1039,12 +1038,7 @@ impl Monkey {
 }
 
 impl PlacementPolicy for Monkey {
-    fn place(
-        &self,
-        seed: &mut u64,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, seed: &mut u64, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let now = draft.view().now();
         if now.secs() > 12_000.0 {
             return FirstFit.place(&mut (), requests, draft);
@@ -1224,7 +1218,7 @@ impl AdmissionPolicy for Meddler {
 }
 
 impl SchedulingPolicy for Meddler {
-    fn schedule(&self, seed: &mut u64, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, seed: &mut u64, view: View<'_>, out: &mut JobQueue) -> Answer {
         if let Some(mut dice) = Meddler::dice(*seed, view, 3) {
             for job in view.active() {
                 match dice.next(60) {
@@ -1236,8 +1230,8 @@ impl SchedulingPolicy for Meddler {
                 }
             }
         }
-        self.order.schedule(&mut (), view, out);
-        Validity::NextRound
+        self.order.schedule(&mut (), view, out)?;
+        Ok(Validity::NextRound)
     }
 }
 

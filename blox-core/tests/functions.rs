@@ -4,7 +4,7 @@ use blox_core::ids::JobId;
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, SchedulingFn, by_key, scheduling_fn};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Composition, Draft, DraftError, Event, GpuCount, GpuList,
+    AdmissionDecisions, AdmissionPolicy, Answer, Composition, Draft, Event, GpuCount, GpuList,
     JobQueue, JobRef, Memory, Pipeline, PlacementPolicy, Plan, Policy, Request, SchedulingPolicy,
     Shape, Stateless, Validity, View,
 };
@@ -133,8 +133,8 @@ impl<M: Memory> Policy for Hooked<M> {
 }
 
 impl<M: Memory> SchedulingPolicy for Hooked<M> {
-    fn schedule(&self, memory: &mut M, view: View<'_>, out: &mut JobQueue) -> Validity {
-        (self.schedule)(memory, view, out)
+    fn schedule(&self, memory: &mut M, view: View<'_>, out: &mut JobQueue) -> Answer {
+        Ok((self.schedule)(memory, view, out))
     }
 }
 
@@ -147,21 +147,16 @@ impl<F: Send + Sync + 'static> Stateless for Made<F> {}
 /// Creates a placement policy from a function.
 pub fn placement_fn<F>(place: F) -> Made<F>
 where
-    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Answer + Send + Sync + 'static,
 {
     Made(place)
 }
 
 impl<F> PlacementPolicy for Made<F>
 where
-    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Answer + Send + Sync + 'static,
 {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         (self.0)(requests, draft)
     }
 }

@@ -3,8 +3,8 @@
 use crate::{composed, node, run};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    Config, Draft, DraftError, GpuCount, GpuId, JobQueue, JobSpec, PlacementPolicy, Request,
-    Seconds, Shape, Stateless, Time, Validity, View,
+    Answer, Config, Draft, GpuCount, GpuId, JobQueue, JobSpec, PlacementPolicy, Request, Seconds,
+    Shape, Stateless, Time, Validity, View,
 };
 use blox_sim::overheads::FixedOverheads;
 
@@ -14,12 +14,7 @@ struct Turns;
 impl Stateless for Turns {}
 
 impl PlacementPolicy for Turns {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         for request in requests.all(draft.view()).iter() {
             let to = request.shapes[0].on([GpuId(0)].into_iter().collect());
             match draft.current(request.job).is_some() {

@@ -1,7 +1,7 @@
 //! Reasons of a policy's own are counted by their text.
 
 use blox_core::{
-    ClusterSpec, Composition, GpuCount, JobQueue, JobSpec, Pipeline, Reason, Request,
+    Answer, ClusterSpec, Composition, GpuCount, JobQueue, JobSpec, Pipeline, Reason, Request,
     SchedulingPolicy, Seconds, Stateless, Time, Validity, View,
 };
 use blox_sim::{Simulation, results::WaitRow, workload::Jobs};
@@ -13,14 +13,14 @@ struct OneAtATime(fn(u32) -> String);
 impl Stateless for OneAtATime {}
 
 impl SchedulingPolicy for OneAtATime {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         for (n, job) in view.active().enumerate() {
             match n {
                 0 => out.push(Request::gang(&job)),
                 _ => out.explain(job.id(), Reason::other((self.0)(job.id().0))),
             }
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 

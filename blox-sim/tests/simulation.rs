@@ -2,8 +2,8 @@
 
 use crate::{composed, fifo, node, run};
 use blox_core::{
-    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Class, ClusterManager, Deadline,
-    DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
+    Adapts, AdmissionDecisions, AdmissionPolicy, Answer, Assignment, Class, ClusterManager,
+    Deadline, DecisionError, Draft, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, OnEvent,
     Outcome, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Shape,
     Share, Stateless, Time, TrainingSpec, Validity, View,
@@ -467,22 +467,15 @@ impl<F: Send + Sync + 'static> Stateless for Placing<F> {}
 
 impl<F> PlacementPolicy for Placing<F>
 where
-    F: Fn(&mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+    F: Fn(&mut Draft<'_>) -> Answer + Send + Sync + 'static,
 {
-    fn place(
-        &self,
-        (): &mut (),
-        _: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), _: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         (self.0)(draft)
     }
 }
 
 /// Places jobs by a function, in order of their submission.
-fn placing(
-    place: impl Fn(&mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
-) -> Pipeline {
+fn placing(place: impl Fn(&mut Draft<'_>) -> Answer + Send + Sync + 'static) -> Pipeline {
     let order = by_key(|job| SortKey::by(job.submit().secs()));
     composed("placing", order, Placing(place))
 }

@@ -2,7 +2,7 @@
 
 use crate::{composed, fifo, run};
 use blox_core::{
-    Adapts, Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobId, JobQueue,
+    Adapts, Answer, Assignment, ClusterSpec, Draft, Extras, GpuCount, GpuId, JobId, JobQueue,
     JobRef, JobSpec, PlacementPolicy, Seconds, Stateless, Time, TrainingSpec, TypeLimits,
     TypeSpeeds, Validity, View,
 };
@@ -59,12 +59,7 @@ struct Pair;
 impl Stateless for Pair {}
 
 impl PlacementPolicy for Pair {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         while let Some(request) = draft.next_candidate(requests) {
             let mut on = Assignment::of([GpuId(0)]);
             if request.job != JobId(0) {

@@ -1,9 +1,7 @@
 //! Tests of sweeps and of comparisons over seeds, through the real binary.
 
 use crate::support::{Seen, blox, bytes, failed, good, run_with, start};
-use blox::core::{
-    Draft, DraftError, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
-};
+use blox::prelude::*;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -234,15 +232,41 @@ struct Broken;
 impl Stateless for Broken {}
 
 impl PlacementPolicy for Broken {
-    fn place(
-        &self,
-        (): &mut (),
-        _: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), _: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         draft.release(JobId(1_000_000), Reason::NotChosen)?;
         Ok(Validity::UntilEvent)
     }
+}
+
+/// Reads its order from a file that does not exist.
+struct FromFile;
+
+impl Stateless for FromFile {}
+
+impl SchedulingPolicy for FromFile {
+    fn schedule(&self, (): &mut (), _: View<'_>, _: &mut JobQueue) -> Answer {
+        let order = std::fs::read_to_string("/missing/order.txt");
+        order.map_err(|e| PolicyError::new(format!("/missing/order.txt: {}", e.kind())))?;
+        Ok(Validity::NextRound)
+    }
+}
+
+#[test]
+fn policy_without_an_answer_ends_a_simulation() {
+    let mut registry = blox::registry();
+    registry
+        .schedulers
+        .add("from-file", "by a file", &[], |_, _| {
+            let placement = InOrder::new(Consolidated::default());
+            let composition = Composition::new("from-file").scheduling(FromFile);
+            Ok(composition.placement(placement).build()?)
+        });
+    let line = "blox simulate from-file --load 5 --jobs 30 --cluster 1x4";
+    let seen = run_with(&registry, line);
+    assert_eq!((seen.code, &*seen.out), (Some(2), ""));
+    let sentence = "policy `from-file` failed: /missing/order.txt: entity not found";
+    assert_eq!(seen.err.matches(sentence).count(), 1, "{}", seen.err);
+    assert!(!seen.err.contains("panicked"), "{}", seen.err);
 }
 
 #[test]

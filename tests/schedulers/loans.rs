@@ -23,7 +23,8 @@ fn fifo(text: &str) -> Pipeline {
 /// First in, first out with a decision at each event.
 fn managed(name: &str, manager: impl ClusterManager) -> Pipeline {
     let placement = InOrder::new(Consolidated::default());
-    let fifo = composed(name, Fifo::default(), placement).with_trigger(OnEvent::default());
+    let fifo =
+        composed(name, Fifo::default(), placement).with_trigger(blox::core::OnEvent::default());
     fifo.with_cluster(manager).unwrap()
 }
 

@@ -5,7 +5,7 @@
 use crate::cases::{self, composed, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Action, Assignment, ClusterSpec, Config, Draft, DraftError, Event, GpuCount, JobId, JobQueue,
+    Action, Answer, Assignment, ClusterSpec, Config, Draft, Event, GpuCount, JobId, JobQueue,
     JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
     Seconds, Shape, Time, Validity, View,
 };
@@ -66,7 +66,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
         memory: &mut P::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let validity = self.0.place(memory, requests, draft)?;
         let view = draft.view();
         let add = |count: &AtomicU32| count.fetch_add(1, Ordering::Relaxed);

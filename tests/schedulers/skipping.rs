@@ -4,8 +4,8 @@
 
 use crate::cases::{self, assigned, composed, scheduler};
 use blox::core::{
-    Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline, Reason, Room,
-    SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
+    Answer, Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline, Reason,
+    Room, SchedulingPolicy, Seconds, Shape, Stateless, Time, View,
 };
 use blox::policies::placement::{Blocked, Consolidated, InOrder, NodeSelector};
 use blox::policies::scheduling::{Las, Service, StarvationGuard};
@@ -242,7 +242,7 @@ struct LookingAtAll {
 impl Stateless for LookingAtAll {}
 
 impl SchedulingPolicy for LookingAtAll {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let due = |j: &JobRef<'_>| !j.promoted() && view.now() - j.eligible_since() >= self.limit;
         let mut due: Vec<_> = view.waiting().filter(due).collect();
         due.sort_by_key(|j| (j.eligible_since(), j.id()));

@@ -422,8 +422,9 @@ mod tests {
     use blox_core::journal::JsonLines;
     use blox_core::replay::replay;
     use blox_core::{
-        Composition, Event, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, Seconds, State,
-        Stateless, Validity, View, order::SortKey, policy::by_key,
+        Answer, Composition, Event, GpuCount, JobQueue, JobSpec, Policy, PolicyError,
+        SchedulingPolicy, Seconds, State, Stateless, Validity, View, order::SortKey,
+        policy::by_key,
     };
     use blox_testing::FirstFit;
     use std::sync::Mutex;
@@ -437,10 +438,10 @@ mod tests {
     impl Stateless for Slow {}
 
     impl SchedulingPolicy for Slow {
-        fn schedule(&self, (): &mut (), _: View<'_>, _: &mut JobQueue) -> Validity {
+        fn schedule(&self, (): &mut (), _: View<'_>, _: &mut JobQueue) -> Answer {
             let _ = self.0.send(());
             let _ = self.1.lock().map(|go| go.recv());
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
 
@@ -490,6 +491,65 @@ mod tests {
         go.send(()).unwrap();
         begun.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(asked(), before + 1);
+        running.handle.stop();
+        running.thread.join().unwrap().unwrap();
+    }
+
+    /// Orders jobs by submission, unless its file cannot be read.
+    #[derive(Clone)]
+    struct FromFile(Arc<std::sync::atomic::AtomicBool>);
+
+    impl Stateless for FromFile {}
+
+    impl SchedulingPolicy for FromFile {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
+            if !self.0.load(Ordering::Relaxed) {
+                return Err(PolicyError::new("order.txt is missing"));
+            }
+            by_key(|j| SortKey::by(j.submit().secs())).schedule(&mut (), view, out)
+        }
+    }
+
+    #[test]
+    fn policy_without_an_answer_is_reported_and_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let readable = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let policy = Composition::new("from-file")
+            .in_rounds(Seconds::new(1.0))
+            .scheduling(FromFile(Arc::clone(&readable)))
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let settings = Settings {
+            wait_for_nodes: 0,
+            speed: 100.0,
+            ..Settings::default()
+        };
+        let limits = Limits::default();
+        let mut running = start(dir.path(), settings, policy, limits, Watch::default()).unwrap();
+        let submit = |key: &str| {
+            let (tx, rx) = oneshot::channel();
+            let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+            let key = key.into();
+            let input = Box::new(ControllerInput::Request(Request::Submit { key, spec }));
+            let submit = Message::Input(input, Some(tx));
+            running.handle.to.send(submit).unwrap();
+            rx.blocking_recv().unwrap()
+        };
+        assert_eq!(submit("a"), Ok(JobId(0)));
+        let notice = running.notices.blocking_recv().unwrap();
+        assert!(
+            notice.contains("policy `from-file` failed: order.txt is missing"),
+            "{notice}"
+        );
+        // The scheduler serves requests, and asks again.
+        assert_eq!(submit("b"), Ok(JobId(1)));
+        readable.store(true, Ordering::Relaxed);
+        let failed = || running.handle.counters.unanswered.load(Ordering::Relaxed);
+        let asked = || running.handle.counters.asked.load(Ordering::Relaxed);
+        let (before, failures) = (asked(), failed());
+        until("it is asked again", || asked() > before + 2);
+        assert_eq!(failed(), failures);
         running.handle.stop();
         running.thread.join().unwrap().unwrap();
     }
@@ -603,8 +663,8 @@ mod tests {
             }
         }
         impl SchedulingPolicy for Panicking {
-            fn schedule(&self, _: &mut u32, _: View<'_>, _: &mut JobQueue) -> Validity {
-                Validity::NextRound
+            fn schedule(&self, _: &mut u32, _: View<'_>, _: &mut JobQueue) -> Answer {
+                Ok(Validity::NextRound)
             }
         }
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,51 @@
 //! Errors of schedulers that make no valid decision.
 
-use crate::decision::{NodeActionKind, PlanError};
+use crate::decision::{NodeActionKind, PlanError, Validity};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
+
+/// Answer of a policy: how long its output stays valid, or why it has none.
+pub type Answer = Result<Validity, PolicyError>;
+
+/// Error of a policy that has no answer.
+///
+/// ```
+/// use blox_core::PolicyError;
+///
+/// /// Reads a file of the policy.
+/// fn read(path: &str) -> Result<String, PolicyError> {
+///     std::fs::read_to_string(path).map_err(|e| PolicyError::new(format!("{path}: {e}")))
+/// }
+///
+/// let error = read("missing.txt").unwrap_err();
+/// assert!(error.to_string().starts_with("missing.txt: "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The policy requested something impossible from the draft.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    /// Another reason, such as a file that cannot be read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl PolicyError {
+    /// Creates an error with a reason.
+    pub fn new(why: impl std::fmt::Display) -> Self {
+        PolicyError::Failed(why.to_string())
+    }
+
+    /// Returns the error of the scheduler that the policy belongs to.
+    pub(crate) fn of(self, policy: Name) -> DecisionError {
+        match self {
+            PolicyError::Draft(error) => DecisionError::Draft { policy, error },
+            PolicyError::Failed(message) => DecisionError::Failed { policy, message },
+        }
+    }
+}
 
 /// Error of a scheduler that made no valid decision.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
@@ -17,6 +59,14 @@ pub enum DecisionError {
         policy: Name,
         /// Misuse of the draft.
         error: DraftError,
+    },
+    /// A policy reported that it has no answer.
+    #[error("policy `{policy}` failed: {message}")]
+    Failed {
+        /// The policy.
+        policy: Name,
+        /// The reason that the policy states.
+        message: String,
     },
     /// The plan contradicts the state that it was made from.
     #[error("policy `{policy}`: {error}")]

@@ -1,7 +1,7 @@
 //! Scheduling policies made from a sort key or a function.
 
 use super::{SchedulingPolicy, Stateless};
-use crate::decide_error::MissingData;
+use crate::decide_error::{Answer, MissingData};
 use crate::decision::Validity;
 use crate::job::JobRef;
 use crate::job::spec::Submission;
@@ -109,7 +109,7 @@ impl Stateless for ByKey {
 }
 
 impl SchedulingPolicy for ByKey {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         match &self.rate {
             None => out.keep(view, &self.key),
             Some(rate) => out.keep_changing(view, &self.key, rate),
@@ -121,9 +121,9 @@ impl SchedulingPolicy for ByKey {
             out.keys_advance_together();
         }
         if view.waiting_count() == 0 {
-            Validity::UntilEvent
+            Ok(Validity::UntilEvent)
         } else {
-            self.validity
+            Ok(self.validity)
         }
     }
 }
@@ -157,7 +157,7 @@ impl<F> SchedulingPolicy for SchedulingFn<F>
 where
     F: Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sync + 'static,
 {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        (self.0)(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
+        Ok((self.0)(view, out))
     }
 }

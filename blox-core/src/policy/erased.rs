@@ -6,7 +6,7 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
-use crate::decide_error::{DraftError, MissingData};
+use crate::decide_error::{Answer, MissingData};
 use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
 use crate::event::Event;
@@ -229,7 +229,10 @@ erased! {
     /// It is implemented for every scheduling policy; do not implement it by hand.
     pub trait AnyScheduling for SchedulingPolicy in Arc {
         with memory {
-            schedule as any_schedule(view: View<'_>, out: &mut JobQueue) -> Validity;
+            ///
+            /// # Errors
+            /// The same as [`SchedulingPolicy::schedule`].
+            schedule as any_schedule(view: View<'_>, out: &mut JobQueue) -> Answer;
         }
         without {
             ///
@@ -253,7 +256,7 @@ erased! {
             /// The same as [`PlacementPolicy::place`].
             place as any_place(
                 requests: &mut JobQueue, draft: &mut Draft<'_>
-            ) -> Result<Validity, DraftError>;
+            ) -> Answer;
         }
         without {
             ///

@@ -41,7 +41,7 @@ use crate::view::View;
 /// A policy without memory implements [`Stateless`] instead.
 ///
 /// ```
-/// use blox_core::{Composition, Event, JobRef, Name, Validity, Policy, Request, JobQueue};
+/// use blox_core::{Answer, Composition, Event, JobRef, Name, Validity, Policy, Request, JobQueue};
 /// use blox_core::{SchedulingPolicy, View};
 /// use std::collections::BTreeMap;
 ///
@@ -69,7 +69,7 @@ use crate::view::View;
 /// }
 ///
 /// impl SchedulingPolicy for LeastDone {
-///     fn schedule(&self, ended: &mut Ended, view: View<'_>, out: &mut JobQueue) -> Validity {
+///     fn schedule(&self, ended: &mut Ended, view: View<'_>, out: &mut JobQueue) -> Answer {
 ///         let count = |job: &JobRef<'_>| {
 ///             let user = job.spec().user.as_ref();
 ///             user.and_then(|u| ended.get(u)).copied().unwrap_or(0)
@@ -79,7 +79,7 @@ use crate::view::View;
 ///         for job in &jobs {
 ///             out.push(Request::gang(job));
 ///         }
-///         Validity::NextRound
+///         Ok(Validity::NextRound)
 ///     }
 /// }
 ///
@@ -164,7 +164,7 @@ fn short_type_name(full: &str) -> String {
 ///
 /// ```
 /// # use blox_testing::FirstFit;
-/// use blox_core::{Composition, Scheduler, JobQueue, Request, SchedulingPolicy, Stateless};
+/// use blox_core::{Answer, Composition, Scheduler, JobQueue, Request, SchedulingPolicy, Stateless};
 /// use blox_core::{Validity, View};
 ///
 /// /// Runs jobs in order of submission.
@@ -173,9 +173,9 @@ fn short_type_name(full: &str) -> String {
 /// impl Stateless for Fifo {}
 ///
 /// impl SchedulingPolicy for Fifo {
-///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
 ///         view.active().for_each(|job| out.push(Request::gang(&job)));
-///         Validity::UntilEvent
+///         Ok(Validity::UntilEvent)
 ///     }
 /// }
 ///
@@ -216,8 +216,8 @@ impl<T: Stateless> Policy for T {
 /// type gets this memory at each event: `|own: &mut Own, view: View<'_>, event: &Event|`.
 ///
 /// ```
-/// use blox_core::{forward_policy, JobQueue, JobRef, Policy, Reason, SchedulingPolicy, Shapes};
-/// use blox_core::{Validity, View};
+/// use blox_core::{forward_policy, Answer, JobQueue, JobRef, Policy, Reason, SchedulingPolicy};
+/// use blox_core::{Shapes, View};
 ///
 /// /// Never preempts running jobs.
 /// struct Patient<P> {
@@ -227,12 +227,12 @@ impl<T: Stateless> Policy for T {
 /// forward_policy!(Patient<P: SchedulingPolicy>, inner);
 ///
 /// impl<P: SchedulingPolicy> SchedulingPolicy for Patient<P> {
-///     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-///         let validity = self.inner.schedule(memory, view, out);
+///     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
+///         let validity = self.inner.schedule(memory, view, out)?;
 ///         let requests = out.all(view).into_owned();
 ///         *out = JobQueue::default();
 ///         requests.into_iter().for_each(|request| out.push(request));
-///         validity
+///         Ok(validity)
 ///     }
 ///
 ///     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -1,8 +1,7 @@
 //! Placement: assigns GPUs to jobs.
 
 use super::Policy;
-use crate::decide_error::DraftError;
-use crate::decision::Validity;
+use crate::decide_error::Answer;
 use crate::draft::Draft;
 use crate::job::JobRef;
 use crate::queue::JobQueue;
@@ -15,7 +14,7 @@ use crate::shape::Shape;
 /// ```
 /// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds, State, Time, AdmissionDecision};
 /// # use blox_core::{order::SortKey, policy::by_key};
-/// use blox_core::{Action, Composition, Scheduler, Draft, DraftError, GpuId, JobQueue};
+/// use blox_core::{Action, Answer, Composition, Scheduler, Draft, GpuId, JobQueue};
 /// use blox_core::{Plan, PlacementPolicy, Stateless, Validity, View};
 ///
 /// /// Places jobs on the free GPUs with the highest numbers. (Jobs that accept only some GPU types
@@ -30,7 +29,7 @@ use crate::shape::Shape;
 ///         (): &mut (),
 ///         requests: &mut JobQueue,
 ///         draft: &mut Draft<'_>,
-///     ) -> Result<Validity, DraftError> {
+///     ) -> Answer {
 ///         while let Some(request) = draft.next_candidate(requests) {
 ///             let shape = &request.shapes[0];
 ///             let nodes = draft.nodes_with_free();
@@ -75,13 +74,13 @@ pub trait PlacementPolicy: Policy {
     /// always finds the same place for the same jobs.
     ///
     /// # Errors
-    /// The policy requested something impossible from the draft: an error of the policy.
+    /// The policy requested something impossible from the draft, or has no answer for another reason.
     fn place(
         &self,
         memory: &mut Self::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError>;
+    ) -> Answer;
 
     /// Checks whether the policy could place a job in a shape if all nodes of the room were empty
     /// and up. The runtime rejects a job at submission if no shape passes in which the scheduling

@@ -1,7 +1,7 @@
 //! Scheduling: decides which jobs should run, in which order, and with how many resources.
 
 use super::Policy;
-use crate::decision::Validity;
+use crate::decide_error::Answer;
 use crate::job::JobRef;
 use crate::queue::JobQueue;
 use crate::reason::Reason;
@@ -12,7 +12,7 @@ use crate::view::View;
 ///
 /// ```
 /// # use blox_core::{ClusterSpec, Event, GpuCount, JobSpec, Seconds, State, Time, AdmissionDecision};
-/// use blox_core::{JobId, JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
+/// use blox_core::{Answer, JobId, JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
 ///
 /// /// Runs jobs with few GPUs first, and preempts jobs with many.
 /// struct FewestGpus;
@@ -20,12 +20,12 @@ use crate::view::View;
 /// impl Stateless for FewestGpus {}
 ///
 /// impl SchedulingPolicy for FewestGpus {
-///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
 ///         let mut jobs: Vec<_> = view.active().collect();
 ///         jobs.sort_by_key(|job| job.gpus()); // stable: ties stay in order of submission
 ///         jobs.iter().for_each(|job| out.push(Request::gang(job)));
 ///         out.allow_preemption();
-///         Validity::UntilEvent // the order depends only on the set of jobs
+///         Ok(Validity::UntilEvent) // the order depends only on the set of jobs
 ///     }
 /// }
 ///
@@ -38,13 +38,17 @@ use crate::view::View;
 /// #     state.apply(Time::ZERO, &Event::AdmissionDecided { job, admission })?;
 /// # }
 /// let (view, mut queue) = (View::of(&state), JobQueue::default());
-/// FewestGpus.schedule(&mut (), view, &mut queue);
+/// FewestGpus.schedule(&mut (), view, &mut queue)?;
 /// assert_eq!(queue.in_order(view), [JobId(1), JobId(0)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SchedulingPolicy: Policy {
     /// Lists the jobs that should run, most important first. Returns the validity of the answer.
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity;
+    ///
+    /// # Errors
+    /// The policy has no answer, for instance because it could not read a file. A simulation then ends.
+    /// On a cluster, jobs keep their GPUs until a later decision succeeds.
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer;
 
     /// Returns the shapes in which the policy could ever request a job. By default, this is the
     /// [gang](Shape::gang) that the job requests.

@@ -4,11 +4,12 @@ pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
 use crate::cluster::{Drain, Node, NodeStatus, Wanted};
+use crate::decide_error::{Answer, DraftError};
 use crate::decision::{
     Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKind, NodeActionKinds,
     NodeActions, Plan, Validity,
 };
-use crate::draft::{Draft, DraftError, DraftMemory};
+use crate::draft::{Draft, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::{self, Feasibility};
 use crate::ids::{JobId, Name};
@@ -94,7 +95,7 @@ pub trait Scheduler: Send + DynClone {
     /// Writes the allocation of GPUs to jobs into `out`, and returns how long it stays valid.
     ///
     /// # Errors
-    /// The placement policy misused its draft.
+    /// A policy has no answer, or the plan is not what the requests ask for.
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError>;
 
     /// See [`Policy::on_event`].
@@ -565,7 +566,10 @@ impl Pipeline {
     }
 
     /// Calls only the scheduling policy.
-    pub fn schedule(&mut self, view: View<'_>, out: &mut JobQueue) -> Validity {
+    ///
+    /// # Errors
+    /// The errors of [`SchedulingPolicy::schedule`].
+    pub fn schedule(&mut self, view: View<'_>, out: &mut JobQueue) -> Answer {
         let Taken { policy, slot } = &self.scheduling;
         (**policy).any_schedule(&mut self.slots[*slot].memory, view, out)
     }
@@ -574,11 +578,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// The errors of [`PlacementPolicy::place`].
-    pub fn place(
-        &mut self,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    pub fn place(&mut self, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let Taken { policy, slot } = &self.placement;
         (**policy).any_place(&mut self.slots[*slot].memory, requests, draft)
     }
@@ -821,7 +821,9 @@ impl Scheduler for Pipeline {
         self.requests.begin();
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;
-        let validity = (**policy).any_schedule(memory, view, &mut self.requests);
+        let validity = (**policy)
+            .any_schedule(memory, view, &mut self.requests)
+            .map_err(|error| error.of(self.name.clone()))?;
         // Promotion is permanent, so repeating it is no change.
         let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
         for &job in self.requests.promoted.iter().filter(fresh) {
@@ -863,10 +865,7 @@ impl Scheduler for Pipeline {
                 Ok(()) => Ok(validity.and(placed)),
                 Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
             },
-            Err(error) => Err(DecisionError::Draft {
-                policy: self.name.clone(),
-                error,
-            }),
+            Err(error) => Err(error.of(self.name.clone())),
         }
     }
 
@@ -1102,7 +1101,7 @@ fn place(
     memory: &mut AnyMemory,
     view: View<'_>,
     draft: &mut Draft<'_>,
-) -> Result<Validity, DraftError> {
+) -> Answer {
     // Without their requests, the policy's list does not place these jobs again. A kept order may.
     let leaving = jobs_due(requests, view);
     for &job in &leaving {

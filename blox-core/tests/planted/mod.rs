@@ -10,7 +10,7 @@ mod validity;
 
 use crate::functions::{Hooked, admission_fn, composed, free_for, list, list_all, placement_fn};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobQueue, Pipeline, Request, SchedulingPolicy, Validity,
+    Answer, Assignment, Draft, GpuList, JobQueue, Pipeline, Request, SchedulingPolicy, Validity,
 };
 use blox_testing::{Failure, FirstFit, Property, Suite, conformance};
 
@@ -21,10 +21,7 @@ fn scheduled(policy: impl SchedulingPolicy) -> Pipeline {
 
 /// Composes a placement with an order by submission that is not preemptive.
 fn placed(
-    placement: impl Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>
-    + Send
-    + Sync
-    + 'static,
+    placement: impl Fn(&mut JobQueue, &mut Draft<'_>) -> Answer + Send + Sync + 'static,
 ) -> Pipeline {
     let policy = blox_core::policy::scheduling_fn(|view, out| {
         list(view.active(), out);

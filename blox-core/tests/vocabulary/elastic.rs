@@ -87,7 +87,7 @@ impl AdmissionPolicy for ElasticFlow {
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         // The plan of admission stays valid; only the end of a job requires a new one.
         if view.waiting_count() == 0
@@ -98,7 +98,7 @@ impl SchedulingPolicy for ElasticFlow {
         for (job, gpus) in &memory.plan {
             out.push(Request::with_shape(*job, Shape::gpus(GpuCount(*gpus))));
         }
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 

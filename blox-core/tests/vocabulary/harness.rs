@@ -140,12 +140,7 @@ impl Shapes {
 }
 
 impl PlacementPolicy for Shapes {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let list = requests.all(draft.view()).into_owned();
         let stays =
             |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.guests());

@@ -439,12 +439,7 @@ impl Whim {
 }
 
 impl PlacementPolicy for Whims {
-    fn place(
-        &self,
-        memory: &mut Whim,
-        _: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, memory: &mut Whim, _: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let jobs: Vec<JobId> = draft.view().active().map(|j| j.id()).collect();
         if jobs.is_empty() {
             return Ok(Validity::UntilEvent);

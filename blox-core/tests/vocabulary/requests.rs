@@ -75,7 +75,7 @@ struct OddList;
 impl Stateless for OddList {}
 
 impl SchedulingPolicy for OddList {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         out.push_in_order(view.active().map(|job| {
             let key = match job.id() {
                 JobId(1) => SortKey::by(0.0).then(f64::NAN),
@@ -83,7 +83,7 @@ impl SchedulingPolicy for OddList {
             };
             (key, Request::gang(&job))
         }));
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -166,7 +166,7 @@ fn promotion_counts_before_and_after_order_is_filled() {
     struct Promoting(KeyFn, bool);
     impl Stateless for Promoting {}
     impl SchedulingPolicy for Promoting {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
             let Promoting(key, after) = self;
             if *after {
                 out.keep(view, key);
@@ -177,7 +177,7 @@ fn promotion_counts_before_and_after_order_is_filled() {
             if !*after {
                 out.keep(view, key);
             }
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
     for after in [false, true] {

@@ -89,7 +89,7 @@ impl<S: SharePolicy> Policy for ShareRounds<S> {
 }
 
 impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let name = |s: &Share| format!("{:?} on {}", s.jobs, s.gpu_type);
         let mut order: Vec<(f64, usize, Share)> = memory
@@ -128,7 +128,7 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
             let guest = s.jobs.get(1).copied();
             out.push(guest.into_iter().fold(request, Request::beside));
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 
@@ -192,7 +192,7 @@ impl Policy for Leases {
 }
 
 impl SchedulingPolicy for Leases {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let now = view.now();
         let over = |ends: &BTreeMap<JobId, Time>, j: JobId| ends.get(&j).is_none_or(|e| *e <= now);
         out.stop_unlisted();
@@ -216,8 +216,8 @@ impl SchedulingPolicy for Leases {
             out.push(Request::gang(&job));
         }
         match memory.ends.values().filter(|e| **e > now).min() {
-            Some(e) => Validity::Until(*e),
-            None => Validity::UntilEvent,
+            Some(e) => Ok(Validity::Until(*e)),
+            None => Ok(Validity::UntilEvent),
         }
     }
 }
@@ -252,7 +252,7 @@ struct Appointments(Vec<(JobId, Time)>);
 impl Stateless for Appointments {}
 
 impl SchedulingPolicy for Appointments {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let mut next = Validity::UntilEvent;
         for (id, at) in &self.0 {
             match view.job(*id) {
@@ -261,7 +261,7 @@ impl SchedulingPolicy for Appointments {
                 None => {}
             }
         }
-        next
+        Ok(next)
     }
 }
 
@@ -361,7 +361,7 @@ struct Guarded {
 impl Stateless for Guarded {}
 
 impl SchedulingPolicy for Guarded {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         for j in view.waiting() {
             if view.now() - j.eligible_since() >= Seconds::new(600.0) {
                 out.promote(j.id());
@@ -369,9 +369,9 @@ impl SchedulingPolicy for Guarded {
         }
         out.keep(view, &self.key);
         if self.stable {
-            Validity::UntilEvent
+            Ok(Validity::UntilEvent)
         } else {
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
 }
@@ -444,12 +444,7 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
         }
     }
     impl PlacementPolicy for Clumsy {
-        fn place(
-            &self,
-            memory: &mut u32,
-            r: &mut JobQueue,
-            d: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, memory: &mut u32, r: &mut JobQueue, d: &mut Draft<'_>) -> Answer {
             if *memory > 0 {
                 *memory -= 1;
                 d.next_candidate(r);

@@ -8,8 +8,8 @@ use super::selector::{has_resources, most_with_resources, suits};
 use super::types::beside_others;
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId, PlacementPolicy,
-    Reason, Request, Shape, Stateless, Validity, View, sort,
+    Answer, Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, Node, NodeId,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -31,12 +31,7 @@ pub struct Buddy;
 impl Stateless for Buddy {}
 
 impl PlacementPolicy for Buddy {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let preempts = requests.preemption_allowed();
         let all = requests.all(draft.view());
         let (wanted, passed_over) = enough_for(&all, preempts, draft)?;

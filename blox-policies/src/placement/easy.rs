@@ -4,8 +4,8 @@ use super::in_order::{place_in_free, shortage};
 use super::selector::NodeSelector;
 use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, MissingData, PlacementPolicy, Reason, Room, Shape,
-    Stateless, Submission, Time, Validity,
+    Answer, Draft, JobQueue, JobRef, MissingData, PlacementPolicy, Reason, Room, Shape, Stateless,
+    Submission, Time, Validity,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -44,12 +44,7 @@ impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {
 }
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R> {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let now = draft.view().now();
         let estimator = &*self.estimator;
         let mut reserved: Option<(blox_core::JobId, Time, u32)> = None;

@@ -5,8 +5,8 @@ use super::near::Near;
 use super::selector::{NodeSelector, on_nodes, shape_of, suits};
 use super::types::{could_find, find, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, Gpus, JobId, JobQueue, JobRef,
-    Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
+    Answer, Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, Gpus, JobId, JobQueue,
+    JobRef, Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
 };
 use smallvec::SmallVec;
 
@@ -92,7 +92,7 @@ impl<R: NodeSelector> InOrder<R> {
     ///         cache: &mut Vec<NodeId>,
     ///         queue: &mut JobQueue,
     ///         draft: &mut Draft<'_>,
-    ///     ) -> Result<Validity, DraftError> {
+    ///     ) -> Answer {
     ///         cache.clear();
     ///         cache.extend(draft.view().nodes().map(|n| n.id()));
     ///         let cluster = draft.view().cluster();
@@ -111,11 +111,7 @@ impl<R: NodeSelector> InOrder<R> {
     /// # Errors
     /// The rule returned GPUs that are not free, or none although [`NodeSelector::takes_any`]
     /// promises some.
-    pub fn serve(
-        &self,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    pub fn serve(&self, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let mut line = Line::new(&self.rule);
         let by_count = self.rule.takes_any();
         let mut blocked = None;
@@ -182,12 +178,7 @@ impl<R: NodeSelector + Send + Sync + 'static> Stateless for InOrder<R> {}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
     #[inline]
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         self.serve(requests, draft)
     }
 

@@ -6,8 +6,8 @@ use super::selector::{
 };
 use super::types::beside_others;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, Gpus, JobId, JobQueue, JobRef, Node, NodeId, Phase,
-    PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
+    Answer, Assignment, Draft, DraftError, GpuCount, Gpus, JobId, JobQueue, JobRef, Node, NodeId,
+    Phase, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, sort,
 };
 use std::collections::VecDeque;
 
@@ -31,12 +31,7 @@ pub struct KeepNodes;
 impl Stateless for KeepNodes {}
 
 impl PlacementPolicy for KeepNodes {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let all = requests.all(view);
         let mut todo = unmet(&all, draft, is)?;

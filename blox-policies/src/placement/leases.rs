@@ -5,7 +5,7 @@ use super::in_order::shortage;
 use super::selector::NodeSelector;
 use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobId, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason, Request, Room,
+    Answer, Draft, JobId, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason, Request, Room,
     Shape, Stateless, Validity, sort,
 };
 
@@ -30,12 +30,7 @@ impl<R: NodeSelector> Leases<R> {
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for Leases<R> {}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let list = requests.all(draft.view());
         let mut moved: Vec<&Request> = Vec::new();
         for request in list.iter() {

@@ -5,8 +5,8 @@ use super::in_order::{place_in_free, place_or_explain};
 use super::selector::suits;
 use super::types::could_find;
 use blox_core::{
-    Draft, DraftError, JobQueue, JobRef, Node, PlacementPolicy, Reason, Request, Room, Shape,
-    Stateless, Validity, sort,
+    Answer, Draft, DraftError, JobQueue, JobRef, Node, PlacementPolicy, Reason, Request, Room,
+    Shape, Stateless, Validity, sort,
 };
 use std::cmp::Reverse;
 
@@ -175,12 +175,7 @@ fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
 impl Stateless for LocalSearch {}
 
 impl PlacementPolicy for LocalSearch {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let all = requests.all(draft.view());
         let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
         let listed: Vec<Request> = all.iter().filter(waits).cloned().collect();

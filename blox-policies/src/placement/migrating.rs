@@ -4,8 +4,8 @@ use super::moving::relocate;
 use super::resizing::parts;
 use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobQueue, JobRef, Node, NodeId, PlacementPolicy,
-    Reason, Room, Shape, Validity, View, forward_policy, sort,
+    Answer, Assignment, Draft, DraftError, GpuId, GpuList, JobQueue, JobRef, Node, NodeId,
+    PlacementPolicy, Reason, Room, Shape, View, forward_policy, sort,
 };
 
 /// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
@@ -36,7 +36,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
         memory: &mut Self::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let validity = self.inner.place(memory, requests, draft)?;
         let view = draft.view();
         for job in view.placed() {

@@ -6,7 +6,7 @@ use super::selector::NodeSelector;
 use super::types::{could_find, find};
 use crate::unit::Unit;
 use blox_core::{
-    Draft, DraftError, GpuCount, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape,
+    Answer, Draft, GpuCount, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape,
     Stateless, Validity, sort,
 };
 use blox_perf::app_class;
@@ -33,12 +33,7 @@ impl<R: NodeSelector> NonSticky<R> {
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for NonSticky<R> {}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let preempts = requests.preemption_allowed();
         let mut all: Vec<Request> = requests.all(view).into_owned();

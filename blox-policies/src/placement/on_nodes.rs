@@ -5,8 +5,8 @@ use super::compacting::{largest, parts, place_compacting};
 use super::consolidated::Consolidated;
 use super::resizing::parts as by_node;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
-    PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
+    Answer, Assignment, Draft, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place, PlacementPolicy,
+    Reason, Room, Shape, Stateless, Validity,
 };
 
 /// Places jobs on the [nodes](Place::Nodes) that their shapes name.
@@ -20,12 +20,7 @@ pub struct OnNodes;
 impl Stateless for OnNodes {}
 
 impl PlacementPolicy for OnNodes {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let all = requests.all(draft.view());
         let todo = unmet(&all, draft, lies)?;
         let parts = match todo.is_empty() {

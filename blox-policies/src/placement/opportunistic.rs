@@ -3,8 +3,8 @@
 use super::selector::{most_if_empty, most_with_resources, suits};
 use crate::admission::Quota;
 use blox_core::{
-    Assignment, Class, Draft, DraftError, GpuCount, GpuId, GpuTypeId, Gpus, JobQueue, JobRef,
-    NameId, Node, NodeId, PlacementPolicy, Reason, Request, Room, Shape, Share, SortedMap,
+    Answer, Assignment, Class, Draft, DraftError, GpuCount, GpuId, GpuTypeId, Gpus, JobQueue,
+    JobRef, NameId, Node, NodeId, PlacementPolicy, Reason, Request, Room, Shape, Share, SortedMap,
     Stateless, Validity, sort,
 };
 use blox_perf::gpu_utilisation;
@@ -284,12 +284,7 @@ fn spread(draft: &Draft<'_>, open: &[Open<'_>], shape: &Shape) -> Vec<GpuId> {
 impl Stateless for Opportunistic {}
 
 impl PlacementPolicy for Opportunistic {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let all = requests.all(view);
         let mut books = Books::default();

@@ -5,7 +5,7 @@ use super::selector::{NodeSelector, has_resources, suits};
 use super::types::{could_find, find};
 use blox_core::estimate::Estimator;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
+    Answer, Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
     NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, Seconds, Shape, Shortfall,
     SortedMap, Submission, Validity, View, Within, sort,
 };
@@ -372,7 +372,7 @@ impl PlacementPolicy for Profiling {
         memory: &mut Self::Memory,
         queue: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let view = draft.view();
         let jobs = queue.in_order(view);
         memory

@@ -5,7 +5,7 @@ use super::moving::{change, changeable};
 use super::selector::{NodeSelector, most_with_resources, suits};
 use super::types::{alike, could_find};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, NodeId, Place,
+    Answer, Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, NodeId, Place,
     PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity, View, sort,
 };
 use std::borrow::Cow;
@@ -36,12 +36,7 @@ impl<R: NodeSelector> Resizing<R> {
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for Resizing<R> {}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         // A kept order cannot be read again after the first candidate; a list need not be copied.
         let kept = match requests.all(draft.view()) {
             Cow::Owned(list) => Some(list),

@@ -2,8 +2,8 @@
 
 use super::selector::{Parts, on_nodes, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuList, JobId, JobQueue, JobRef, Place, PlacementPolicy,
-    Reason, Request, Room, Shape, SortedMap, Validity, View, forward_policy,
+    Answer, Assignment, Draft, Event, GpuList, JobId, JobQueue, JobRef, Place, PlacementPolicy,
+    Reason, Request, Room, Shape, SortedMap, View, forward_policy,
 };
 
 /// Starts jobs again on the GPUs that they had last, and places all others by an inner placement.
@@ -38,7 +38,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Resuming<P> {
         memory: &mut Self::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let last = &mut memory.own;
         note(last, draft.view());
         let mut moved: Vec<(JobRef<'_>, Shape, &GpuList)> = Vec::new();

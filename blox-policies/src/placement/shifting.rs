@@ -2,8 +2,8 @@
 
 use super::moving::movable;
 use blox_core::{
-    Assignment, Curve, Draft, DraftError, JobId, JobQueue, JobRef, PlacementPolicy, Reason, Room,
-    Seconds, Shape, Validity, forward_policy,
+    Answer, Assignment, Curve, Draft, JobId, JobQueue, JobRef, PlacementPolicy, Reason, Room,
+    Seconds, Shape, forward_policy,
 };
 use blox_perf::{link_demand, share_link};
 use std::collections::{BTreeSet, VecDeque};
@@ -44,7 +44,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Shifting<P> {
         memory: &mut Self::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let validity = self.inner.place(memory, requests, draft)?;
         let moved = |(job, on): &(JobRef<'_>, &Assignment)| {
             let demand = link_demand(job, on);
@@ -230,6 +230,7 @@ impl<'a> Affinity<'a> {
 mod tests {
     use super::*;
     use crate::scheduling::Fifo;
+    use blox_core::Validity;
     use blox_core::{ClusterSpec, Composition, Extras, GpuCount, GpuId, JobSpec, Stateless, Time};
     use blox_testing::Scenario;
 
@@ -322,12 +323,7 @@ mod tests {
     impl Stateless for Fixed {}
 
     impl PlacementPolicy for Fixed {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
             for request in requests.all(draft.view()).into_owned() {
                 let gpus = self.0[request.job.index()].map(GpuId);
                 if draft.current(request.job).is_none() {

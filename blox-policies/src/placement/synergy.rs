@@ -8,8 +8,8 @@ use super::share::{Amounts, Shares};
 use super::types::{could_find, find};
 use crate::unit::Unit;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
-    Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
+    Answer, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId,
+    PlacementPolicy, Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
 };
 
 /// Allocation of CPUs and memory.
@@ -71,12 +71,7 @@ impl<R: NodeSelector> Synergy<R> {
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for Synergy<R> {}
 
 impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let list = requests.all(view).into_owned();
         let jobs = release_all(requests, draft)?;

@@ -3,7 +3,7 @@
 use super::listed::list_fitting;
 use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Class, Deadline, JobId, JobQueue, JobRef, Policy,
+    AdmissionDecisions, AdmissionPolicy, Answer, Class, Deadline, JobId, JobQueue, JobRef, Policy,
     SchedulingPolicy, Seconds, Shape, SortedMap, Time, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
@@ -500,7 +500,7 @@ impl AdmissionPolicy for Chronus {
 }
 
 impl SchedulingPolicy for Chronus {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let first = self.first_lease(view);
         let sets = Self::sets(view, &[]);
         self.tidy(memory, view, first, &sets);
@@ -522,11 +522,11 @@ impl SchedulingPolicy for Chronus {
         });
         let validity = list_fitting(view, out, order.into_iter().map(|(_, _, job)| job));
         if memory.plans.is_empty() {
-            return validity;
+            return Ok(validity);
         }
         // The next lease has other holders.
         let next = first + u64::from(!self.is_between(view, first));
-        validity.and(Validity::Until(Time::new(next as f64 * self.lease)))
+        Ok(validity.and(Validity::Until(Time::new(next as f64 * self.lease))))
     }
 }
 

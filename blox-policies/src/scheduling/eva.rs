@@ -2,10 +2,10 @@
 
 use crate::unit::{Parts, Unit};
 use blox_core::{
-    AfterDrain, Cluster, ClusterManager, Event, GpuCount, JobQueue, JobRef, Node, NodeAction,
-    NodeActionKind, NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus, OfferId, Place,
-    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
-    View,
+    AfterDrain, Answer, Cluster, ClusterManager, Event, GpuCount, JobQueue, JobRef, Node,
+    NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId, NodeSpec, NodeStatus,
+    OfferId, Place, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap,
+    Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -434,7 +434,7 @@ impl ClusterManager for Eva {
 }
 
 impl SchedulingPolicy for Eva {
-    fn schedule(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut EvaMemory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let (bins, without) = self.choose(memory, view).0;
         let placed = bins
             .iter()
@@ -458,7 +458,7 @@ impl SchedulingPolicy for Eva {
             out.push(Request::with_shape(task.job.id(), shape));
         }
         out.stop_unlisted();
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

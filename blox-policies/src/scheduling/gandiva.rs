@@ -5,8 +5,8 @@ use super::settling::Settling;
 use super::time_slicing::{TimeSlicing, Turns};
 use crate::unit::Unit;
 use blox_core::{
-    Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
+    Answer, Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy,
+    Request, SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
 use blox_perf::gpu_utilisation;
 use serde::{Deserialize, Serialize};
@@ -314,7 +314,7 @@ impl Gandiva {
 }
 
 impl SchedulingPolicy for Gandiva {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         self.look_back(memory, view);
         memory.settling.update(view);
         let mut chosen = self.choose(memory, view);
@@ -338,9 +338,9 @@ impl SchedulingPolicy for Gandiva {
         }
         out.stop_unlisted();
         if all && !guests && !growing {
-            Validity::UntilEvent
+            Ok(Validity::UntilEvent)
         } else {
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::placement::{Consolidated, could_find, place_in_free, shortage_of, suits};
 use blox_core::{
-    Class, Draft, DraftError, Event, GpuId, GpuTypeId, JobId, JobQueue, JobRef, NameId, Node,
-    Outcome, Phase, PlacementPolicy, Policy, Reason, Request, Room, SchedulingPolicy, Seconds,
-    Shape, SortedMap, Time, Validity, View,
+    Answer, Class, Draft, DraftError, Event, GpuId, GpuTypeId, JobId, JobQueue, JobRef, NameId,
+    Node, Outcome, Phase, PlacementPolicy, Policy, Reason, Request, Room, SchedulingPolicy,
+    Seconds, Shape, SortedMap, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -362,7 +362,7 @@ impl Policy for Gfs {
 }
 
 impl SchedulingPolicy for Gfs {
-    fn schedule(&self, memory: &mut GfsMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut GfsMemory, view: View<'_>, out: &mut JobQueue) -> Answer {
         memory.note_demand(view);
         let mut jobs: Vec<JobRef<'_>> = view.waiting().collect();
         jobs.sort_by_key(|job| {
@@ -378,8 +378,10 @@ impl SchedulingPolicy for Gfs {
         jobs.iter().for_each(|job| out.push(Request::gang(job)));
         let spot = view.active().any(|job| job.class().is_spot());
         match spot || !memory.recent.is_empty() {
-            true => Validity::Until(Time::ZERO + UPDATES * (update_of(view.now()) + 1) as f64),
-            false => Validity::UntilEvent,
+            true => Ok(Validity::Until(
+                Time::ZERO + UPDATES * (update_of(view.now()) + 1) as f64,
+            )),
+            false => Ok(Validity::UntilEvent),
         }
     }
 }
@@ -390,7 +392,7 @@ impl PlacementPolicy for Gfs {
         memory: &mut GfsMemory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let view = draft.view();
         let spots = view.placed().filter(|job| job.class().is_spot());
         let mut used: f64 = spots.map(|job| job.amount().number()).sum();

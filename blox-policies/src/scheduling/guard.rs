@@ -1,8 +1,8 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    JobId, JobQueue, JobRef, Phase, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity,
-    View, forward_policy,
+    Answer, JobId, JobQueue, JobRef, Phase, Reason, SchedulingPolicy, Seconds, Shapes, Time,
+    Validity, View, forward_policy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -122,7 +122,7 @@ fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
 forward_policy!(StarvationGuard<P: SchedulingPolicy>, inner, Waits);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let waits = &mut memory.own;
         waits.sync(view);
         let mut timer = waits.pass(view, self.limit);
@@ -137,7 +137,8 @@ impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
         for (_, id) in waits.due.drain(..) {
             out.promote(id);
         }
-        self.inner.schedule(&mut memory.inner, view, out).and(timer)
+        let inner = self.inner.schedule(&mut memory.inner, view, out)?;
+        Ok(inner.and(timer))
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

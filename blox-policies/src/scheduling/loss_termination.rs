@@ -1,7 +1,7 @@
 //! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::{
-    JobId, JobQueue, JobRef, LOSS, Phase, Reason, SchedulingPolicy, Shapes, Validity, View,
+    Answer, JobId, JobQueue, JobRef, LOSS, Phase, Reason, SchedulingPolicy, Shapes, View,
     forward_policy,
 };
 use blox_perf::converged;
@@ -52,7 +52,7 @@ impl<P> LossTermination<P> {
 forward_policy!(LossTermination<P: SchedulingPolicy>, inner, Looked);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         // Only a job with news can have converged since the last decision.
         let Looked { decision, found } = &mut memory.own;
         let next = decision.is_some_and(|d| d + 1 == view.decision());

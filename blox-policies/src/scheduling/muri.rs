@@ -3,8 +3,8 @@
 use crate::unit::Unit;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Request, SchedulingPolicy, Share, SortedMap, Stateless, Validity, View,
-    sort,
+    Answer, JobQueue, JobRef, Name, Request, SchedulingPolicy, Share, SortedMap, Stateless,
+    Validity, View, sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;
@@ -120,7 +120,7 @@ fn join(stages: &[Stages], groups: &mut Groups, most: usize, needed: &mut u32, f
 impl Stateless for Muri {}
 
 impl SchedulingPolicy for Muri {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let most = self.most;
         let mut keyed: Vec<(f64, JobRef<'_>)> =
             view.active().map(|job| (self.key(&job), job)).collect();
@@ -171,7 +171,7 @@ impl SchedulingPolicy for Muri {
             }
         }
         out.stop_unlisted();
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
             }
         }
         let (view, mut out) = (View::of(&state), JobQueue::default());
-        let validity = muri.schedule(&mut (), view, &mut out);
+        let validity = muri.schedule(&mut (), view, &mut out).unwrap();
         assert_eq!(validity, Validity::NextRound);
         let requests = out.all(view);
         let jobs = |r: &Request| r.jobs().map(|job| job.0).collect();

@@ -3,7 +3,7 @@
 use super::listed::{Placeable, Up, levels, on_each};
 use crate::unit::Unit;
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Reason, Request,
+    Answer, Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Reason, Request,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use blox_perf::{WorkerModel, fit_loss, flat_from, without_outliers};
@@ -265,7 +265,7 @@ impl Policy for Optimus {
 }
 
 impl SchedulingPolicy for Optimus {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         for job in view.running() {
             memory.note(&job);
         }
@@ -279,7 +279,7 @@ impl SchedulingPolicy for Optimus {
         };
         let mut candidates: Vec<Candidate> = view.active().map(candidate).collect();
         if candidates.is_empty() {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         divide(&mut candidates, unit.all(view.usable_gpus()));
         candidates.retain(|c| c.level.is_some());
@@ -294,7 +294,7 @@ impl SchedulingPolicy for Optimus {
         }
         out.stop_unlisted();
         // The remaining times shrink at different speeds.
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -5,8 +5,8 @@ use blox_core::estimate::{Estimator, Oracle};
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, KeyFn, by_key};
 use blox_core::{
-    JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds, Stateless, Submission,
-    Validity, View,
+    Answer, JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds, Stateless,
+    Submission, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Default for Fifo {
 impl Stateless for Fifo {}
 
 impl SchedulingPolicy for Fifo {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -83,7 +83,7 @@ impl Stateless for Sjf {
 }
 
 impl SchedulingPolicy for Sjf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -120,7 +120,7 @@ impl Stateless for Qssf {
 }
 
 impl SchedulingPolicy for Qssf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -155,7 +155,7 @@ impl Stateless for Srtf {
 }
 
 impl SchedulingPolicy for Srtf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -192,7 +192,7 @@ impl Stateless for Srsf {
 }
 
 impl SchedulingPolicy for Srsf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -236,7 +236,7 @@ impl Las {
 impl Stateless for Las {}
 
 impl SchedulingPolicy for Las {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         // Service grows while a job runs, so the order can change at any round with waiting jobs.
         self.0.schedule(&mut (), view, out)
     }
@@ -259,7 +259,7 @@ impl Policy for Drf {
 }
 
 impl SchedulingPolicy for Drf {
-    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Answer {
         memory.keep(view, out, |totals| {
             Arc::new(move |job| {
                 let [gpus, cpus, memory] = shares(job, &totals);
@@ -267,7 +267,7 @@ impl SchedulingPolicy for Drf {
             })
         });
         out.allow_preemption();
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -338,7 +338,7 @@ impl Stateless for FinishTimeFairness {
 }
 
 impl SchedulingPolicy for FinishTimeFairness {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -382,7 +382,7 @@ impl Policy for Tetris {
 }
 
 impl SchedulingPolicy for Tetris {
-    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut ByShares, view: View<'_>, out: &mut JobQueue) -> Answer {
         memory.keep(view, out, |totals| {
             let estimator = Arc::clone(&self.estimator);
             Arc::new(move |job| {
@@ -394,6 +394,6 @@ impl SchedulingPolicy for Tetris {
         });
         out.allow_preemption();
         // The remaining time of a running job shrinks, so it never falls behind a waiting job.
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }

@@ -1,8 +1,8 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    Gpus, JobQueue, JobRef, NameId, Reason, Request, SchedulingPolicy, Shape, Shapes, SortedMap,
-    Validity, View, forward_policy, sort,
+    Answer, Gpus, JobQueue, JobRef, NameId, Reason, Request, SchedulingPolicy, Shape, Shapes,
+    SortedMap, Validity, View, forward_policy, sort,
 };
 
 /// A queue of a [`QuotaTree`].
@@ -65,11 +65,11 @@ struct Open {
 forward_policy!(QuotaTree<P: SchedulingPolicy>, inner);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        self.inner.schedule(memory, view, out);
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
+        self.inner.schedule(memory, view, out)?;
         out.stop_unlisted();
         if self.queues.is_empty() {
-            return Validity::NextRound;
+            return Ok(Validity::NextRound);
         }
         let mut all = out.all(view).into_owned();
         let mut paths: Vec<Vec<usize>> = Vec::new();
@@ -122,7 +122,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
         }
         out.replace(order);
         out.allow_preemption();
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -3,8 +3,8 @@
 use super::listed::{Placeable, Up};
 use crate::unit::Unit;
 use blox_core::{
-    Class, Config, Event, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Reason, Request,
-    SchedulingPolicy, Shape, Shapes, Validity, View, sort,
+    Answer, Class, Config, Event, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Reason,
+    Request, SchedulingPolicy, Shape, Shapes, Validity, View, sort,
 };
 use blox_perf::Plans;
 use serde::{Deserialize, Serialize};
@@ -246,7 +246,7 @@ impl Policy for Rubick {
 }
 
 impl SchedulingPolicy for Rubick {
-    fn schedule(&self, memory: &mut Curves, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Curves, view: View<'_>, out: &mut JobQueue) -> Answer {
         memory.jobs.renew(view);
         for job in view.active() {
             memory.jobs.of(job.id(), |up: &Up| {
@@ -275,7 +275,7 @@ impl SchedulingPolicy for Rubick {
         };
         let mut candidates: Vec<_> = view.active().filter_map(candidate).collect();
         if candidates.is_empty() {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         let order = divide(&mut candidates, unit.all(view.usable_gpus()));
         for candidate in order.into_iter().map(|i| &candidates[i]) {
@@ -289,7 +289,7 @@ impl SchedulingPolicy for Rubick {
             out.push(request);
         }
         out.stop_unlisted();
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

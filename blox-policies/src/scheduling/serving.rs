@@ -1,8 +1,8 @@
 //! Services by their need, beside training jobs that leave after a notice.
 
 use blox_core::{
-    GpuCount, GpuId, JobId, JobQueue, JobRef, Phase, Request, SchedulingPolicy, Seconds, Shape,
-    Stateless, Time, Validity, View,
+    Answer, GpuCount, GpuId, JobId, JobQueue, JobRef, Phase, Request, SchedulingPolicy, Seconds,
+    Shape, Stateless, Time, Validity, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +98,7 @@ fn rooms(view: View<'_>, leaves: &BTreeMap<JobId, Time>, by: Time) -> Vec<f64> {
 }
 
 impl SchedulingPolicy for Serving {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let (now, mut validity) = (view.now(), Validity::UntilEvent);
         let (services, training): (Vec<_>, Vec<_>) =
             view.active().partition(|job| job.need().is_some());
@@ -152,7 +152,7 @@ impl SchedulingPolicy for Serving {
             }
         }
         out.stop_unlisted();
-        validity
+        Ok(validity)
     }
 }
 

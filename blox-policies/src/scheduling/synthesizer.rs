@@ -2,8 +2,8 @@
 
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Draft, DraftError, Event,
-    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, Phase, Pipeline,
+    AdmissionDecisions, AdmissionPolicy, Answer, ClusterManager, Composition, Draft, Event, JobId,
+    JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, Phase, Pipeline,
     PlacementPolicy, Plan, Policy, Reason, Room, Scheduler, SchedulingPolicy, Seconds, Shape,
     Shapes, Time, Validity, View,
 };
@@ -192,7 +192,7 @@ impl Policy for Synthesizer {
 }
 
 impl SchedulingPolicy for Synthesizer {
-    fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut JobQueue) -> Answer {
         memory.current().schedule(view, out)
     }
 
@@ -236,7 +236,7 @@ impl PlacementPolicy for Synthesizer {
         memory: &mut Candidates,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         memory.current().place(requests, draft)
     }
 

@@ -4,8 +4,8 @@ use super::listed::{Placeable, on_each};
 use super::{Bid, TimeMean, partial_allocation};
 use crate::type_sets::{GpusByType, Seat, TypeSets};
 use blox_core::{
-    GpuCount, JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
-    Shapes, SortedMap, Time, Validity, View,
+    Answer, GpuCount, JobId, JobQueue, JobRef, Policy, Reason, Request, SchedulingPolicy, Seconds,
+    Shape, Shapes, SortedMap, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -368,7 +368,7 @@ impl Policy for Themis {
 }
 
 impl SchedulingPolicy for Themis {
-    fn schedule(&self, memory: &mut Leased, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Leased, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let (now, total) = (view.now(), view.usable_gpus().get());
         let jobs: Vec<JobRef<'_>> = view.active().collect();
@@ -470,10 +470,10 @@ impl SchedulingPolicy for Themis {
         let settled = both.all(|(job, holder)| has(job) == holder.gpus());
         let ends = memory.jobs.values().flat_map(|holder| &holder.leases);
         match ends.map(|(_, end)| *end).min() {
-            _ if memory.plenty => Validity::UntilEvent,
-            Some(end) if settled => Validity::Until(end),
-            None if settled => Validity::UntilEvent,
-            _ => Validity::NextRound,
+            _ if memory.plenty => Ok(Validity::UntilEvent),
+            Some(end) if settled => Ok(Validity::Until(end)),
+            None if settled => Ok(Validity::UntilEvent),
+            _ => Ok(Validity::NextRound),
         }
     }
 

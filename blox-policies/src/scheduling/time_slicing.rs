@@ -2,7 +2,7 @@
 
 use super::listed::list_fitting;
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Validity, View,
+    Answer, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +86,12 @@ impl Policy for TimeSlicing {
 }
 
 impl SchedulingPolicy for TimeSlicing {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let order = self.in_turn(memory, view);
-        list_fitting(view, out, order.iter().map(|(_, job)| job.id()))
+        Ok(list_fitting(
+            view,
+            out,
+            order.iter().map(|(_, job)| job.id()),
+        ))
     }
 }

@@ -4,8 +4,8 @@ use super::gittins::ServiceHistory;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds, SortedMap,
-    Submission, Time, Validity, View, order::SortKey,
+    Answer, Event, JobId, JobQueue, JobRef, MissingData, Policy, SchedulingPolicy, Seconds,
+    SortedMap, Submission, Time, Validity, View, order::SortKey,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -241,7 +241,7 @@ impl Policy for TwoDas {
 }
 
 impl SchedulingPolicy for TwoDas {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let promotion = self.promote(memory, view);
         let Promoted { accounts, key } = &mut *memory;
         out.keep(
@@ -250,12 +250,12 @@ impl SchedulingPolicy for TwoDas {
         );
         out.allow_preemption();
         if view.waiting_count() == 0 {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         match self.queues.gittins {
-            None => promotion.and(self.next_crossing(memory, view)),
+            None => Ok(promotion.and(self.next_crossing(memory, view))),
             // An index changes with every second of service.
-            Some(_) => Validity::NextRound,
+            Some(_) => Ok(Validity::NextRound),
         }
     }
 }

@@ -53,8 +53,8 @@ mod tests {
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
     use blox_core::{
-        Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, JobQueue, JobRef,
-        JobSpec, Name, PlacementPolicy, Policy, Seconds, Stateless, Time, Validity,
+        Answer, Assignment, ClusterSpec, Composition, Draft, GpuCount, JobQueue, JobRef, JobSpec,
+        Name, PlacementPolicy, Policy, Seconds, Stateless, Time,
     };
     use blox_testing::FirstFit;
     use serde::{Deserialize, Serialize};
@@ -118,12 +118,7 @@ mod tests {
     impl Stateless for ComparingPlacement {}
 
     impl PlacementPolicy for ComparingPlacement {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
             let compare = |draft: &Draft<'_>| {
                 let cluster = draft.view().cluster();
                 let links = (0..).map(LinkId);

@@ -333,8 +333,8 @@ mod tests {
     use crate::workload::Jobs;
     use blox_core::policy::{by_key, scheduling_fn};
     use blox_core::{
-        Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, JobQueue, JobSpec,
-        Pipeline, PlacementPolicy, Reason, Seconds, Stateless, Validity, order::SortKey,
+        Answer, Assignment, ClusterSpec, Composition, Draft, GpuCount, JobQueue, JobSpec, Pipeline,
+        PlacementPolicy, Reason, Seconds, Stateless, Validity, order::SortKey,
     };
     use blox_testing::FirstFit;
 
@@ -412,12 +412,7 @@ mod tests {
     impl Stateless for Grows {}
 
     impl PlacementPolicy for Grows {
-        fn place(
-            &self,
-            (): &mut (),
-            _: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, (): &mut (), _: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
             if draft.view().now() == Time::ZERO {
                 draft.assign(JobId(0), Assignment::of([GpuId(0)]))?;
                 draft.assign(JobId(1), Assignment::of([GpuId(1)]))?;
@@ -473,12 +468,7 @@ mod tests {
     impl Stateless for Moves {}
 
     impl PlacementPolicy for Moves {
-        fn place(
-            &self,
-            (): &mut (),
-            _: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, (): &mut (), _: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
             let to = |gpu| Assignment::of([GpuId(gpu)]);
             match draft.view().now().secs() as u64 {
                 0 => {

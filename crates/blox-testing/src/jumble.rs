@@ -3,14 +3,14 @@
 use crate::random::SplitMix;
 use blox_core::assignment::{Assignment, GpuList};
 use blox_core::decision::Validity;
-use blox_core::draft::{Draft, DraftError};
+use blox_core::draft::Draft;
 use blox_core::ids::JobId;
 use blox_core::job::JobRef;
 use blox_core::policy::{PlacementPolicy, SchedulingPolicy, Stateless};
 use blox_core::reason::Reason;
 use blox_core::shape::{Shape, Shapes};
 use blox_core::units::GpuCount;
-use blox_core::{Config, JobQueue, Node, Request, View};
+use blox_core::{Answer, Config, JobQueue, Node, Request, View};
 
 /// Requests every job in order of submission, as its gang or on any of its levels.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct OnAnyLevel;
 impl Stateless for OnAnyLevel {}
 
 impl SchedulingPolicy for OnAnyLevel {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let mut jobs: Vec<JobRef<'_>> = view.waiting().chain(view.placed()).collect();
         jobs.sort_unstable_by_key(JobRef::id);
         for job in jobs {
@@ -27,7 +27,7 @@ impl SchedulingPolicy for OnAnyLevel {
             request.shapes = shapes(&job);
             out.push(request);
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
@@ -55,12 +55,7 @@ pub(crate) struct Jumble {
 impl Stateless for Jumble {}
 
 impl PlacementPolicy for Jumble {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let r = &mut SplitMix::keyed(&[self.seed, draft.view().now().secs().to_bits()]);
         let running: Vec<JobId> = draft.placed().map(|(job, _)| job.id()).collect();
         for id in running {

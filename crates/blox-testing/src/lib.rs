@@ -38,14 +38,14 @@ pub use problem::Property;
 pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
 
-use blox_core::JobQueue;
 use blox_core::View;
 use blox_core::assignment::{Assignment, GpuList};
 use blox_core::decision::Validity;
-use blox_core::draft::{Draft, DraftError};
+use blox_core::draft::Draft;
 use blox_core::policy::{PlacementPolicy, Stateless};
 use blox_core::reason::Reason;
 use blox_core::units::GpuCount;
+use blox_core::{Answer, JobQueue};
 use std::fmt::Display;
 
 /// Checks that a state agrees with itself: counts and lists of jobs, allocated and bound GPUs, and
@@ -90,12 +90,7 @@ pub struct FirstFit;
 impl Stateless for FirstFit {}
 
 impl PlacementPolicy for FirstFit {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         while let Some(request) = draft.next_candidate(requests) {
             let shape = &request.shapes[0];
             let needed = shape.gpus;

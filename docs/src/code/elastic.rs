@@ -8,7 +8,7 @@ struct EqualShare;
 impl Stateless for EqualShare {}
 
 impl SchedulingPolicy for EqualShare {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let jobs = view.active().count().max(1) as u32;
         let share = view.usable_gpus().get() / jobs;
         for job in view.active() {
@@ -22,7 +22,7 @@ impl SchedulingPolicy for EqualShare {
             }
             out.push(request);
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     // A job larger than the cluster may run on its smallest level.

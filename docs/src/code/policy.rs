@@ -6,12 +6,12 @@ struct LeastService;
 impl Stateless for LeastService {}
 
 impl SchedulingPolicy for LeastService {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time());
         jobs.iter().for_each(|job| out.push(Request::gang(job)));
         out.allow_preemption();
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 

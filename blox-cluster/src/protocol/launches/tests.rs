@@ -10,9 +10,9 @@ use crate::protocol::scheduler::{
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::trigger::Rounds;
 use blox_core::{
-    Action, Adapts, Assignment, Config, Decision, Event, Extras, GpuCount, GpuId, GradientNoise,
-    Input, JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time, TrainingSpec,
-    TypeLimits,
+    Action, Adapts, Assignment, Config, Decision, DecisionError, Event, Extras, GpuCount, GpuId,
+    GradientNoise, Input, JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time,
+    TrainingSpec, TypeLimits,
 };
 use blox_perf::goodput::{BatchConfig, GoodputModel};
 use std::collections::BTreeMap;
@@ -49,6 +49,8 @@ struct Gang {
     reported: JobReport,
     /// True if decisions stop the job.
     preempts: bool,
+    /// True if the policy has no answer.
+    fails: bool,
     /// Time of a notice that decisions give the job.
     notifies: Option<Time>,
     /// Times until the stop in the last orders for each node.
@@ -113,6 +115,7 @@ impl Gang {
             sessions: [1; 2],
             reported: JobReport::default(),
             preempts: false,
+            fails: false,
             notifies: None,
             warned: [None; 2],
             config: Config::NONE,
@@ -143,7 +146,13 @@ impl Gang {
                     }) => assert_eq!(self.outcome.replace(outcome), None),
                     Record::Core(Input::Due { .. }) => {
                         let question = self.scheduler.core().open().unwrap();
-                        let decision = Ok(Box::new(self.decision()));
+                        let decision = match self.fails {
+                            true => Err(DecisionError::Failed {
+                                policy: "by-file".into(),
+                                message: "order.txt is missing".into(),
+                            }),
+                            false => Ok(Box::new(self.decision())),
+                        };
                         let answer = ControllerInput::Answer(question.number, decision);
                         steps.push(self.scheduler.step(Millis(self.now), answer));
                     }
@@ -989,6 +998,21 @@ fn nodes_learn_of_a_notice_before_the_stop() {
     g.outage(10);
     g.beats(6);
     assert!(near(&g), "{:?}", g.warned);
+}
+
+#[test]
+fn running_job_outlasts_decisions_that_fail() {
+    let mut g = Gang::running(900.0);
+    (g.fails, g.preempts) = (true, true);
+    g.beats(900);
+    let failed = g.scheduler.core().counters().failed_decisions;
+    assert!(failed > 1, "{failed}");
+    assert_eq!(g.phase(), Some(Phase::Running));
+    assert!(matches!(g.wishes[0][&1], Wish::Run(_)));
+    // The next answer counts.
+    g.fails = false;
+    g.beats(60);
+    assert_eq!(g.phase(), Some(Phase::Stopping));
 }
 
 #[test]

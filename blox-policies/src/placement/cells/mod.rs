@@ -5,9 +5,9 @@ mod tree;
 use super::in_order::Blocked;
 use super::selector::{has_resources, most_if_empty, most_with_resources, suits};
 use blox_core::{
-    Assignment, Class, Draft, DraftError, GpuCount, GpuId, GpuList, GpuTypeId, JobId, JobQueue,
-    JobRef, Name, Node, NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request, Room, Shape,
-    SortedMap, Validity, View, sort,
+    Answer, Assignment, Class, Draft, DraftError, GpuCount, GpuId, GpuList, GpuTypeId, JobId,
+    JobQueue, JobRef, Name, Node, NodeId, NodeStatus, PlacementPolicy, Policy, Reason, Request,
+    Room, Shape, SortedMap, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -771,7 +771,7 @@ impl PlacementPolicy for Cells {
         memory: &mut CellsMemory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         let (view, preempts) = (draft.view(), requests.preemption_allowed());
         let all = requests.all(view);
         let mut books = self.books(memory, view);

@@ -6,8 +6,8 @@ use super::gavel::rate_on;
 use super::listed::{Placeable, on_known_types};
 use crate::unit::Unit;
 use blox_core::{
-    Event, GpuCount, GpuId, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Phase, Policy,
-    Reason, Request, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
+    Answer, Event, GpuCount, GpuId, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Phase,
+    Policy, Reason, Request, SchedulingPolicy, Shape, Shapes, SortedMap, Validity, View, sort,
 };
 use positions::{Waiting, cheapest_types};
 use serde::{Deserialize, Serialize};
@@ -402,11 +402,11 @@ impl Policy for AlloX {
 }
 
 impl SchedulingPolicy for AlloX {
-    fn schedule(&self, memory: &mut Progress, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Progress, view: View<'_>, out: &mut JobQueue) -> Answer {
         // Beside a job with a part of a GPU, another one needs no free GPU.
         let none_free = view.free_gpus().get() == 0 && Unit::of(view.placed()).per_gpu() == 1;
         if view.waiting_count() == 0 || none_free {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         let unit = Unit::of(view.active());
         let mut pools = pools(view);
@@ -439,7 +439,7 @@ impl SchedulingPolicy for AlloX {
             start(pool, kind, &own, (unit, out));
         }
         // Delays shrink while jobs run, and grow if they are late.
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

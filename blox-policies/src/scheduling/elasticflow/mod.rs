@@ -7,9 +7,9 @@ mod plan;
 use super::listed::{Placeable, on_each};
 use crate::type_sets::{GpusByType, TypeSets};
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Class, Event, GpuCount, JobId, JobQueue, JobRef, Policy,
-    Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
-    View, sort,
+    AdmissionDecisions, AdmissionPolicy, Answer, Class, Event, GpuCount, JobId, JobQueue, JobRef,
+    Policy, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time,
+    Validity, View, sort,
 };
 use expand::{Window, expand};
 use free::Free;
@@ -77,12 +77,12 @@ pub struct Allocated {
     /// Jobs whose shapes the placement has judged, on these nodes.
     #[serde(skip)]
     asked: Placeable<()>,
-    answer: Answer,
+    answer: Shared,
 }
 
 /// The last answer, and how long it is valid without events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Answer {
+struct Shared {
     /// Jobs with their GPUs, large jobs first.
     list: Vec<(JobId, u32)>,
     until: Option<Time>,
@@ -330,9 +330,9 @@ impl Policy for ElasticFlow {
 
     fn initial(&self, _: u64) -> Allocated {
         Allocated {
-            answer: Answer {
+            answer: Shared {
                 stale: true,
-                ..Answer::default()
+                ..Shared::default()
             },
             ..Allocated::default()
         }
@@ -380,7 +380,7 @@ impl AdmissionPolicy for ElasticFlow {
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let due = memory.answer.until.is_some_and(|t| t <= view.now());
         if memory.answer.stale || due {
             let mut asked = std::mem::take(&mut memory.asked);
@@ -401,10 +401,10 @@ impl SchedulingPolicy for ElasticFlow {
             }
         }
         out.stop_unlisted();
-        memory
+        Ok(memory
             .answer
             .until
-            .map_or(Validity::UntilEvent, Validity::Until)
+            .map_or(Validity::UntilEvent, Validity::Until))
     }
 
     fn could_request(&self, _: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
@@ -414,7 +414,7 @@ impl SchedulingPolicy for ElasticFlow {
 
 impl ElasticFlow {
     /// Returns the number of GPUs of each job until plans change.
-    fn share_out(&self, memory: &mut Allocated, view: View<'_>) -> Answer {
+    fn share_out(&self, memory: &mut Allocated, view: View<'_>) -> Shared {
         let now = view.now().secs();
         let active: Vec<JobRef<'_>> = view.active().collect();
         let tasks: Vec<(JobId, Task)> = active
@@ -448,7 +448,7 @@ impl ElasticFlow {
         list.retain(|(_, gpus)| *gpus > 0);
         // Large jobs first: powers of two then always find room.
         sort::by_key(&mut list, |(_, gpus)| std::cmp::Reverse(*gpus));
-        Answer {
+        Shared {
             list,
             until: until.map(Time::new),
             stale: false,

@@ -7,9 +7,9 @@ use crate::scheduling::listed::{Placeable, on_known_types};
 use crate::scheduling::settling::Settling;
 use crate::unit::{Parts, Unit};
 use blox_core::{
-    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Plan,
-    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time, Validity,
-    View, With, sort,
+    Answer, AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node,
+    Plan, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Time,
+    Validity, View, With, sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -408,7 +408,7 @@ impl Policy for Gavel {
 }
 
 impl SchedulingPolicy for Gavel {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let With {
             own: memory,
             inner: shares,
@@ -451,11 +451,11 @@ impl SchedulingPolicy for Gavel {
         }
         memory.running = running;
         if memory.jobs.is_empty() {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         // Rounds without jobs may be skipped, so they must not count as turns.
         memory.turn += 1;
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -14,9 +14,9 @@ use super::listed::{adapts, on_trained_types};
 use crate::placement::OnNodes;
 use crate::unit::Unit;
 use blox_core::{
-    Adapts, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request, SchedulingPolicy,
-    Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
+    Adapts, Answer, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef,
+    NodeActionKind, NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request,
+    SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
 use ideal::Ideal;
 use problem::Problem;
@@ -154,11 +154,11 @@ impl ClusterManager for Pollux {
 }
 
 impl SchedulingPolicy for Pollux {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         if jobs.is_empty() {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         sort::by(&mut jobs, |a, b| {
             let service = |j: &JobRef<'_>| j.attained_gpu_time().secs();
@@ -178,7 +178,7 @@ impl SchedulingPolicy for Pollux {
             })
             .collect();
         if workers.is_empty() {
-            return Validity::NextRound;
+            return Ok(Validity::NextRound);
         }
         let fair = fair_share(&workers, jobs.len());
         let mut problem = Problem::of(&workers, self.settings);
@@ -241,8 +241,8 @@ impl SchedulingPolicy for Pollux {
             out.push(Request::with_shape(job.id(), shape));
         }
         match stays && self.autoscale.is_none() {
-            true => Validity::UntilEvent,
-            false => Validity::NextRound,
+            true => Ok(Validity::UntilEvent),
+            false => Ok(Validity::NextRound),
         }
     }
 

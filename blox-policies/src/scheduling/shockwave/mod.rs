@@ -11,7 +11,7 @@ use crate::scheduling::TimeMean;
 use crate::scheduling::listed::list_fitting;
 use crate::unit::Unit;
 use blox_core::{
-    GpuCount, JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, Validity, View,
+    Answer, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -165,19 +165,19 @@ impl Policy for Shockwave {
 }
 
 impl SchedulingPolicy for Shockwave {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let gpus = view.usable_gpus().get();
         if gpus == 0 {
             // Without GPUs there is no share: estimates wait until there are GPUs.
             memory.gpus = 0;
             memory.plan.clear();
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         let changed = self.sync(memory, view);
         if memory.jobs.is_empty() {
             memory.plan.clear();
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         memory.age += 1;
         let m = &*memory;
@@ -194,6 +194,6 @@ impl SchedulingPolicy for Shockwave {
         let starting: Vec<JobId> = starting.map(|j| j.id()).collect();
         let others = planned.into_iter().filter(|id| !starting.contains(id));
         list_fitting(view, out, starting.iter().copied().chain(others));
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }

@@ -16,8 +16,8 @@ pub use turns::{Turns, turns};
 use super::listed::{adapts, on_trained_types};
 use crate::unit::Unit;
 use blox_core::{
-    Adapts, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, Phase, Policy,
-    Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
+    Adapts, Answer, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, Phase,
+    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, Validity, View,
 };
 use blox_solve::{Alternative, Choices};
 use configs::node_gpus;
@@ -261,11 +261,11 @@ impl Policy for Sia {
 }
 
 impl SchedulingPolicy for Sia {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let jobs: Vec<_> = view.active().collect();
         if jobs.is_empty() {
-            return Validity::UntilEvent;
+            return Ok(Validity::UntilEvent);
         }
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
@@ -353,8 +353,8 @@ impl SchedulingPolicy for Sia {
             }
         };
         match holds {
-            true => Validity::UntilEvent,
-            false => Validity::NextRound,
+            true => Ok(Validity::UntilEvent),
+            false => Ok(Validity::NextRound),
         }
     }
 

@@ -66,7 +66,7 @@ pub struct Applicant<'a> {
 /// # let composition = Composition::new("last-type").placement(FirstFit);
 /// let mut scheduler = composition.scheduling(Sia::new(LastType)).build()?;
 /// // A rigid job waits on a cluster with two types.
-/// scheduler.schedule(view, &mut queue);
+/// scheduler.schedule(view, &mut queue)?;
 /// assert_eq!(queue.all(view)[0].shapes[0].gpu_type, Some(GpuTypeId(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

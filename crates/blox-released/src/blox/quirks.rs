@@ -5,8 +5,8 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobQueue, JobRef, Name, NameId,
-    Node, PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
+    Answer, Assignment, Draft, GpuCount, GpuList, GpuTypeId, JobQueue, JobRef, Name, NameId, Node,
+    PlacementPolicy, Reason, Room, Shape, Stateless, Validity,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -87,12 +87,7 @@ impl Scattered {
 impl Stateless for Scattered {}
 
 impl PlacementPolicy for Scattered {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         while let Some(request) = draft.next_candidate(requests) {
             let shape = request.shapes.first().cloned().unwrap_or_default();
             let Some(job) = draft.view().job(request.job) else {

@@ -10,8 +10,8 @@ use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::OnEvent;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec, Node,
-    Pipeline, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Submission,
+    Answer, Assignment, ClusterSpec, Composition, Draft, Fit, GpuList, JobQueue, JobRef, JobSpec,
+    Node, Pipeline, Reason, Request, Room, SchedulingPolicy, Seconds, Shape, Stateless, Submission,
     Validity, View, Within, sort,
 };
 use blox_policies::placement::{InOrder, NodeSelector, most_with_resources, suits};
@@ -121,7 +121,7 @@ struct QuasiService;
 impl Stateless for QuasiService {}
 
 impl SchedulingPolicy for QuasiService {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         let oldest = view.waiting().map(|job| job.submit()).min();
         let keyed = oldest.map(|at| at + Seconds::new(1.0));
         let only_newcomers = keyed.is_some_and(|at| view.now() < at);
@@ -134,8 +134,8 @@ impl SchedulingPolicy for QuasiService {
             (key, Request::gang(&job))
         }));
         match keyed.filter(|_| only_newcomers) {
-            Some(at) => Validity::Until(at),
-            None => Validity::UntilEvent,
+            Some(at) => Ok(Validity::Until(at)),
+            None => Ok(Validity::UntilEvent),
         }
     }
 }

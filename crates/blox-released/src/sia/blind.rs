@@ -19,7 +19,7 @@
 
 use super::in_rounds;
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, NodeId, Pipeline, Place, Policy, Request,
+    Answer, Event, GpuCount, JobId, JobQueue, JobRef, NodeId, Pipeline, Place, Policy, Request,
     SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
 use blox_perf::goodput::{BatchLimits, GoodputModel};
@@ -125,12 +125,12 @@ impl Policy for TypeBlind {
 }
 
 impl SchedulingPolicy for TypeBlind {
-    fn schedule(&self, memory: &mut Search, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Search, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         let parts = parts(view);
         if jobs.is_empty() || parts.is_empty() {
-            return Validity::NextRound;
+            return Ok(Validity::NextRound);
         }
         sort::by(&mut jobs, |a, b| {
             let service = |j: &JobRef<'_>| j.attained_gpu_time().secs();
@@ -159,7 +159,7 @@ impl SchedulingPolicy for TypeBlind {
                 out.push(Request::with_shape(job.id(), shape));
             }
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 

@@ -85,9 +85,8 @@ mod tests {
     use super::*;
     use crate::sia::world::{lies, training};
     use blox_core::{
-        Adapts, Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobQueue,
-        JobSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Stateless, Validity,
-        View,
+        Adapts, Answer, Assignment, ClusterSpec, Draft, Extras, GpuCount, GpuId, JobQueue, JobSpec,
+        PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Stateless, Validity, View,
     };
     use blox_perf::goodput::KnownBatches;
     use blox_policies::placement::KeepNodes;
@@ -103,14 +102,14 @@ mod tests {
     impl Stateless for AsAsked {}
 
     impl SchedulingPolicy for AsAsked {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
             out.stop_unlisted();
             for job in view.active() {
                 if job.id().0 > 0 || view.now() != Time::new(120.0) {
                     out.push(Request::with_shape(job.id(), Shape::gpus(job.gpus())));
                 }
             }
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
 
@@ -156,12 +155,7 @@ mod tests {
     impl Stateless for Turns {}
 
     impl PlacementPolicy for Turns {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+        fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
             let minute = (draft.view().now().secs() / 60.0) as usize;
             let turn = self.0.get(minute - 1).or(self.0.last());
             let gpus = turn.into_iter().flatten().map(|gpu| GpuId(*gpu));

@@ -10,7 +10,7 @@
 
 use super::in_rounds;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, Pipeline,
+    Answer, Assignment, Draft, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, Pipeline,
     PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap,
     Stateless, Validity, View, sort,
 };
@@ -53,12 +53,7 @@ pub struct MostFree;
 impl Stateless for MostFree {}
 
 impl PlacementPolicy for MostFree {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let mut todo: Vec<(JobId, u32)> = Vec::new();
         for request in requests.all(draft.view()).iter() {
             let wanted = request.shapes.first().map_or(0, |s| s.gpus.get());
@@ -126,7 +121,7 @@ impl Policy for TwoQueues {
 }
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let now = view.now().secs();
         let passed = now - memory.last;
@@ -158,7 +153,7 @@ impl SchedulingPolicy for TwoQueues {
                 out.push(Request::gang(&job));
             }
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }
 
@@ -220,7 +215,7 @@ fn step_time(app: &Application, batch: u32, gpus: u32) -> f64 {
 }
 
 impl SchedulingPolicy for MarginalGain {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         let mut left = view.usable_gpus().get();
         let jobs: Vec<JobRef<'_>> = view.active().collect();
@@ -251,7 +246,7 @@ impl SchedulingPolicy for MarginalGain {
             let shape = Shape::gpus(GpuCount(counts[i]));
             out.push(Request::with_shape(jobs[i].id(), shape));
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, _: View<'_>, _: &JobRef<'_>) -> Result<Shapes, Reason> {

@@ -2,9 +2,9 @@ use super::{drawn, world};
 use crate::clock::now;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Whole};
 use blox_core::{
-    Adapts, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event, JobQueue,
-    JobRef, JobSpec, Policy, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity, View, With,
-    sort,
+    Adapts, Answer, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event,
+    JobQueue, JobRef, JobSpec, Policy, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity,
+    View, With, sort,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -63,7 +63,7 @@ impl Timed {
             .map_or(&self.policy, |(policy, _)| policy)
     }
 
-    fn measure(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn measure(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let start = now();
         let validity = self.policy.schedule(memory, view, out);
         let stopped = self.all.stop.load(Ordering::Relaxed);
@@ -78,16 +78,16 @@ impl Timed {
 }
 
 impl SchedulingPolicy for Timed {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let Some((decides, every)) = &self.beside else {
             return self.measure(&mut memory.inner.inner, view, out);
         };
         memory.own += 1;
         if memory.own.is_multiple_of(*every) {
-            self.measure(&mut memory.inner.inner, view, &mut JobQueue::default());
+            self.measure(&mut memory.inner.inner, view, &mut JobQueue::default())?;
         }
-        decides.schedule(&mut memory.inner.own, view, out);
-        Validity::NextRound
+        decides.schedule(&mut memory.inner.own, view, out)?;
+        Ok(Validity::NextRound)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {

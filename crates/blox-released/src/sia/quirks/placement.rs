@@ -1,7 +1,7 @@
 //! Placement of the released program.
 
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobQueue, JobRef,
+    Adapts, Answer, Assignment, Draft, GpuCount, GpuList, GpuTypeId, JobId, JobQueue, JobRef,
     NodeId, PlacementPolicy, Reason, Room, Shape, SortedMap, Stateless, Validity, sort,
 };
 use blox_policies::scheduling::sia::{Turns, turns};
@@ -96,12 +96,7 @@ impl PlacementPolicy for RoundAndRound {
         }
     }
 
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
         let all = requests.all(view);

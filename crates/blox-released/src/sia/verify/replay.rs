@@ -5,7 +5,7 @@ use super::input::{Input, Policy};
 use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::in_rounds;
 use blox_core::{
-    ClusterSpec, GpuCount, JobId, JobQueue, JobSpec, NodeId, NodeSpec, Place, Request,
+    Answer, ClusterSpec, GpuCount, JobId, JobQueue, JobSpec, NodeId, NodeSpec, Place, Request,
     SchedulingPolicy, Seconds, Shape, SortedMap, Stateless, Time, Validity, View,
 };
 use blox_policies::placement::OnNodes;
@@ -232,7 +232,7 @@ struct Recorded(Script);
 impl Stateless for Recorded {}
 
 impl SchedulingPolicy for Recorded {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         out.stop_unlisted();
         for job in view.active() {
             let list = self.0.get(&job.id()).into_iter().flatten();
@@ -243,6 +243,6 @@ impl SchedulingPolicy for Recorded {
                 out.push(Request::with_shape(job.id(), shape));
             }
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }

@@ -4,7 +4,7 @@ use super::Mode;
 use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use blox_core::{
-    Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, PlacementPolicy, Reason, Room, Shape,
+    Answer, Draft, GpuCount, JobId, JobQueue, JobRef, PlacementPolicy, Reason, Room, Shape,
     Stateless, Validity, sort,
 };
 use blox_policies::placement::{release_all, settle};
@@ -55,12 +55,7 @@ impl Allocate {
 impl Stateless for Allocate {}
 
 impl PlacementPolicy for Allocate {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
         let view = draft.view();
         let mut jobs: Vec<(JobId, Demand)> = Vec::new();
         let size = ServerSize::in_view(view);

@@ -4,8 +4,8 @@ use super::Mode;
 use super::arrivals::Arrivals;
 use super::demand::{Demand, ServerSize};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Seconds, Time,
-    Validity, View, sort,
+    Answer, Event, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Seconds,
+    Time, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -169,7 +169,7 @@ impl Policy for Order {
 }
 
 impl SchedulingPolicy for Order {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let size = ServerSize::in_view(view);
         self.list(memory, view);
         let listed = memory.listed.iter().filter_map(|id| view.job(*id));
@@ -193,6 +193,6 @@ impl SchedulingPolicy for Order {
             }
             out.push(Request::gang(&job));
         }
-        Validity::NextRound
+        Ok(Validity::NextRound)
     }
 }

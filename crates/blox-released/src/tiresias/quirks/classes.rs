@@ -2,7 +2,7 @@
 
 use super::{Passes, active, repeat, samples::round};
 use blox_core::{
-    Event, JobId, JobQueue, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
+    Answer, Event, JobId, JobQueue, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ impl Policy for ClassQueues {
 }
 
 impl SchedulingPolicy for ClassQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let now = view.now();
         let m = &mut *memory;
         m.blinks.clear();
@@ -202,7 +202,7 @@ impl SchedulingPolicy for ClassQueues {
         let is_known = |id: JobId| m.demoted.contains_key(&id);
         let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
             Ok(arrivals) => arrivals,
-            Err(valid) => return valid,
+            Err(valid) => return Ok(valid),
         };
         let idle = m.demoted.is_empty();
         let here = |id: &JobId| active(view, *id).is_some();
@@ -265,7 +265,7 @@ impl SchedulingPolicy for ClassQueues {
         // The program searches the first end by GPU count.
         let all = m.classes.iter().flat_map(|c| &c.runnable);
         m.passes.end(view, !arrivals.is_empty(), all);
-        m.validity(now < self.last_arrival)
+        Ok(m.validity(now < self.last_arrival))
     }
 }
 

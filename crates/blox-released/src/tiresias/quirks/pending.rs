@@ -1,6 +1,6 @@
 //! Schedules that never stop a job.
 
-use blox_core::{JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
+use blox_core::{Answer, JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
 
 /// The schedules `fifo` and `fjf`: waiting jobs in order of submission.
 ///
@@ -11,11 +11,11 @@ pub struct Pending;
 impl Stateless for Pending {}
 
 impl SchedulingPolicy for Pending {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         for job in view.waiting() {
             out.push(Request::gang(&job));
         }
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -29,10 +29,10 @@ pub struct EveryOther;
 impl Stateless for EveryOther {}
 
 impl SchedulingPolicy for EveryOther {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
         for job in view.waiting().step_by(2) {
             out.push(Request::gang(&job));
         }
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }

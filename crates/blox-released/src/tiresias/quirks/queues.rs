@@ -2,7 +2,8 @@
 
 use super::{Passes, Samples, active, allow};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
+    Answer, Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, SortedMap, Time, Validity,
+    View, sort,
 };
 use serde::{Deserialize, Serialize};
 
@@ -177,7 +178,7 @@ impl Policy for DlasQueues {
 }
 
 impl SchedulingPolicy for DlasQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let now = view.now();
         let m = &mut *memory;
         let due = m.next_jump.is_some_and(|at| now >= at);
@@ -185,7 +186,7 @@ impl SchedulingPolicy for DlasQueues {
         let is_known = |id: JobId| m.jobs.contains_key(&id);
         let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
             Ok(arrivals) => arrivals,
-            Err(valid) => return valid,
+            Err(valid) => return Ok(valid),
         };
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
@@ -225,8 +226,8 @@ impl SchedulingPolicy for DlasQueues {
         }
         m.passes.end(view, !arrivals.is_empty(), m.runnable.iter());
         memory.next_jump = self.next_jump(memory, view);
-        memory
+        Ok(memory
             .next_jump
-            .map_or(Validity::UntilEvent, Validity::Until)
+            .map_or(Validity::UntilEvent, Validity::Until))
     }
 }

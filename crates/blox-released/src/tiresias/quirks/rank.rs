@@ -1,7 +1,9 @@
 //! The schedule `gittins`, with the one missing line added.
 
 use super::{Passes, Samples, active, allow};
-use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View, sort};
+use blox_core::{
+    Answer, Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View, sort,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -47,7 +49,7 @@ impl Policy for LowestRank {
 }
 
 impl SchedulingPolicy for LowestRank {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let now = view.now().secs();
         let m = &mut *memory;
         let valid = Validity::Until(Time::new(m.next_look));
@@ -56,7 +58,7 @@ impl SchedulingPolicy for LowestRank {
         let due = now >= m.next_look;
         let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
             Ok(arrivals) => arrivals,
-            Err(valid) => return valid,
+            Err(valid) => return Ok(valid),
         };
         m.runnable.retain(|id| active(view, *id).is_some());
         m.runnable.extend(&arrivals);
@@ -72,6 +74,6 @@ impl SchedulingPolicy for LowestRank {
         m.passes.granted = allow(view, m.runnable.iter().copied(), out);
         m.passes.end(view, !arrivals.is_empty(), m.runnable.iter());
         m.next_look += now;
-        Validity::Until(Time::new(m.next_look))
+        Ok(Validity::Until(Time::new(m.next_look)))
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{News, Samples, active};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, SortedMap, Validity, View,
-    sort,
+    Answer, Event, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, SortedMap, Validity,
+    View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ impl Policy for InPlace {
 }
 
 impl SchedulingPolicy for InPlace {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         if memory.news.take() {
             self.pass(memory, view);
         }
@@ -80,7 +80,7 @@ impl SchedulingPolicy for InPlace {
             out.push(Request::gang(&job));
         }
         out.allow_preemption();
-        Validity::UntilEvent
+        Ok(Validity::UntilEvent)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::active;
 use crate::node_sets::{NodeSets as Sets, Set};
 use blox_core::{
-    JobId, JobQueue, JobRef, Place, Policy, Request, SchedulingPolicy, Shape, SortedMap, Time,
-    Validity, View,
+    Answer, JobId, JobQueue, JobRef, Place, Policy, Request, SchedulingPolicy, Shape, SortedMap,
+    Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ impl Policy for NodeSets {
 }
 
 impl SchedulingPolicy for NodeSets {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
         let m = &mut *memory;
         let gpus_a_node = view
             .nodes()
@@ -115,9 +115,9 @@ impl SchedulingPolicy for NodeSets {
         }
         out.stop_unlisted();
         if m.joined.is_empty() && m.pending.is_empty() {
-            Validity::UntilEvent
+            Ok(Validity::UntilEvent)
         } else {
-            Validity::NextRound
+            Ok(Validity::NextRound)
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::News;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, JobId, JobQueue, JobRef, NodeId,
-    PlacementPolicy, Policy, Reason, Request, Shape, SortedMap, Stateless, Validity, View,
+    Answer, Assignment, Draft, Event, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
+    Policy, Reason, Request, Shape, SortedMap, Stateless, Validity, View,
 };
 use blox_policies::placement::Blocked;
 use serde::{Deserialize, Serialize};
@@ -202,7 +202,7 @@ impl PlacementPolicy for Yarn {
         memory: &mut YarnState,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    ) -> Answer {
         if !memory.news.take() {
             return Ok(Validity::UntilEvent);
         }
@@ -275,12 +275,7 @@ pub struct Nowhere;
 impl Stateless for Nowhere {}
 
 impl PlacementPolicy for Nowhere {
-    fn place(
-        &self,
-        (): &mut (),
-        _: &mut JobQueue,
-        _: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+    fn place(&self, (): &mut (), _: &mut JobQueue, _: &mut Draft<'_>) -> Answer {
         Ok(Validity::UntilEvent)
     }
 }

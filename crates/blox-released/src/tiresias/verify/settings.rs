@@ -9,8 +9,8 @@ use crate::tiresias::quirks::{
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use blox_core::{
-    ClusterSpec, JobId, JobQueue, JobRef, Pipeline, Policy, Reason, SchedulingPolicy, Shapes,
-    SortedMap, Time, Validity, View, forward_policy,
+    Answer, ClusterSpec, JobId, JobQueue, JobRef, Pipeline, Policy, Reason, SchedulingPolicy,
+    Shapes, SortedMap, Time, View, forward_policy,
 };
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
 use std::path::PathBuf;
@@ -258,10 +258,10 @@ impl<P: Policy> Kept<P> {
 forward_policy!(Kept<P: Policy>, policy);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let validity = self.policy.schedule(memory, view, out);
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Answer {
+        let validity = self.policy.schedule(memory, view, out)?;
         self.memory.with(|jobs| (self.read)(memory, jobs));
-        validity
+        Ok(validity)
     }
 
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
