@@ -441,6 +441,8 @@ pub struct Daemon<O: Outputs> {
     no_room: Option<NoRoom>,
     /// Number of stale node actions that the operator knows.
     stale_actions: u64,
+    /// Why the last decision failed; empty if it did not.
+    failure: String,
     /// True while a snapshot is being written.
     compacting: bool,
     /// Earliest time of the next compaction.
@@ -522,6 +524,7 @@ impl<O: Outputs> Daemon<O> {
             last_tick: Millis(0),
             no_room: None,
             stale_actions,
+            failure: String::new(),
             compacting: false,
             compact_from: Millis(0),
             archive_from: Millis(0),
@@ -754,12 +757,23 @@ impl<O: Outputs> Daemon<O> {
                 {
                     self.outputs.notice(text);
                 }
-                if matches!(input, Input::Due { .. }) {
-                    count(&self.counters.asked, 1);
-                    self.asked_at = Some(now);
-                }
-                if matches!(input, Input::Lost { .. }) {
-                    count(&self.counters.unanswered, 1);
+                match &input {
+                    Input::Due { .. } => {
+                        count(&self.counters.asked, 1);
+                        self.asked_at = Some(now);
+                    }
+                    Input::Lost { why, .. } => {
+                        count(&self.counters.unanswered, 1);
+                        let why = why.to_string();
+                        // A failure that lasts is reported once.
+                        if self.failure != why {
+                            let text = format!("no decision, and jobs keep their GPUs: {why}");
+                            self.outputs.notice(text);
+                            self.failure = why;
+                        }
+                    }
+                    Input::Decided { .. } => self.failure.clear(),
+                    _ => {}
                 }
                 let input = Arc::new(input);
                 self.outputs.observe(&input);

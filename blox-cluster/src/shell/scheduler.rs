@@ -506,12 +506,14 @@ mod tests {
             if !self.0.load(Ordering::Relaxed) {
                 return Err(PolicyError::new("order.txt is missing"));
             }
-            by_key(|j| SortKey::by(j.submit().secs())).schedule(&mut (), view, out)
+            view.active()
+                .for_each(|job| out.push(blox_core::Request::gang(&job)));
+            Ok(Validity::NextRound)
         }
     }
 
     #[test]
-    fn policy_without_an_answer_is_reported_and_asked_again() {
+    fn policy_without_an_answer_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let readable = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let policy = Composition::new("from-file")
@@ -538,18 +540,18 @@ mod tests {
         };
         assert_eq!(submit("a"), Ok(JobId(0)));
         let notice = running.notices.blocking_recv().unwrap();
-        assert!(
-            notice.contains("policy `from-file` failed: order.txt is missing"),
-            "{notice}"
+        let failed = "policy `from-file` failed: order.txt is missing";
+        assert_eq!(
+            notice,
+            format!("no decision, and jobs keep their GPUs: {failed}")
         );
         // The scheduler serves requests, and asks again.
         assert_eq!(submit("b"), Ok(JobId(1)));
         readable.store(true, Ordering::Relaxed);
         let failed = || running.handle.counters.unanswered.load(Ordering::Relaxed);
         let asked = || running.handle.counters.asked.load(Ordering::Relaxed);
-        let (before, failures) = (asked(), failed());
-        until("it is asked again", || asked() > before + 2);
-        assert_eq!(failed(), failures);
+        // One question may be open.
+        until("it decides again", || asked() > failed() + 2);
         running.handle.stop();
         running.thread.join().unwrap().unwrap();
     }

@@ -5,9 +5,9 @@ use super::selector::{NodeSelector, has_resources, suits};
 use super::types::{could_find, find};
 use blox_core::estimate::Estimator;
 use blox_core::{
-    Answer, Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData, Node,
-    NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, Seconds, Shape, Shortfall,
-    SortedMap, Submission, Validity, View, Within, sort,
+    Answer, Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData,
+    Node, NodeId, NodeStatus, Phase, PlacementPolicy, Policy, Reason, Room, Seconds, Shape,
+    Shortfall, SortedMap, Submission, Validity, View, Within, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
