@@ -3,22 +3,16 @@
 //! `cargo run --release --example placement`
 
 use blox::prelude::*;
-use std::cmp::Reverse;
 
 /// Places each job on the node with the most free GPUs, if they suffice.
 struct EmptiestNode;
 
 impl NodeSelector for EmptiestNode {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        let needed = shape.gpus.get();
-        let node = draft
-            .nodes_with_free()
-            .filter(|node| suits(node, job, shape, draft.view()))
-            .filter(|node| draft.free_on(node.id()) >= needed)
-            .max_by_key(|node| (draft.free_on(node.id()), Reverse(node.id())))?;
-        let gpus = draft.free_gpus_on(node.id()).take(needed as usize);
-        let found = shape.on(gpus.collect());
-        draft.fits(job, &found).then_some(found)
+        draft.emptiest_nodes().find_map(|node| {
+            let gpus = draft.take_from(node.id(), shape.gpus.get())?;
+            Some(shape.on(gpus)).filter(|found| draft.fits(job, found))
+        })
     }
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {

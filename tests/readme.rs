@@ -670,6 +670,9 @@ fn every_relative_link_and_anchor_resolves() {
 #[path = "../docs/src/code/policy.rs"]
 mod policy;
 
+#[path = "../docs/src/code/rule.rs"]
+mod rule;
+
 #[path = "../docs/src/code/placement.rs"]
 mod placement;
 
@@ -710,6 +713,10 @@ fn code_of_the_site_conforms() {
         .cases(30)
         .check()
         .unwrap();
+    conformance(|_seed| rule::scheduler().build().unwrap())
+        .cases(30)
+        .check()
+        .unwrap();
     conformance(|_seed| links::scheduler().build().unwrap())
         .cases(30)
         .check()
@@ -738,17 +745,16 @@ fn code_of_the_site_conforms() {
 }
 
 #[test]
-fn policy_of_readme_equals_las() {
+fn policies_of_the_site_equal_las() {
     let world = Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100));
     let ends = |scheduler| {
         let mut jobs = BloxWorkload::new(7.0).unwrap();
         let report = world.run(scheduler, &mut jobs).unwrap();
         report.jobs.iter().map(|j| j.finish).collect::<Vec<_>>()
     };
-    assert_eq!(
-        ends(policy::scheduler().build().unwrap()),
-        ends(blox::schedulers::las())
-    );
+    let las = ends(blox::schedulers::las());
+    assert_eq!(ends(policy::scheduler().build().unwrap()), las);
+    assert_eq!(ends(rule::scheduler().build().unwrap()), las);
 }
 
 #[test]

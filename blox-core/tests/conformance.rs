@@ -28,7 +28,7 @@ impl PlacementPolicy for Preempting {
             let before = draft.savepoint();
             let mut free = free_for(request.job, draft);
             while free.len() < needed {
-                let Some(victim) = draft.next_victim(requests) else {
+                let Some((victim, _)) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
@@ -1101,7 +1101,7 @@ fn passing(preempting: bool) -> impl PlacementPolicy {
             let mut victims = Vec::new();
             let mut gpus = free_for(request.job, draft);
             while preempting && gpus.len() < needed {
-                let Some(victim) = draft.next_victim(requests) else {
+                let Some((victim, _)) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;

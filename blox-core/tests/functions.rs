@@ -55,7 +55,7 @@ pub fn any_number() -> SchedulingFn<fn(View<'_>, &mut JobQueue) -> Validity> {
 /// Returns the free GPUs of the types that a job accepts.
 pub fn free_for(job: JobId, draft: &mut Draft<'_>) -> GpuList {
     if let Some(job) = draft.view().job(job) {
-        draft.narrow_to(&job);
+        draft.narrow_to(&job, &Shape::default());
     }
     let nodes = draft.nodes_with_free();
     let free = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();

@@ -4,7 +4,7 @@ use crate::{composed, with};
 use blox_core::estimate::Oracle;
 use blox_core::{
     ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, NodeId, NodeSpec, Pipeline,
-    PlacementPolicy, Plan, Request, Seconds, Shape, Time, TypeSpeeds, Validity,
+    PlacementPolicy, Plan, Request, Room, Seconds, Shape, Time, TypeSpeeds, Validity,
     policy::scheduling_fn,
 };
 use blox_policies::placement::{
@@ -52,7 +52,7 @@ fn placement_judges_the_shapes_of_a_queue() {
             let sizes = [2, 4, 8];
             let fits = |gpus: &u32| {
                 let shape = Shape::gpus(GpuCount(*gpus));
-                job.is_some_and(|job| out.could_place(view, &job, &shape))
+                job.is_some_and(|job| out.could_place(&Room::of(view), &job, &shape))
             };
             let most = sizes.into_iter().filter(fits).max().unwrap_or(0);
             if let Some(job) = job {

@@ -82,20 +82,20 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
         place: Place::Nodes(vec![(NodeId(0), 1)]),
         ..anywhere(view, job)
     };
-    let beside = move |view: View<'_>, job: JobId| Shape {
-        place: match job.0 {
-            0 => Place::Any,
-            _ => Place::With(JobId(0)),
-        },
-        ..anywhere(view, job)
-    };
+    let pair = scheduling_fn(|view, out: &mut JobQueue| {
+        let first = view.active().next();
+        first
+            .iter()
+            .for_each(|job| out.push(Request::gang(job).beside(JobId(1))));
+        Validity::NextRound
+    });
     let policies = [
         composed(Fifo::default(), Buddy),
         composed(list(anywhere), Buddy),
         composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
         composed(list(on_the_node), OnNodes),
         composed(list(on_the_node), LocalSearch),
-        composed(list(beside), InOrder::new(Consolidated::default())),
+        composed(pair, InOrder::new(Consolidated::default())),
     ];
     for policy in policies {
         let mut run = Scenario::new(&node(4.0), policy);

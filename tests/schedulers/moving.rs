@@ -5,9 +5,9 @@
 use crate::cases::{self, composed, with};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
-    Action, Answer, Assignment, ClusterSpec, Config, Draft, Event, GpuCount, JobId, JobQueue,
-    JobRef, JobSpec, Phase, Pipeline, Place, PlacementPolicy, Plan, Policy, Reason, Request, Room,
-    Seconds, Shape, Time, Validity, View,
+    Action, Answer, Assignment, ClusterSpec, Config, Draft, Event, GpuCount, GpuId, JobId,
+    JobQueue, JobRef, JobSpec, Phase, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request,
+    Room, Seconds, Shape, Time, Validity, View,
 };
 use blox::policies::placement::{
     Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
@@ -56,6 +56,14 @@ impl<P: PlacementPolicy> Policy for Checked<P> {
                 "job {job} moved without job {other}, which shared its GPUs"
             );
         }
+        let node = |gpu: &GpuId| view.cluster().node_of(*gpu);
+        let spans = |a: &Assignment| a.gpus.iter().any(|gpu| node(gpu) != node(&a.gpus[0]));
+        let guests = plan.actions.iter().filter(|action| match action {
+            Action::Place { assignment: a, .. } => a.share.overlaps() && spans(a),
+            _ => false,
+        });
+        let guests = guests.count() as u32;
+        self.1.guests.fetch_add(guests, Ordering::Relaxed);
         self.0.on_launches(memory, view, plan);
     }
 }
@@ -72,15 +80,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
         let add = |count: &AtomicU32| count.fetch_add(1, Ordering::Relaxed);
         for (job, has) in draft.placed() {
             let now = draft.companions(job.id());
-            let node = |a: &Assignment| view.cluster().node_of(a.gpus[0]);
-            let spans = has
-                .gpus
-                .iter()
-                .any(|g| view.cluster().node_of(*g) != node(has));
             let Some(before) = job.assignment() else {
-                if !now.is_empty() && spans {
-                    add(&self.1.guests);
-                }
                 continue;
             };
             if before.gpus == has.gpus || job.phase() != Phase::Running {
@@ -123,7 +123,7 @@ fn random(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sy
         // The same for five minutes.
         let block = (view.now().secs() / 300.0) as u64;
         let mut rng = ChaCha8Rng::seed_from_u64(seed << 32 | block);
-        let mut hosts: Vec<JobRef<'_>> = Vec::new();
+        let mut hosts: Vec<Request> = Vec::new();
         out.stop_unlisted();
         for job in view.active() {
             let (draw, beside): (f64, usize) = (rng.random(), rng.random_range(0..64));
@@ -132,26 +132,21 @@ fn random(seed: u64) -> impl Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sy
                 .into_iter()
                 .flat_map(|gpu| view.cluster().allocated_to(gpu));
             let partner = there.filter(|other| *other != job.id()).min();
-            let shape = |place| Shape {
-                place,
-                ..Shape::gpus(job.gpus())
-            };
-            if let Some(host) = partner.filter(|host| hosts.iter().any(|h| h.id() == *host)) {
-                out.push(Request::with_shape(job.id(), shape(Place::With(host))));
-            } else if draw < 0.3 && job.assignment().is_none() && !hosts.is_empty() {
-                let host = hosts[beside % hosts.len()].id();
-                out.push(Request::with_shape(job.id(), shape(Place::With(host))));
+            let joins = draw < 0.3 && job.assignment().is_none() && !hosts.is_empty();
+            let stays = partner.and_then(|host| hosts.iter().position(|h| h.job == host));
+            if let Some(at) = stays.or_else(|| joins.then(|| beside % hosts.len())) {
+                hosts[at] = hosts[at].clone().beside(job.id());
             } else if draw < 0.8 {
-                hosts.push(job);
                 let mut request = Request::gang(&job);
                 if draw < 0.5 && partner.is_none() {
                     let other = GpuCount(1 + beside as u32 % 6);
                     let config = Config::of([("tp", f64::from(1 + beside as u32 % 2))]);
                     request.shapes.insert(0, Shape::gpus(other).with(config));
                 }
-                out.push(request);
+                hosts.push(request);
             }
         }
+        hosts.into_iter().for_each(|request| out.push(request));
         Validity::NextRound
     }
 }

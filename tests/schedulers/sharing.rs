@@ -4,7 +4,7 @@ use crate::cases::{self, composed};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
     Assignment, ClusterSpec, Composition, Extras, JobId, JobQueue, JobRef, JobSpec, Pipeline,
-    Place, Request, Seconds, Shape, Share, Stateless, Time, Validity, View,
+    Request, Seconds, Share, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder, Leases};
 use blox::policies::scheduling::Fifo;
@@ -32,16 +32,18 @@ fn on_the_first(away: std::ops::Range<f64>) -> Pipeline {
     let beside = move |view: View<'_>, out: &mut JobQueue| {
         out.stop_unlisted();
         let hidden = |id: JobId| id == JobId(1) && away.contains(&view.now().secs());
-        for job in view.active().filter(|job| !hidden(job.id())) {
-            let place = match job.id() {
-                JobId(0) => Place::Any,
-                _ => Place::With(JobId(0)),
-            };
-            let shape = Shape {
-                place,
-                ..Shape::gang(&job)
-            };
-            out.push(Request::with_shape(job.id(), shape));
+        let mut jobs: Vec<JobRef<'_>> = view.active().filter(|job| !hidden(job.id())).collect();
+        if jobs.first().is_some_and(|first| first.id() == JobId(0)) {
+            let guests = jobs.drain(1..).map(|job| job.id());
+            let guests: Vec<JobId> = guests.collect();
+            out.push(
+                guests
+                    .into_iter()
+                    .fold(Request::gang(&jobs[0]), Request::beside),
+            );
+        } else {
+            let placed = jobs.iter().filter(|job| job.is_placed());
+            placed.for_each(|job| out.push(Request::gang(job)));
         }
         Validity::NextRound
     };

@@ -184,7 +184,7 @@ impl Assignment {
     }
 
     /// Returns whether both assign the same resources to the job.
-    pub fn same_grant(&self, other: &Assignment) -> bool {
+    pub(crate) fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
             && self.share == other.share
             && self.cpus == other.cpus

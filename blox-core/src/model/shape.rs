@@ -24,8 +24,6 @@ pub enum Place {
     Near(JobId),
     /// A number of GPUs on each of these nodes.
     Nodes(Vec<(NodeId, u32)>),
-    /// On GPUs of another job; see [`Draft::beside`](crate::Draft::beside).
-    With(JobId),
 }
 
 /// A way to run a job.

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::decide_error::DecisionError;
 use crate::decision::Action;
+use crate::draft::has_gpus_of;
 use crate::ids::{GpuTypeId, JobId, Name, NameId};
 use crate::job::JobRef;
 use crate::model::share::Share;
@@ -167,14 +168,7 @@ fn moves(job: &JobRef<'_>, given: &Assignment) -> bool {
 }
 
 fn meets(cluster: &Cluster, given: &Assignment, shape: &Shape) -> bool {
-    let of_type = |wanted: GpuTypeId| {
-        let mut nodes = given.gpus.iter().map(|gpu| cluster.node_with(*gpu));
-        nodes.all(|node| node.is_some_and(|node| node.gpu_type() == wanted))
-    };
-    given.count() == shape.gpus
-        && has_share(given, shape.share)
-        && shape.gpu_type.is_none_or(of_type)
-        && (shape.config.is_none() || shape.config == given.config)
+    has_share(given, shape.share) && has_gpus_of(cluster, given, shape)
 }
 
 #[cold]

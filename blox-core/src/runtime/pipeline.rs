@@ -520,10 +520,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Checks that a job has the data that the policies need, see [`Policy::check_job`].
-    ///
-    /// # Errors
-    /// The first missing data.
-    pub fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
+    fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         let mut slots = self.slots.iter();
         slots.try_for_each(|slot| (*slot.policy).any_check_job(job))
     }
@@ -1125,11 +1122,11 @@ fn place(
         }
     }
     let validity = placement.any_place(memory, requests, draft)?;
-    // Placement policies may ignore guests.
+    // Guests come last: they need room on the GPUs of their hosts only.
     if !requests.keeps() {
         let grouped = |request: &&Request| !request.guests().is_empty();
         for request in requests.list().iter().filter(grouped) {
-            draft.put_guests(request)?;
+            draft.put_guests(request);
         }
     }
     if view.cluster().is_draining() {

@@ -140,7 +140,7 @@ fn swaps_types() -> Pipeline {
             let needed = request.shapes[0].gpus;
             let mut gpus = free_for(request.job, draft);
             if gpus.len() < needed.get() as usize
-                && let Some(victim) = draft.next_victim(requests)
+                && let Some((victim, _)) = draft.next_victim(requests)
                 && let Some(its) = draft.current(victim).cloned()
                 && its.count() == needed
                 && its.gpus.iter().all(|&g| {

@@ -158,15 +158,6 @@ impl PlacementPolicy for Shapes {
                 continue;
             }
             for shape in &r.shapes {
-                if let Place::With(host) = shape.place {
-                    let Some(theirs) = draft.current(host) else {
-                        continue;
-                    };
-                    let mut a = Assignment::of(theirs.gpus.iter().copied());
-                    a.share = a.share.overlapping();
-                    draft.assign(r.job, a)?;
-                    break;
-                }
                 let Some(gpus) = Shapes::free(draft, shape) else {
                     continue;
                 };

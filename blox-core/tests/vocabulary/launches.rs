@@ -365,35 +365,16 @@ fn two_jobs_on_one_gpu() {
     let guests = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         let mut jobs = view.active();
         if let Some(host) = jobs.next() {
-            out.push(Request::gang(&host));
-            if let Some(guest) = jobs.next() {
-                let mut shape = Shape::gpus(guest.gpus());
-                shape.place = Place::With(host.id());
-                // A placed guest keeps its GPUs.
-                if guest.assignment().is_none() {
-                    out.push(Request::with_shape(guest.id(), shape));
-                }
-            }
+            let guest = jobs.next().map(|guest| guest.id());
+            out.push(
+                guest
+                    .into_iter()
+                    .fold(Request::gang(&host), Request::beside),
+            );
         }
         Validity::NextRound
     });
-    let keep_pairs = placement_fn(|r, d| {
-        while let Some(request) = d.next_candidate(r) {
-            let shape = &request.shapes[0];
-            let a = match shape.place {
-                Place::With(host) => {
-                    let mut a = d.current(host).unwrap().clone();
-                    a.share = a.share.overlapping();
-                    a
-                }
-                _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
-            };
-            d.assign(request.job, a)?;
-            d.candidate_placed(r);
-        }
-        Ok(Validity::UntilEvent)
-    });
-    let policy = composed("guests", guests, keep_pairs);
+    let policy = composed("guests", guests, FirstFit);
     let mut b = case("1x1", rounds(300.0), policy);
     b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 overlapping");

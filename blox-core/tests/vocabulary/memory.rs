@@ -369,20 +369,19 @@ impl Whim {
             }
             let left = node.spec().cpus - cpus[node.id().index()];
             assert!((draft.free_cpus_on(node.id()) - left).abs() < 1e-9);
-            assert!(
-                draft
-                    .nodes_with_exactly(free.len() as u32)
-                    .any(|n| n.id() == node.id())
-            );
         }
         let counts = || view.nodes().map(|n| draft.free_on(n.id()));
         assert_eq!(draft.free_gpus(), counts().sum::<u32>());
-        assert_eq!(draft.most_free(), counts().max().unwrap_or(0));
-        for count in 0..6 {
-            let from = counts().filter(|c| *c >= count).min();
-            assert_eq!(draft.free_count_from(count), from);
-            let to = counts().filter(|c| (1..=count).contains(c)).max();
-            assert_eq!(draft.free_count_to(count), to);
+        for count in 1..6 {
+            let nodes = view.nodes().map(|n| (draft.free_on(n.id()), n.id()));
+            let mut nodes: Vec<_> = nodes.filter(|(free, _)| *free >= count).collect();
+            nodes.sort_unstable();
+            let tightest = draft.tightest_nodes(count).map(Node::id);
+            assert!(tightest.eq(nodes.iter().map(|(_, id)| *id)));
+            nodes.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
+            let emptiest = draft.emptiest_nodes().map(Node::id);
+            let emptiest = emptiest.filter(|id| draft.free_on(*id) >= count);
+            assert!(emptiest.eq(nodes.iter().map(|(_, id)| *id)));
         }
     }
 

@@ -252,7 +252,8 @@ fn draft_narrowed_to_a_job_is_wide_next_decision() {
     let narrowing = placement_fn(|requests, draft| {
         assert_eq!(draft.nodes_with_free().count(), 2);
         let request = &requests.all(draft.view())[0];
-        draft.narrow_to(&draft.view().job(request.job).unwrap());
+        let job = draft.view().job(request.job).unwrap();
+        draft.narrow_to(&job, &request.shapes[0]);
         assert_eq!([0, 1].map(|n| draft.free_on(NodeId(n))), [0, 2]);
         let hidden = [(NodeId(0), 1)];
         assert!(!draft.assign_on(request.job, &hidden, &request.shapes[0])?);

@@ -41,26 +41,24 @@ impl NodeSelector for Bandwidth {
         let view = draft.view();
         let needed = shape.gpus.get();
         let mut best: Option<(Worth, GpuList)> = None;
-        for count in needed..=draft.most_free() {
-            for node in draft.nodes_with_exactly(count) {
-                if !suits(node, job, shape, view) || !has_resources(draft, node, shape, needed) {
-                    continue;
-                }
-                let Some(most) = node.spec().best_bandwidth() else {
-                    continue;
-                };
-                if best.as_ref().is_some_and(|(w, _)| w.bandwidth >= most) && needed > 1 {
-                    // No set of this node is faster, and the node has more free GPUs.
-                    continue;
-                }
-                let found = best_set(draft, node, needed as usize);
-                let better = |(w, _): &(Worth, GpuList)| match needed {
-                    1 => false,
-                    _ => found.0.bandwidth > w.bandwidth,
-                };
-                if best.as_ref().is_none_or(better) {
-                    best = Some(found);
-                }
+        for node in draft.tightest_nodes(needed) {
+            if !suits(node, job, shape, view) || !has_resources(draft, node, shape, needed) {
+                continue;
+            }
+            let Some(most) = node.spec().best_bandwidth() else {
+                continue;
+            };
+            if best.as_ref().is_some_and(|(w, _)| w.bandwidth >= most) && needed > 1 {
+                // No set of this node is faster, and the node has more free GPUs.
+                continue;
+            }
+            let found = best_set(draft, node, needed as usize);
+            let better = |(w, _): &(Worth, GpuList)| match needed {
+                1 => false,
+                _ => found.0.bandwidth > w.bandwidth,
+            };
+            if best.as_ref().is_none_or(better) {
+                best = Some(found);
             }
         }
         match best {

@@ -117,24 +117,23 @@ fn spread(
 ) -> Option<Parts> {
     let mut left = needed;
     let mut parts = Parts::new();
-    let mut most = left;
-    while let Some(count) = draft.free_count_to(most) {
-        most = count - 1;
-        for node in draft.nodes_with_exactly(count) {
-            let whole = count == node.gpu_count();
-            if (whole_nodes && !whole) || !usable(node, count) {
-                continue;
-            }
-            parts.push((node.id(), count));
-            left -= count;
-            if left > count {
-                continue;
-            }
-            let is_new = |n: &Node| parts.iter().all(|(taken, _)| *taken != n.id());
-            if let Some(node) = best_fit(draft, left, |n| is_new(n) && usable(n, left)) {
-                parts.push((node, left));
-                return Some(parts);
-            }
+    let free = |node: &Node| draft.free_on(node.id());
+    let nodes = draft.emptiest_nodes();
+    for node in nodes.skip_while(|node| free(node) > needed) {
+        let count = free(node);
+        let whole = count == node.gpu_count();
+        if (whole_nodes && !whole) || !usable(node, count) {
+            continue;
+        }
+        parts.push((node.id(), count));
+        left -= count;
+        if left > count {
+            continue;
+        }
+        let is_new = |n: &Node| parts.iter().all(|(taken, _)| *taken != n.id());
+        if let Some(node) = best_fit(draft, left, |n| is_new(n) && usable(n, left)) {
+            parts.push((node, left));
+            return Some(parts);
         }
     }
     None
@@ -142,14 +141,6 @@ fn spread(
 
 /// Returns the usable node with the fewest free GPUs that are enough for a part.
 fn best_fit(draft: &Draft<'_>, part: u32, usable: impl Fn(&Node) -> bool) -> Option<NodeId> {
-    // The draft keeps nodes in buckets by number of free GPUs.
-    let mut least = part;
-    while let Some(count) = draft.free_count_from(least) {
-        least = count + 1;
-        let mut nodes = draft.nodes_with_exactly(count);
-        if let Some(node) = nodes.find(|n| usable(n)) {
-            return Some(node.id());
-        }
-    }
-    None
+    let mut nodes = draft.tightest_nodes(part);
+    nodes.find(|node| usable(node)).map(Node::id)
 }

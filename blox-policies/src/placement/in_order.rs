@@ -27,7 +27,7 @@ pub enum Blocked {
 /// keep running.
 ///
 /// A request may name a running job. If its GPUs meet no shape of the request, the job moves. Jobs
-/// that share its GPUs restart together with it, unless the job moves beside another job.
+/// that share its GPUs restart together with it.
 ///
 /// If the rule works with any free GPUs ([`NodeSelector::takes_any`]), gangs without constraints are first
 /// decided by count. They are placed once all running jobs are known, among all GPUs that are free
@@ -39,8 +39,7 @@ pub struct InOrder<R> {
 }
 
 impl<R: NodeSelector> InOrder<R> {
-    /// Creates in-order placement with a rule and head-of-line blocking. The guests of
-    /// a request are placed directly after its job, on its GPUs.
+    /// Creates in-order placement with a rule and head-of-line blocking.
     pub fn new(rule: R) -> Self {
         InOrder {
             rule,
@@ -192,7 +191,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
     }
 }
 
-/// Places a request on free GPUs with its first shape that fits, together with its guests.
+/// Places a request on free GPUs with its first shape that fits.
 #[inline]
 pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -209,7 +208,7 @@ pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
 #[inline]
 fn least_free(request: &Request) -> u32 {
     least_of(request, |s| match s.place {
-        Place::With(_) | Place::Nodes(_) => 0,
+        Place::Nodes(_) => 0,
         _ if !s.share.is_whole() => 0,
         _ => s.gpus.get(),
     })
@@ -225,7 +224,7 @@ fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
     }
 }
 
-/// Places a request with its first shape that fits, together with its guests.
+/// Places a request with its first shape that fits.
 #[inline]
 fn place_by_shapes<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -235,10 +234,6 @@ fn place_by_shapes<R: NodeSelector + ?Sized>(
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
-    // A rule that ignores GPU types must see only the types that the job accepts.
-    if job.has_extras() {
-        draft.narrow_to(&job);
-    }
     let placed = place_in_view(rule, &job, request, draft);
     draft.widen();
     placed
@@ -253,8 +248,9 @@ fn place_in_view<R: NodeSelector + ?Sized>(
     let free = draft.free_gpus();
     let alone = request.guests().is_empty();
     for shape in &request.shapes {
+        // A rule that ignores GPU types must see only types that the job and the shape accept.
+        draft.narrow_to(job, shape);
         let found = match &shape.place {
-            Place::With(other) => draft.beside(*other, job, shape),
             Place::Nodes(nodes) if nodes.is_empty() => None,
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             Place::Near(other) if draft.current(*other).is_some() => {
@@ -275,7 +271,6 @@ fn place_in_view<R: NodeSelector + ?Sized>(
         };
         if let Some(assignment) = found {
             draft.assign(request.job, assignment)?;
-            draft.put_guests(request)?;
             return Ok(true);
         }
     }
@@ -499,7 +494,7 @@ impl Victims {
             draft.release(victim, Reason::PreemptedFor(by))?;
         }
         while !fits(draft)? {
-            let Some(victim) = draft.next_victim(requests) else {
+            let Some((victim, _)) = draft.next_victim(requests) else {
                 draft.rollback(start);
                 return Ok(false);
             };
@@ -518,7 +513,7 @@ impl Victims {
         self.jobs.clear();
         let mut within_reach = draft.free_gpus();
         while within_reach < needed {
-            let (victim, has) = draft.next_victim_with_gpus(requests)?;
+            let (victim, has) = draft.next_victim(requests)?;
             within_reach += has.get();
             self.jobs.push((victim, has.get()));
         }
@@ -538,8 +533,7 @@ impl Victims {
 }
 
 /// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
-/// fits, the job keeps its GPUs. Jobs that share its GPUs move with it, unless the shape is beside
-/// another job.
+/// fits, the job keeps its GPUs. Jobs that share its GPUs move with it.
 #[cold]
 fn moves(
     rule: &dyn NodeSelector,
@@ -557,15 +551,13 @@ fn moves(
             config: shape.config.clone(),
             ..has.clone()
         };
-        let alone = Request::with_shape(request.job, shape.clone());
-        if draft.meets(&to, &alone) {
+        if draft.meets(&to, shape) {
             return draft.reassign(request.job, to);
         }
     }
     for shape in &request.shapes {
         let alone = Request::with_shape(request.job, shape.clone());
-        let leaves_others = matches!(shape.place, Place::With(_));
-        let moved = match others.is_empty() || leaves_others {
+        let moved = match others.is_empty() {
             true => moves_alone(rule, &alone, draft)?,
             false => moves_with(rule, &alone, &others, draft)?,
         };
@@ -699,13 +691,15 @@ mod tests {
     fn second_decision(
         asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
     ) -> Vec<Action> {
-        let apart = |job: JobId, gpus: GpuCount| Place::Nodes(vec![(NodeId(job.0), gpus.get())]);
-        second_decision_after(apart, asks)
+        let apart = [on(&[(0, 2)]), on(&[(1, 1)])];
+        let apart = apart.into_iter().zip([JobId(0), JobId(1)]);
+        let apart = apart.map(|(shape, job)| Request::with_shape(job, shape));
+        second_decision_after(apart.collect(), asks)
     }
 
-    /// Like [`second_decision`], with the places of both jobs in the first decision.
+    /// Like [`second_decision`], with the requests of the first decision.
     fn second_decision_after(
-        first: impl Fn(JobId, GpuCount) -> Place + Send + Sync + 'static,
+        first: Vec<Request>,
         asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
     ) -> Vec<Action> {
         let cluster = ClusterSpec::uniform(2, 4);
@@ -714,19 +708,11 @@ mod tests {
             Box::new(Rounds::every(Seconds::new(300.0)).unwrap()),
         );
         let scheduling = scheduling_fn(move |view, out| {
-            for job in view.active() {
-                let first = Request::with_shape(
-                    job.id(),
-                    Shape {
-                        place: first(job.id(), job.gpus()),
-                        ..Shape::gpus(job.gpus())
-                    },
-                );
-                match view.now() == Time::ZERO {
-                    true => out.push(first),
-                    false => asks(&job).into_iter().for_each(|r| out.push(r)),
-                }
-            }
+            let requests = match view.now() == Time::ZERO {
+                true => first.clone(),
+                false => view.active().filter_map(|job| asks(&job)).collect(),
+            };
+            requests.into_iter().for_each(|request| out.push(request));
             Validity::NextRound
         });
         let mut policy = Composition::new("moving")
@@ -825,26 +811,9 @@ mod tests {
         );
     }
 
-    #[test]
-    fn running_job_moves_beside_another() {
-        let shape = Shape {
-            place: Place::With(JobId(0)),
-            ..Shape::gpus(GpuCount(2))
-        };
-        let packed = second_decision(asks_for(1, shape));
-        let [Action::Place { job, assignment }] = &packed[..] else {
-            panic!("{packed:?}");
-        };
-        assert_eq!((*job, assignment.share.overlaps()), (JobId(1), true));
-        assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
-    }
-
-    /// Places the second job on one of the two GPUs of the first.
-    fn packed(job: JobId, gpus: GpuCount) -> Place {
-        match job.0 {
-            0 => Place::Nodes(vec![(NodeId(0), gpus.get())]),
-            _ => Place::With(JobId(0)),
-        }
+    /// Requests the second job on one of the two GPUs of the first.
+    fn packed() -> Vec<Request> {
+        vec![Request::with_shape(JobId(0), on(&[(0, 2)])).beside(JobId(1))]
     }
 
     /// Returns the jobs that a plan stops, and the jobs that it places with their GPUs. True if the
@@ -879,12 +848,12 @@ mod tests {
     #[test]
     fn running_pair_restarts_together_on_requested_nodes() {
         // The second overlaps the first.
-        let moved = second_decision_after(packed, asks_for(0, on(&[(1, 2)])));
+        let moved = second_decision_after(packed(), asks_for(0, on(&[(1, 2)])));
         let first = (0, vec![4, 5], false);
         let second = (1, vec![4], true);
         assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
         // The pair may keep some of its GPUs.
-        let moved = second_decision_after(packed, asks_for(0, on(&[(0, 1), (1, 1)])));
+        let moved = second_decision_after(packed(), asks_for(0, on(&[(0, 1), (1, 1)])));
         let first = (0, vec![0, 4], false);
         let second = (1, vec![0], true);
         assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
@@ -893,7 +862,7 @@ mod tests {
     #[test]
     fn running_pair_stays_if_one_of_them_does_not_fit() {
         // The first job has two GPUs, and only one beside the second.
-        let stays = second_decision_after(packed, asks_for(1, on(&[(1, 1)])));
+        let stays = second_decision_after(packed(), asks_for(1, on(&[(1, 1)])));
         assert_eq!(stays, []);
         // The second shape has room for both.
         let levels = |job: &JobRef<'_>| {
@@ -901,7 +870,7 @@ mod tests {
             request.shapes.push(on(&[(1, 2)]));
             (job.id().0 == 1).then_some(request)
         };
-        let moved = second_decision_after(packed, levels);
+        let moved = second_decision_after(packed(), levels);
         let first = (1, vec![4, 5], false);
         let second = (0, vec![4, 5], true);
         assert_eq!(steps(&moved), (vec![1, 0], vec![first, second]));
@@ -911,7 +880,7 @@ mod tests {
     fn job_of_a_pair_changes_its_batch_where_it_is() {
         let config = blox_core::Config::of([("tp", 2.0)]);
         let shape = Shape::gpus(GpuCount(1)).with(config.clone());
-        let changed = second_decision_after(packed, asks_for(1, shape));
+        let changed = second_decision_after(packed(), asks_for(1, shape));
         assert_eq!(steps(&changed), (vec![], vec![(1, vec![0], true)]));
     }
 

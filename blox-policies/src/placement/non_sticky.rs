@@ -65,7 +65,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
             app_class(a.0.spec()).cmp(app_class(b.0.spec()))
         });
         for (job, shape) in chosen {
-            draft.narrow_to(&job);
+            draft.narrow_to(&job, shape);
             let found = find(&self.rule, draft, &job, shape);
             draft.widen();
             match found {

@@ -83,7 +83,7 @@ impl<S: NodeSelector> Packing<S> {
 
     /// Leaves the jobs on these nodes alone.
     #[must_use]
-    pub fn except_on(mut self, nodes: Vec<NodeId>) -> Self {
+    pub(crate) fn except_on(mut self, nodes: Vec<NodeId>) -> Self {
         self.closed = nodes;
         self
     }

@@ -91,8 +91,7 @@ impl<S: Sensitivity> NodeSelector for Profiled<S> {
         if self.sensitivity.must_consolidate(job) {
             return Consolidated::new(Split::WholeNodes).find(draft, job, shape);
         }
-        let nodes = (1..=draft.most_free()).flat_map(|count| draft.nodes_with_exactly(count));
-        let gpus = taken_in_order(draft, nodes, job, shape, shape.gpus.get())?;
+        let gpus = taken_in_order(draft, draft.tightest_nodes(1), job, shape, shape.gpus.get())?;
         Some(shape.on(gpus))
     }
 

@@ -162,7 +162,7 @@ fn has_first(draft: &Draft<'_>, request: &Request) -> bool {
 
 /// Returns whether an assignment is every part of a shape.
 fn holds(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
-    has.cpus == shape.cpus && has.memory_gib == shape.memory_gib && draft.meets_shape(has, shape)
+    has.cpus == shape.cpus && has.memory_gib == shape.memory_gib && draft.meets(has, shape)
 }
 
 /// Returns whether the shape may be on the nodes that a job has.

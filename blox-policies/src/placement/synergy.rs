@@ -120,7 +120,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             );
         }
         for (job, shape, demand) in runnable {
-            draft.narrow_to(&job);
+            draft.narrow_to(&job, &shape);
             let placed = match self.allocation {
                 Allocation::Proportional => {
                     let share = pass.shares.fair(shape.amount());

@@ -54,7 +54,8 @@ fn find_free<R: NodeSelector + ?Sized>(
             gpu_type,
             ..shape.clone()
         };
-        rule.find(draft, job, &shape)
+        let found = rule.find(draft, job, &shape);
+        found.filter(|found| type_of(draft, found) == gpu_type)
     })
 }
 

@@ -5,8 +5,8 @@ use super::settling::Settling;
 use super::time_slicing::{TimeSlicing, Turns};
 use crate::unit::Unit;
 use blox_core::{
-    Answer, Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Place, Policy,
-    Request, SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
+    Answer, Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId, Phase, Policy, Request,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
 use blox_perf::gpu_utilisation;
 use serde::{Deserialize, Serialize};
@@ -323,18 +323,21 @@ impl SchedulingPolicy for Gandiva {
         let chosen = chosen.jobs;
         let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
         let growing = self.grows && all && grow(view, &memory.settling, &chosen, &mut counts);
-        for ((job, host), gpus) in chosen.iter().zip(counts) {
-            out.push(match host {
-                Some(host) => Request::with_shape(
-                    job.id(),
-                    Shape {
-                        place: Place::With(*host),
-                        ..Shape::gang(job)
-                    },
-                ),
-                None if gpus == job.gpus().get() => Request::gang(job),
-                None => Request::with_shape(job.id(), Shape::sized(job, GpuCount(gpus))),
-            });
+        let guest_of = chosen
+            .iter()
+            .filter_map(|(job, host)| Some(((*host)?, job.id())));
+        let guest_of: SortedMap<JobId, JobId> = guest_of.collect();
+        for ((job, _), gpus) in chosen
+            .iter()
+            .zip(counts)
+            .filter(|((_, host), _)| host.is_none())
+        {
+            let guest = guest_of.get(&job.id()).copied();
+            let request = match gpus == job.gpus().get() {
+                true => Request::gang(job),
+                false => Request::with_shape(job.id(), Shape::sized(job, GpuCount(gpus))),
+            };
+            out.push(guest.into_iter().fold(request, Request::beside));
         }
         out.stop_unlisted();
         if all && !guests && !growing {

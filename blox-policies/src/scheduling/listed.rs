@@ -136,8 +136,8 @@ impl Up {
         shape: &Shape,
     ) -> bool {
         match self.down.is_empty() {
-            true => out.could_place(view, job, shape),
-            false => out.could_place_in(&Room::of(view).without(&self.down), job, shape),
+            true => out.could_place(&Room::of(view), job, shape),
+            false => out.could_place(&Room::of(view).without(&self.down), job, shape),
         }
     }
 }

@@ -33,7 +33,7 @@ pub use allox::AlloX;
 pub use auction::{Award, Bid, partial_allocation};
 pub use chronus::{Chronus, LeaseChoice};
 pub use elasticflow::{ElasticFlow, Share};
-pub use eva::{Eva, EvaMemory, EvaSettings};
+pub use eva::{Eva, EvaSettings};
 pub use gandiva::Gandiva;
 pub use gfs::Gfs;
 pub use gittins::ServiceHistory;

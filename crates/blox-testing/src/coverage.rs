@@ -37,8 +37,6 @@ pub struct Coverage {
     pub batches: u64,
     /// Shapes on as few nodes as possible, near a job, or on given nodes.
     pub places: u64,
-    /// Shapes on the GPUs of another job.
-    pub beside: u64,
     /// Placements on GPUs of another job.
     pub shared: u64,
     /// Placements on more GPUs than before; for a job without GPUs, than it requested.
@@ -63,7 +61,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 23] {
+    pub fn counters(&self) -> [(&'static str, u64); 22] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -77,7 +75,6 @@ impl Coverage {
             ("CPUs or memory", self.resources),
             ("batches", self.batches),
             ("places", self.places),
-            ("places beside a job", self.beside),
             ("shared GPUs", self.shared),
             ("growth", self.grown),
             ("shrinking", self.shrunk),
@@ -111,7 +108,6 @@ impl Coverage {
         self.resources += other.resources;
         self.batches += other.batches;
         self.places += other.places;
-        self.beside += other.beside;
         self.shared += other.shared;
         self.grown += other.grown;
         self.shrunk += other.shrunk;
@@ -150,7 +146,6 @@ impl Coverage {
                 self.batches += u64::from(!shape.config.is_none());
                 match shape.place {
                     Place::Any => {}
-                    Place::With(_) => self.beside += 1,
                     _ => self.places += 1,
                 }
             }

@@ -105,7 +105,7 @@ fn some_place(
             return draft.beside(host, job, &shape);
         }
     }
-    draft.narrow_to(job);
+    draft.narrow_to(job, &shape);
     let gpus = free(draft, job, shape.gpus, r);
     draft.widen();
     let on = shape.on(gpus?);

@@ -95,7 +95,7 @@ impl PlacementPolicy for FirstFit {
             let shape = &request.shapes[0];
             let needed = shape.gpus;
             if let Some(job) = draft.view().job(request.job) {
-                draft.narrow_to(&job);
+                draft.narrow_to(&job, shape);
             }
             let free: GpuList = draft
                 .nodes_with_free()

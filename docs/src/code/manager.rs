@@ -12,18 +12,14 @@ impl Stateless for Reserve {}
 
 impl ClusterManager for Reserve {
     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
-        let Some(last) = view.nodes().last() else {
-            return Validity::UntilEvent;
-        };
-        let node = last.id();
         let waiting = view.waiting_count() > 0;
-        match last.cordoned() {
-            None if !waiting => out.push(NodeAction::Cordon {
-                node,
-                why: WHY.into(),
-            }),
-            Some(why) if waiting && **why == *WHY => out.push(NodeAction::Uncordon { node }),
-            _ => {}
+        if let Some(last) = view.nodes().last() {
+            let (node, why) = (last.id(), WHY.into());
+            match last.cordoned() {
+                None if !waiting => out.push(NodeAction::Cordon { node, why }),
+                Some(its) if waiting && *its == why => out.push(NodeAction::Uncordon { node }),
+                _ => {}
+            }
         }
         Validity::NextRound // ask again next round
     }

@@ -1,22 +1,9 @@
 use blox::prelude::*;
 
-/// Runs the jobs with the least attained service first.
-struct LeastService;
-
-impl Stateless for LeastService {}
-
-impl SchedulingPolicy for LeastService {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Answer {
-        let mut jobs: Vec<_> = view.active().collect();
-        jobs.sort_by_key(|job| job.attained_time());
-        jobs.iter().for_each(|job| out.push(Request::gang(job)));
-        out.allow_preemption();
-        Ok(Validity::NextRound)
-    }
-}
-
+/// Runs the jobs with the least attained service first, and preempts others for them.
 pub fn scheduler() -> Composition {
+    let least_service = by_key(|job| SortKey::by(job.attained_time().secs())).preemptive();
     Composition::new("least-service")
-        .scheduling(LeastService)
+        .scheduling(least_service)
         .placement(InOrder::new(Consolidated::default()))
 }

@@ -25,6 +25,7 @@ mod memory;
 mod walk;
 
 pub use walk::Candidate;
+pub(crate) use walk::has_gpus_of;
 
 pub(crate) use memory::DraftMemory;
 use memory::{Now, Op};
@@ -62,21 +63,28 @@ impl<'a> Draft<'a> {
         self.view
     }
 
-    /// Hides GPUs of types that a job does not [accept](JobRef::accepts), until [`Draft::widen`] is
-    /// called. No method returns a free GPU of these types or a node with such GPUs. Counts over
+    /// Hides GPUs of types that a job does not [accept](JobRef::accepts), or that a shape does not ask
+    /// for, until [`Draft::widen`] is called. No method returns a free GPU of these types or a node with such GPUs. Counts over
     /// all nodes ([`Draft::free_gpus`] and the methods with exact numbers) still include them.
     ///
     /// A cluster has at most 64 types that can be hidden. A plan with a GPU of another type is
     /// rejected.
-    pub fn narrow_to(&mut self, job: &JobRef<'_>) {
+    #[inline]
+    pub fn narrow_to(&mut self, job: &JobRef<'_>, shape: &Shape) {
         self.hidden = 0;
-        if job.has_extras() && !job.spec().extras().runs_anywhere() {
-            let cluster = self.view.cluster();
-            let types = cluster.gpu_types().iter();
-            let hidden =
-                types.filter(|(id, _)| id.0 < 64 && !job.accepts(cluster, GpuTypeId(id.0)));
-            self.hidden = hidden.fold(0, |bits, (id, _)| bits | 1 << id.0);
+        let picky = job.has_extras() && !job.spec().extras().runs_anywhere();
+        if picky || shape.gpu_type.is_some() {
+            self.hide(job, shape.gpu_type);
         }
+    }
+
+    fn hide(&mut self, job: &JobRef<'_>, only: Option<GpuTypeId>) {
+        let cluster = self.view.cluster();
+        let shown = |id| only.is_none_or(|only| only == id) && job.accepts(cluster, id);
+        let types = cluster.gpu_types().iter();
+        let types = types.map(|(id, _)| GpuTypeId(id.0));
+        let hidden = types.filter(|id| id.0 < 64 && !shown(*id));
+        self.hidden = hidden.fold(0, |bits, id| bits | 1 << id.0);
     }
 
     /// Shows the hidden GPUs again.
@@ -160,31 +168,38 @@ impl<'a> Draft<'a> {
             .filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
-    /// Returns the nodes in view with exactly `count` free GPUs, in order of registration.
+    /// Returns the nodes in view with at least `count` free GPUs: those with the fewest first, and
+    /// equals in order of registration.
     #[inline]
-    pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
+    pub fn tightest_nodes(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
+        let sets = &self.m.ledger.by_count;
+        let mut next = count.max(1);
+        self.nodes_of(iter::from_fn(move || {
+            let count = sets.first_from(next)?;
+            next = count + 1;
+            Some(count)
+        }))
+    }
+
+    /// Returns the nodes in view with a free GPU: those with the most first, and equals in order of
+    /// registration.
+    #[inline]
+    pub fn emptiest_nodes(&self) -> impl Iterator<Item = &'a Node> + '_ {
+        let sets = &self.m.ledger.by_count;
+        let mut next = u64::BITS;
+        self.nodes_of(iter::from_fn(move || {
+            let count = sets.last_to(next)?;
+            next = count - 1;
+            Some(count)
+        }))
+    }
+
+    /// Returns the nodes in view with these numbers of free GPUs.
+    #[inline]
+    fn nodes_of(&self, counts: impl Iterator<Item = u32>) -> impl Iterator<Item = &'a Node> {
         let view = self.view;
-        let nodes = self.m.ledger.by_count.of(count);
+        let nodes = counts.flat_map(|count| self.m.ledger.by_count.of(count));
         nodes.filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
-    }
-
-    /// Returns the smallest number of free GPUs on any node that is at least `count`. Includes
-    /// nodes out of view.
-    #[inline]
-    pub fn free_count_from(&self, count: u32) -> Option<u32> {
-        self.m.ledger.by_count.first_from(count)
-    }
-
-    /// Returns the largest number of free GPUs on any node that is above 0 and at most `count`.
-    /// Includes nodes out of view.
-    #[inline]
-    pub fn free_count_to(&self, count: u32) -> Option<u32> {
-        self.m.ledger.by_count.last_to(count)
-    }
-
-    /// Returns the largest number of free GPUs on any node, including nodes out of view.
-    pub fn most_free(&self) -> u32 {
-        self.m.ledger.by_count.last_to(u64::BITS).unwrap_or(0)
     }
 
     /// Returns a job's assignment in the draft.
@@ -263,20 +278,15 @@ impl<'a> Draft<'a> {
 
     /// Places the waiting guests of a request on [GPUs of its job](Draft::beside), in the shapes that
     /// they request. A guest stays without GPUs if the job has none with enough room for it.
-    ///
-    /// # Errors
-    /// None, unless the draft contradicts itself.
-    pub fn put_guests(&mut self, request: &Request) -> Result<(), DraftError> {
+    pub(crate) fn put_guests(&mut self, request: &Request) {
         for &guest in request.guests() {
             let waits = self.current(guest).is_none() && self.may_place(guest);
-            let Some(its) = self.view.job(guest).filter(|_| waits) else {
-                continue;
-            };
-            if let Some(beside) = self.beside(request.job, &its, &Shape::gang(&its)) {
-                self.assign(guest, beside)?;
+            let its = self.view.job(guest).filter(|_| waits);
+            let beside = its.and_then(|its| self.beside(request.job, &its, &Shape::gang(&its)));
+            if let Some(beside) = beside {
+                let _fits = self.assign(guest, beside);
             }
         }
-        Ok(())
     }
 
     /// Returns an assignment of the shape on GPUs of the job `host`, beside all jobs on them. Its
@@ -306,14 +316,13 @@ impl<'a> Draft<'a> {
         open.truncate(count);
         open.sort_unstable_by_key(|(_, rank, _)| *rank);
         let gpus: GpuList = open.iter().map(|(.., gpu)| *gpu).collect();
-        let accepted = !job.has_extras() || accepts_all(job.spec(), cluster, &gpus);
         let fits = |gpu: &GpuId| self.used(*gpu).has_room(shape.share);
         let apart = shape.share.fraction() < 1.0 && gpus.iter().all(fits);
         let mut beside = shape.on(gpus);
         if !apart {
             beside.share = packed;
         }
-        (accepted && self.has_resources(&beside)).then_some(beside)
+        self.fits(job, &beside).then_some(beside)
     }
 
     /// Returns the jobs that a GPU has in the draft.
@@ -704,12 +713,7 @@ impl<'a> Draft<'a> {
     pub fn fits(&self, job: &JobRef<'_>, a: &Assignment) -> bool {
         self.check(job.id(), a, None).is_ok()
             && (!job.has_extras() || accepts_all(job.spec(), self.view.cluster(), &a.gpus))
-            && self.has_resources(a)
-    }
-
-    #[inline]
-    fn has_resources(&self, a: &Assignment) -> bool {
-        self.m.ledger.lacking(self.view.cluster(), a).is_none()
+            && self.m.ledger.lacking(self.view.cluster(), a).is_none()
     }
 
     /// Returns `count` free GPUs of a node, lowest first; `None` if it has fewer.

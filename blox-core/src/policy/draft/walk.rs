@@ -4,6 +4,7 @@ use super::Draft;
 use super::kinds::Kind;
 use super::memory::{self, DraftMemory, Now, Walk};
 use crate::assignment::Assignment;
+use crate::cluster::Cluster;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
 use crate::order::{Entry as Queued, Piece};
@@ -12,7 +13,8 @@ use crate::reason::Reason;
 use crate::shape::{Place, Shape};
 use crate::units::GpuCount;
 
-/// The next job in order, as returned by [`Draft::next_in_line`].
+/// The next job in order, as returned by `Draft::next_in_line`.
+#[doc(hidden)]
 #[derive(Clone)]
 pub enum Candidate<'a> {
     /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
@@ -39,7 +41,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Like [`Draft::next_candidate`], without creating a request for each of the many jobs that
-    /// need only GPUs.
+    /// need only GPUs, and with running jobs that should move. For `InOrder`; others need no cursor.
+    #[doc(hidden)]
     #[inline]
     pub fn next_in_line(&mut self, queue: &mut JobQueue) -> Option<Candidate<'a>> {
         let Some(kept) = queue.kept() else {
@@ -164,7 +167,8 @@ impl<'a> Draft<'a> {
             };
             // The first request of a running job counts.
             let first = earlier.iter().all(|e| e.job != request.job);
-            if first && !self.meets(has, request) {
+            let meets = |shape| self.meets(has, shape);
+            if first && !request.shapes.iter().any(meets) {
                 self.m.walk.blocked.clear();
                 return Some(Candidate::Moving(request.clone()));
             }
@@ -195,16 +199,11 @@ impl<'a> Draft<'a> {
         (bare && request.guests().is_empty() && !self.m.walk.repeats).then_some(job)
     }
 
-    /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
-    /// the candidate. Returns each job at most once for a candidate. Returns `None` if there are no
-    /// more, or if the queue does not preempt.
-    pub fn next_victim(&mut self, queue: &mut JobQueue) -> Option<JobId> {
-        self.next_victim_with_gpus(queue).map(|(job, _)| job)
-    }
-
-    /// Like [`Draft::next_victim`], with the victim's number of GPUs.
+    /// Returns the next victim, with its number of GPUs: the last job in order that has GPUs in the
+    /// draft and comes after the candidate. Returns each job at most once for a candidate. Returns
+    /// `None` if there are no more, or if the queue does not preempt.
     #[inline]
-    pub fn next_victim_with_gpus(&mut self, queue: &mut JobQueue) -> Option<(JobId, GpuCount)> {
+    pub fn next_victim(&mut self, queue: &mut JobQueue) -> Option<(JobId, GpuCount)> {
         if !queue.preemption_allowed() {
             return None;
         }
@@ -409,21 +408,10 @@ impl<'a> Draft<'a> {
         kept.tidy();
     }
 
-    /// Returns true if an assignment meets one of a request's shapes: number and type of GPUs,
-    /// config, and [`Place::Nodes`] or [`Place::With`]. The other places are preferences and
-    /// always met.
-    pub fn meets(&self, has: &Assignment, request: &Request) -> bool {
-        let mut shapes = request.shapes.iter();
-        shapes.any(|shape| self.meets_shape(has, shape))
-    }
-
-    /// Like [`Draft::meets`], for one shape.
-    pub fn meets_shape(&self, has: &Assignment, shape: &Shape) -> bool {
+    /// Returns true if an assignment meets a shape: number and type of GPUs, config, and
+    /// [`Place::Nodes`]. The other places are preferences and always met.
+    pub fn meets(&self, has: &Assignment, shape: &Shape) -> bool {
         let cluster = self.view.cluster();
-        let of_type = |wanted: GpuTypeId| {
-            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_with(*gpu));
-            nodes.all(|node| node.is_some_and(|n| n.gpu_type() == wanted))
-        };
         let on = |id: NodeId| {
             let gpus = has.gpus.iter();
             gpus.filter(|gpu| cluster.node_of(**gpu) == Some(id))
@@ -432,13 +420,18 @@ impl<'a> Draft<'a> {
         let lies = match &shape.place {
             Place::Any | Place::Consolidated | Place::Near(_) => true,
             Place::Nodes(nodes) => nodes.iter().all(|(id, count)| on(*id) == *count as usize),
-            Place::With(other) => {
-                let its = self.current(*other);
-                its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
-            }
         };
-        lies && has.count() == shape.gpus
-            && shape.gpu_type.is_none_or(of_type)
-            && (shape.config.is_none() || shape.config == has.config)
+        lies && has_gpus_of(cluster, has, shape)
     }
+}
+
+/// Returns whether an assignment has the number and type of GPUs, and the config, of a shape.
+pub(crate) fn has_gpus_of(cluster: &Cluster, has: &Assignment, shape: &Shape) -> bool {
+    let of_type = |wanted: GpuTypeId| {
+        let mut nodes = has.gpus.iter().map(|gpu| cluster.node_with(*gpu));
+        nodes.all(|node| node.is_some_and(|node| node.gpu_type() == wanted))
+    };
+    has.count() == shape.gpus
+        && shape.gpu_type.is_none_or(of_type)
+        && (shape.config.is_none() || shape.config == has.config)
 }

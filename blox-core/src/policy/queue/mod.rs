@@ -50,9 +50,10 @@ impl Request {
         }
     }
 
-    /// Adds a guest: a job that runs on the same GPUs, or on some of them. The guest must request at
-    /// most as many GPUs as the job gets and have room on them
-    /// ([`Draft::beside`](crate::Draft::beside)). Otherwise a placement ignores the guest.
+    /// Adds a guest: a job that runs on the same GPUs, or on some of them. Placement policies place
+    /// the job; then the runtime places its waiting guests. A guest must request at most as many GPUs
+    /// as the job gets and have room on them ([`Draft::beside`](crate::Draft::beside)). Otherwise it
+    /// waits.
     #[must_use]
     pub fn beside(mut self, guest: JobId) -> Self {
         if let Err(at) = self.guests.binary_search(&guest) {
@@ -75,8 +76,8 @@ impl Request {
 /// Answer of a scheduling policy: either an explicit list, or an order kept from decision to
 /// decision (see [`JobQueue::keep`]).
 ///
-/// A placement policy takes the jobs one by one with [`Draft::next_candidate`](crate::Draft::next_candidate)
-/// (or [`Draft::next_in_line`](crate::Draft::next_in_line)), or all at once with [`JobQueue::all`].
+/// A placement policy takes the jobs one by one with [`Draft::next_candidate`](crate::Draft::next_candidate),
+/// or all at once with [`JobQueue::all`].
 #[derive(Clone, Default)]
 pub struct JobQueue {
     list: Vec<Request>,
@@ -96,20 +97,15 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    /// Returns whether the placement could place a job in a shape if all nodes were empty and up.
+    /// Returns whether the placement could place a job in a shape if all nodes of a room were empty
+    /// and up.
     ///
-    /// Present nodes and requested nodes count, whether they are usable or not. A policy that
-    /// chooses the shape of a job, such as its GPU type, must leave out shapes for which this is
-    /// false. Otherwise the job may wait for ever. The result changes only if nodes join, leave,
-    /// change their partition or are requested. In a queue without a placement, the nodes together
-    /// must have the GPUs, CPUs and memory.
-    pub fn could_place(&self, view: View<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
-        self.could_place_in(&Room::of(view), job, shape)
-    }
-
-    /// Returns whether the placement could place a job in a shape on the nodes of a room, such as
-    /// those that are [up](Room::without), if they were empty. See [`JobQueue::could_place`].
-    pub fn could_place_in(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
+    /// In the [room of a view](Room::of), present nodes and requested nodes count, whether they are
+    /// usable or not. A policy that chooses the shape of a job, such as its GPU type, must leave out
+    /// shapes for which this is false there. Otherwise the job may wait for ever. The result changes
+    /// only if nodes join, leave, change their partition or are requested. In a queue without a
+    /// placement, the nodes together must have the GPUs, CPUs and memory.
+    pub fn could_place(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> bool {
         match &self.could_place {
             Some(could_place) => could_place(room, job, shape),
             None => room.anywhere(job, shape).is_ok(),

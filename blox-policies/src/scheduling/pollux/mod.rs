@@ -15,7 +15,7 @@ use crate::placement::OnNodes;
 use crate::unit::Unit;
 use blox_core::{
     Adapts, Answer, ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef,
-    NodeActionKind, NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request,
+    NodeActionKind, NodeActionKinds, NodeActions, NodeId, Place, Policy, Reason, Request, Room,
     SchedulingPolicy, Seconds, Shape, Shapes, SortedMap, TrainingSpec, Validity, View, sort,
 };
 use ideal::Ideal;
@@ -201,7 +201,7 @@ impl SchedulingPolicy for Pollux {
             if !fits
                 && self.could_request(view, job).is_ok_and(|shapes| {
                     let mut shapes = shapes.iter();
-                    shapes.any(|shape| out.could_place(view, job, shape))
+                    shapes.any(|shape| out.could_place(&Room::of(view), job, shape))
                 })
             {
                 // The placement grants less than the job requests.

@@ -96,7 +96,7 @@ impl PlacementPolicy for Scattered {
             };
             let mut found = Scattered::find(draft, &job, &shape);
             while found.is_none() {
-                let Some(victim) = draft.next_victim(requests) else {
+                let Some((victim, _)) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
