@@ -1,4 +1,4 @@
-//! What a job does that changes its own rate.
+//! Changes that a job makes to its own rate.
 
 use blox_core::{Config, Time, TrainingReport};
 use std::sync::Arc;
