@@ -17,6 +17,7 @@
 //! | Limit jobs or GPUs of users | [`admission::Quota`] |
 //! | Hold jobs back under load | [`admission::LoadThreshold`] |
 //! | Service, isolate or power off nodes | [`cluster::Maintenance`], [`cluster::Quarantine`], [`cluster::PowerSaving`] |
+//! | Order jobs by a formula | [`formula`], [`scheduling::ByFormula`] |
 //! | Estimate running times | [`estimate`] |
 //! | Divide time over GPU types | [`scheduling::gavel::SharePolicy`] |
 //! | Rate Sia's configurations | [`scheduling::sia::Scores`], [`scheduling::sia::Ties`] |
@@ -28,6 +29,7 @@
 pub mod admission;
 pub mod cluster;
 pub mod estimate;
+pub mod formula;
 pub mod placement;
 pub mod scheduling;
 mod splitmix;

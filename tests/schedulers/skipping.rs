@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of random workloads. Each runs with and without skipped rounds.
 const CASES: u64 = 1000;
 
-struct Case {
+pub struct Case {
     cluster: ClusterSpec,
-    jobs: Vec<JobSpec>,
+    pub jobs: Vec<JobSpec>,
     overheads: FixedOverheads,
     faults: Faults,
 }
 
-fn case(seed: u64) -> Case {
+pub fn case(seed: u64) -> Case {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (nodes, gpus) = (rng.random_range(1..6), rng.random_range(1..9));
     let total = nodes as u32 * gpus;
@@ -78,7 +78,7 @@ fn case(seed: u64) -> Case {
     }
 }
 
-fn simulation(case: &Case) -> Simulation {
+pub fn simulation(case: &Case) -> Simulation {
     Simulation::new(case.cluster.clone())
         .overheads(case.overheads)
         .faults(case.faults)

@@ -2,6 +2,7 @@
 
 mod allox;
 mod auction;
+mod by_formula;
 mod chronus;
 mod elasticflow;
 mod eva;
@@ -31,6 +32,7 @@ mod two_das;
 
 pub use allox::AlloX;
 pub use auction::{Award, Bid, partial_allocation};
+pub use by_formula::ByFormula;
 pub use chronus::{Chronus, LeaseChoice};
 pub use elasticflow::{ElasticFlow, Share};
 pub use eva::{Eva, EvaSettings};

@@ -3,8 +3,10 @@
 use crate::parameters::*;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{AnyScheduling, GpuCount, Gpus};
+use blox_policies::formula::Formula;
 use blox_policies::scheduling::{
-    Drf, Fifo, FinishTimeFairness, Las, Queue, QuotaTree, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
+    ByFormula, Drf, Fifo, FinishTimeFairness, Las, Queue, QuotaTree, Sjf, Srsf, Srtf,
+    StarvationGuard, Tetris,
 };
 use std::sync::Arc;
 
@@ -45,6 +47,32 @@ const ORDER: ParamDoc = param(
     "fifo",
     "order within a level: fifo, sjf, srtf, las",
 );
+
+const BY: ParamDoc = param(
+    "by",
+    "submit",
+    "formula of the sort keys, such as where(attained < 8h, 0, 1), submit",
+);
+const PREEMPTIVE: ParamDoc = param(
+    "preemptive",
+    "false",
+    "true: jobs stop running jobs that come after them",
+);
+const BELIEVED: ParamDoc = param(
+    "estimator",
+    "user",
+    "source of estimate and estimate_left: oracle, user, noisy, brought (attribute estimate_s), learned",
+);
+
+fn by_formula(p: &Params, seed: u64) -> Result<ByFormula, RegistryError> {
+    let formula = p.text(BY.name).parse::<Formula>();
+    let formula = formula.map_err(|e| p.wrong(BY.name, format!("a formula; {e}")))?;
+    let policy = ByFormula::with(formula, belief(p, seed)?);
+    Ok(match p.bool(PREEMPTIVE.name)? {
+        true => policy.preemptive(),
+        false => policy,
+    })
+}
 
 /// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
 fn queues(p: &Params) -> Result<Vec<Queue>, RegistryError> {
@@ -106,6 +134,12 @@ pub(crate) fn add(r: &mut Registry) {
                 p.hours(GUARD.name)?,
             )))
         },
+    );
+    s.add(
+        "order",
+        "in order of a formula over the columns of jobs",
+        &[BY, PREEMPTIVE, BELIEVED, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Arc::new(by_formula(p, seed)?)),
     );
     s.add(
         "drf",

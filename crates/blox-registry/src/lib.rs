@@ -82,7 +82,7 @@ fn is_list(text: &str) -> bool {
 
 /// A name with parameters, written `las{guard_h=1000}`.
 ///
-/// A value may contain commas: text after a comma without `=` continues the value before it.
+/// A value may contain commas: text after a comma continues the value before it unless `NAME=` begins it.
 ///
 /// ```
 /// use blox_registry::ComponentSpec;
@@ -91,6 +91,8 @@ fn is_list(text: &str) -> bool {
 /// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
 /// let n: ComponentSpec = "poisson{gpu_mix=1:70,2:30,load=8}".parse()?;
 /// assert_eq!(n.params.text("gpu_mix"), "1:70,2:30");
+/// let n: ComponentSpec = "order{by=where(age <= 1h, 0, 1), submit,preemptive=true}".parse()?;
+/// assert_eq!(n.params.text("by"), "where(age <= 1h, 0, 1), submit");
 /// # Ok::<(), blox_registry::RegistryError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,16 +136,16 @@ impl std::str::FromStr for ComponentSpec {
         let mut params = Params::default();
         let mut pairs: Vec<(&str, String)> = Vec::new();
         for part in inside.split(',').filter(|p| !p.trim().is_empty()) {
-            match (part.split_once('='), pairs.last_mut()) {
-                (Some((key, value)), _) => pairs.push((key.trim(), value.to_owned())),
+            // `a <= b` and `a == b` name no parameter.
+            let pair = part.split_once('=').map(|(key, value)| (key.trim(), value));
+            let pair = pair.filter(|(key, value)| plain(key) && !value.starts_with('='));
+            match (pair, pairs.last_mut()) {
+                (Some((key, value)), _) => pairs.push((key, value.to_owned())),
                 (None, Some((_, value))) => *value = format!("{value},{part}"),
                 (None, None) => return Err(wrong()),
             }
         }
         for (key, value) in pairs {
-            if !plain(key) {
-                return Err(wrong());
-            }
             let value = Param::read(value.trim());
             if let Some(earlier) = params.values.get(key) {
                 return Err(RegistryError::BadValue {

@@ -75,6 +75,14 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("themis", &["fairness=0.5", "lease_s=300"]),
     ("tiresias", &["thresholds=3250/7200", "promote=2"]),
     ("2das", &["promote=2"]),
+    (
+        "order",
+        &[
+            "by=where(attained < 1h, 0, 1), submit,preemptive=true",
+            "by=-age / true_duration",
+            "by=-priority, where(gpus <= 2gpus, 0, 1), first_start",
+        ],
+    ),
     ("quota-tree", &["queues=vc-a:4/vc-b:8:12", "order=las"]),
     (
         "consolidated",
