@@ -11,7 +11,7 @@ use blox_core::{
     OnEvent, Pipeline, PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless,
     Validity,
 };
-use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
+use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, Ties, conformance};
 use serde::{Deserialize, Serialize};
 
 /// Takes free GPUs, then the GPUs of the last jobs in order. If there are still too few, changes
@@ -116,6 +116,65 @@ fn noise_by_job_number_conforms() {
     passes(conformance(|_| {
         composed("noise", by_key(noise).valid_until_event(), FirstFit)
     }));
+}
+
+/// Orders jobs by their names, which stay with the jobs.
+fn name(job: &JobRef<'_>) -> SortKey {
+    let name = job.spec().name.as_deref().unwrap_or_default();
+    let mixed = name.bytes().fold(7u32, |x, byte| {
+        (x ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    SortKey::by(f64::from(mixed))
+}
+
+#[test]
+fn orders_without_job_numbers_are_accepted() {
+    type Order = fn() -> ByKey;
+    let orders: [(Order, Ties); 4] = [
+        (|| by_key(submit).valid_until_event(), Ties::BySubmission),
+        (|| by_key(attained).preemptive(), Ties::BySubmission),
+        (|| by_key(name).valid_until_event(), Ties::Never),
+        (
+            || by_key(name).preemptive().valid_until_event(),
+            Ties::Never,
+        ),
+    ];
+    for (order, ties) in orders {
+        let suite = conformance(|_| composed("numbers", order(), Preempting));
+        let suite = suite.without(Fault::Details).ignores_job_numbers(ties);
+        let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.renamed > 1000, "{report:?}");
+        let exchanges = ties == Ties::Never;
+        assert_eq!(report.exchanged > 100, exchanges, "{report:?}");
+    }
+}
+
+#[test]
+fn orders_by_job_numbers_are_found() {
+    type Key = fn(&JobRef<'_>) -> SortKey;
+    let noise: Key = |job| SortKey::by(f64::from(job.id().0.wrapping_mul(0x9e37_79b9) >> 16));
+    let odd: Key = |job| SortKey::by(f64::from(job.id().0 % 2));
+    let early: Key = |job| SortKey::by(f64::from(u8::from(job.id().0 < 4)));
+    for (key, ties) in [
+        (noise, Ties::BySubmission),
+        (odd, Ties::BySubmission),
+        (early, Ties::BySubmission),
+        (submit, Ties::Never),
+    ] {
+        let suite = conformance(|_| composed("numbers", by_key(key).valid_until_event(), FirstFit));
+        let failure = caught(suite.ignores_job_numbers(ties), Property::JobNumbers);
+        let text = failure.to_string();
+        assert!(text.contains("decides by the numbers of jobs"), "{text}");
+        assert!(
+            text.contains("if the jobs have other numbers (0 as "),
+            "{text}"
+        );
+        assert!(failure.jobs < 8, "{text}");
+        assert!(
+            failure.test().contains("suite.ignores_job_numbers("),
+            "{text}"
+        );
+    }
 }
 
 #[test]

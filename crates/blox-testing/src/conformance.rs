@@ -5,6 +5,7 @@ use super::cluster::ScriptedCluster;
 use super::coverage::Coverage;
 use super::difference::{self, Steps};
 use super::problem::{Place, Problem, Property, lock, near};
+use super::renaming::{Renaming, Ties, acts};
 use super::script::{Contents, Fault, Script};
 use super::verify::verify;
 use crate::random::SplitMix;
@@ -74,11 +75,18 @@ impl Failure {
         let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = self.policy.chars().map(part).collect();
         let (name, case, script) = (name.to_lowercase(), self.case, &self.script);
+        let numbers = match self.property {
+            Property::JobNumbers => {
+                "    let suite = suite.ignores_job_numbers(Ties::BySubmission);\n"
+            }
+            _ => "",
+        };
         format!(
             "#[test]\n\
              fn policy_{name}_case_{case}_conforms() {{\n\
              \x20   let case = r#\"{script}\"#;\n\
              \x20   let suite = conformance(|seed| todo!(\"build the scheduler from {{seed}}\"));\n\
+             {numbers}\
              \x20   suite.case(case).unwrap().check().unwrap();\n\
              }}\n"
         )
@@ -120,6 +128,10 @@ pub struct Report {
     pub late_ends: u64,
     /// Clones and restored instances that were compared with their originals.
     pub shadows: u64,
+    /// Jobs that were compared with themselves under another number.
+    pub renamed: u64,
+    /// Jobs that exchanged their numbers with others that were submitted at the same moment.
+    pub exchanged: u64,
     /// Counts of what the scheduler did in these cases.
     pub coverage: Coverage,
 }
@@ -205,6 +217,7 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
         build: Box::new(move |seed| builder(seed).into()),
         script: None,
         keeps: false,
+        ties: None,
         patience: Duration::from_secs(10),
     };
     Cases::new(tested, 128)
@@ -235,6 +248,8 @@ pub struct TestedScheduler<'a> {
     /// The only case; replaces the seeds.
     script: Option<Arc<Script>>,
     keeps: bool,
+    /// Set if the scheduler ignores job numbers.
+    ties: Option<Ties>,
     patience: Duration,
 }
 
@@ -257,6 +272,30 @@ impl Suite<'_> {
     #[must_use]
     pub fn keeps_virtual_clusters(mut self) -> Self {
         self.tested.keeps = true;
+        self
+    }
+
+    /// Declares that the scheduler ignores the numbers of jobs: under other numbers, each job fares the
+    /// same. The suite then runs each case again with other numbers, and checks
+    /// [`Property::JobNumbers`].
+    ///
+    /// A policy that orders jobs by number, or derives noise from numbers, depends on the order of
+    /// submission or on chance. Equal jobs need some order, so `ties` states what decides about them.
+    ///
+    /// ```
+    /// use blox_core::{Composition, order::SortKey, policy::by_key};
+    /// use blox_testing::{FirstFit, Property, Ties, conformance};
+    ///
+    /// let build = |_seed| {
+    ///     let noise = by_key(|job| SortKey::by(f64::from(job.id().0.wrapping_mul(0x9e37_79b9))));
+    ///     Composition::new("noise").scheduling(noise).placement(FirstFit).build().unwrap()
+    /// };
+    /// let failure = conformance(build).ignores_job_numbers(Ties::BySubmission).check().unwrap_err();
+    /// assert_eq!(failure.property, Property::JobNumbers);
+    /// ```
+    #[must_use]
+    pub fn ignores_job_numbers(mut self, ties: Ties) -> Self {
+        self.tested.ties = Some(ties);
         self
     }
 
@@ -318,6 +357,7 @@ impl Suite<'_> {
             contents: self.contents_of(jobs),
             script: self.tested.script.clone(),
             keeps: self.tested.keeps,
+            ties: self.tested.ties,
             fresh: Fresh(sender.clone()),
             place: place.clone(),
         };
@@ -425,6 +465,7 @@ struct Case {
     contents: Contents,
     script: Option<Arc<Script>>,
     keeps: bool,
+    ties: Option<Ties>,
     fresh: Fresh,
     place: Place,
 }
@@ -495,6 +536,14 @@ impl Case {
             report.runs += 1;
         }
 
+        if let Some(ties) = self.ties {
+            let renaming = Renaming::of(&script, ties);
+            self.run_renamed(&script, &plain, &renaming)?;
+            report.runs += 1;
+            report.renamed += script.jobs.len() as u64;
+            report.exchanged += renaming.exchanged();
+        }
+
         if self.seed.is_multiple_of(RENUMBERED) {
             report.runs += self.run_after_another(&script, round)?;
         }
@@ -511,6 +560,53 @@ impl Case {
         replay_inputs(journal, state, trigger, policy, nobody)
             .map(|_| report)
             .map_err(|e| differs(e.to_string()))
+    }
+
+    /// Checks that the jobs of a case fare the same under other numbers.
+    fn run_renamed(
+        &self,
+        script: &Script,
+        plain: &Run,
+        renaming: &Renaming,
+    ) -> Result<(), Problem> {
+        let renamed = Arc::new(renaming.apply(script));
+        let run = self.run(&renamed, self.build(), Mode::Again)?;
+        let wrong = |expected: String, found: String| {
+            Err(Problem::new(Property::JobNumbers, expected, found))
+        };
+        let (before, after) = (acts(&plain.journal, |job| job), renaming.acts(&run.journal));
+        let same = before.iter().zip(&after).take_while(|(a, b)| a == b);
+        let same = same.count();
+        let show = |acts: Option<&_>| acts.map_or("nothing".to_owned(), ToString::to_string);
+        if before.len() != same || after.len() != same {
+            let numbers = (0..script.jobs.len() as u32).map(|old| {
+                let old = JobId(old);
+                format!("{old} as {}", renaming.number(old))
+            });
+            let numbers: Vec<String> = numbers.collect();
+            return wrong(
+                format!("under any numbers of the jobs, {}", show(before.get(same))),
+                format!(
+                    "{}, if the jobs have other numbers ({})",
+                    show(after.get(same)),
+                    numbers.join(", ")
+                ),
+            );
+        }
+        for (old, ending) in plain.books.iter().enumerate() {
+            let new = renaming.number(JobId(old as u32));
+            let other = &run.books[new.index()];
+            if ending != other {
+                return wrong(
+                    format!(
+                        "job {old} to fare the same under any number: {}",
+                        self::show(ending)
+                    ),
+                    format!("{}, as job {new}", self::show(other)),
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Checks that a policy keeps no data of job numbers in a static. Runs the case under numbers

@@ -78,7 +78,8 @@ pub(crate) fn admission(admission: &AdmissionDecision) -> String {
     }
 }
 
-fn action(action: &Action) -> String {
+/// Describes an action of a plan.
+pub(crate) fn action(action: &Action) -> String {
     match action {
         Action::Stop { job, why } => format!("stop job {job} ({why})"),
         Action::Place { job, assignment } => {

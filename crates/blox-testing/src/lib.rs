@@ -10,6 +10,7 @@
 //! | Choose the cases, and what their jobs and nodes have | [`Cases`] |
 //! | Read a failure | [`Failure`], [`Property`], [`CaseError`], [`ModelFailure`], [`ModelProperty`] |
 //! | Count what a test covered | [`Report`], [`Coverage`], [`ModelReport`] |
+//! | State that a scheduler ignores job numbers | [`Suite::ignores_job_numbers`], [`Ties`] |
 //! | Check a state | [`consistency`] |
 //! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
 
@@ -24,6 +25,7 @@ mod jumble;
 mod model;
 mod problem;
 mod random;
+mod renaming;
 mod scenario;
 mod script;
 mod verify;
@@ -35,6 +37,7 @@ pub use model::{
     ModelFailure, ModelProperty, ModelReport, ModelSuite, TestedModel, conformance_of_model,
 };
 pub use problem::Property;
+pub use renaming::Ties;
 pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
 

@@ -54,6 +54,9 @@ pub enum Property {
     /// Jobs of a virtual cluster run only on nodes that serve it. Checked only with
     /// [`Suite::keeps_virtual_clusters`](super::Suite::keeps_virtual_clusters).
     VirtualClusters,
+    /// Under other job numbers, every job fares the same. Checked only with
+    /// [`Suite::ignores_job_numbers`](super::Suite::ignores_job_numbers).
+    JobNumbers,
 }
 
 impl fmt::Display for Property {
@@ -77,6 +80,7 @@ impl fmt::Display for Property {
             Property::Restore => "does not survive saving and restoring",
             Property::Replay => "does not replay from its journal",
             Property::VirtualClusters => "placed a job outside of its virtual cluster",
+            Property::JobNumbers => "decides by the numbers of jobs",
         })
     }
 }

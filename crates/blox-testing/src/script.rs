@@ -166,6 +166,9 @@ pub(crate) struct Script {
     /// Number of jobs that ended before the case. The numbers of its own jobs start here.
     #[serde(skip)]
     pub first: usize,
+    /// The jobs by their numbers in the case with the same faults, if they have other ones.
+    #[serde(skip)]
+    pub order: Vec<usize>,
     /// Time at which every job that fits must have ended.
     #[serde(skip)]
     pub horizon: Time,
@@ -253,6 +256,7 @@ impl Script {
             faults,
             round,
             first: 0,
+            order: Vec::new(),
         };
         script.slow_stops();
         script.trainings();
@@ -903,6 +907,7 @@ impl Script {
     /// Returns a generator for one purpose of one launch of one job.
     pub fn dice(&self, job: JobId, attempt: u32, purpose: u64) -> SplitMix {
         let job = job.index() - self.first;
+        let job = self.order.get(job).copied().unwrap_or(job);
         SplitMix::keyed(&[self.seed, job as u64, u64::from(attempt), purpose])
     }
 }
