@@ -1,4 +1,8 @@
-//! Simulations run step by step.
+//! Simulations run step by step, with decisions of the scheduler or from outside.
+
+mod outside;
+
+pub use outside::AnswerError;
 
 use crate::backend::Read;
 use crate::simulation::{Parts, Report, Simulation};
@@ -6,13 +10,18 @@ use crate::workload::Workload;
 use crate::{Ended, SimError};
 use blox_core::drive::{Turn, turn};
 use blox_core::input::Input;
-use blox_core::{Event, JobId, Pipeline, Plan, Scheduler, Time, View};
+use blox_core::journal::Journal;
+use blox_core::{Decision, Event, JobId, Pipeline, Plan, Scheduler, Time, View};
+use outside::Outside;
 
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// An event of the cluster or the workload; the view shows it.
     Event(Time, Event),
+    /// A question to decide, if the stepper [pauses](Stepper::pausing). [`Stepper::answer`] answers it;
+    /// the next step lets the scheduler do so.
+    Question(Time),
     /// A decision. [`Stepper::plan`] returns its plan; the view shows its allocations.
     Decision(Time),
     /// The simulation is over.
@@ -69,8 +78,25 @@ impl<'w> Stepper<'w> {
         scheduler: Pipeline,
         workload: &'w mut dyn Workload,
     ) -> Result<Self, SimError> {
+        Stepper::journaled(simulation, scheduler, workload, None)
+    }
+
+    /// Creates a simulation with a journal before its first step. The caller flushes the journal. It
+    /// records answers from outside like decisions of the scheduler, so a replay for collectors
+    /// ([`watch`](blox_core::replay::watch)) needs neither.
+    ///
+    /// # Errors
+    /// The cluster specification is invalid, or the workload cannot be read.
+    pub fn journaled(
+        simulation: &Simulation,
+        scheduler: Pipeline,
+        workload: &'w mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Self, SimError> {
+        let mut parts = simulation.start(scheduler.trigger(), workload, journal)?;
+        parts.core.start(&scheduler)?;
         Ok(Stepper {
-            parts: simulation.start(scheduler.trigger(), workload, None)?,
+            parts,
             simulation: simulation.clone(),
             scheduler,
             memory: Turn::default(),
@@ -78,15 +104,76 @@ impl<'w> Stepper<'w> {
         })
     }
 
+    /// Pauses at each question, so that [`Stepper::answer`] can answer it: a person, a notebook or a
+    /// learner then takes the place of the scheduling and the placement policy.
+    ///
+    /// ```
+    /// # use blox_testing::FirstFit;
+    /// # use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, Seconds};
+    /// use blox_core::{Action, Assignment, Decision, GpuId, JobId, Plan, Time};
+    /// use blox_sim::{Simulation, stepping::{Step, Stepper}, workload::Jobs};
+    ///
+    /// # let fifo = Composition::new("fifo")
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+    /// #     .placement(FirstFit).build()?;
+    /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0))]);
+    /// let simulation = Simulation::new(ClusterSpec::uniform(1, 2));
+    /// let mut stepper = Stepper::new(&simulation, fifo, &mut jobs)?.pausing();
+    /// while stepper.step()? != Step::Question(Time::ZERO) {}
+    /// let on = |gpu| Decision {
+    ///     plan: Plan {
+    ///         actions: vec![Action::Place { job: JobId(0), assignment: Assignment::of([GpuId(gpu)]) }],
+    ///         ..Plan::default()
+    ///     },
+    ///     ..Decision::default()
+    /// };
+    /// // The question stays open after a refused answer.
+    /// let refused = stepper.answer(&on(7)).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the plan gives job 0 GPU 7, which does not exist or may not be used");
+    /// assert_eq!(stepper.answer(&on(1))?, Step::Decision(Time::ZERO));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pausing(mut self) -> Self {
+        self.memory = Turn::pausing();
+        self
+    }
+
     /// Performs a step. After the end, does nothing.
     ///
     /// # Errors
     /// The workload cannot be read, or the policy fails.
     pub fn step(&mut self) -> Result<Step, SimError> {
+        self.turn(None)
+    }
+
+    /// Returns the time of the open question, if there is one.
+    pub fn asked(&self) -> Option<Time> {
+        self.parts.core.open().map(|open| open.at)
+    }
+
+    /// Answers the open question in place of the scheduler, and returns its decision.
+    ///
+    /// The plan of the answer replaces the scheduler's. The scheduler still decides about nodes and
+    /// admission, unless the answer has node actions or admission decisions. The version of the answer
+    /// has no effect. The plan is checked like the scheduler's.
+    ///
+    /// # Errors
+    /// No question is open, or the answer contradicts the state. The question is then open as before.
+    /// The simulation cannot go on if the scheduler fails at its part, or the workload cannot be read.
+    pub fn answer(&mut self, answer: &Decision) -> Result<Step, AnswerError> {
+        let open = self.parts.core.open().ok_or(AnswerError::NoQuestion)?;
+        outside::check(self.parts.core.core(), &self.scheduler, open, answer)?;
+        Ok(self.turn(Some(answer))?)
+    }
+
+    /// Runs a turn with an answer in place of the scheduler's, if there is one.
+    fn turn(&mut self, answer: Option<&Decision>) -> Result<Step, SimError> {
         if self.over {
             return Ok(Step::End);
         }
-        let mut seen = Step::End;
+        let open = self.parts.core.open();
+        let mut seen = open.map_or(Step::End, |open| Step::Decision(open.at));
         let read = |input: Input| {
             match &input {
                 Input::Event { at, event } => seen = Step::Event(*at, event.clone()),
@@ -100,9 +187,23 @@ impl<'w> Stepper<'w> {
             each: true,
             read,
         };
-        let (core, scheduler) = (&mut self.parts.core, &mut self.scheduler);
-        self.over = !turn(core, scheduler, &mut backend, &mut self.memory)?;
-        Ok(if self.over { Step::End } else { seen })
+        let (core, memory) = (&mut self.parts.core, &mut self.memory);
+        let goes_on = match answer {
+            None => turn(core, &mut self.scheduler, &mut backend, memory)?,
+            Some(answer) => {
+                let scheduler = self.scheduler.clone();
+                let mut outside = Outside { scheduler, answer };
+                let goes_on = turn(core, &mut outside, &mut backend, memory)?;
+                self.scheduler = outside.scheduler;
+                goes_on
+            }
+        };
+        self.over = !goes_on;
+        Ok(match self.parts.core.open() {
+            _ if self.over => Step::End,
+            Some(open) => Step::Question(open.at),
+            None => seen,
+        })
     }
 
     /// Returns how the simulation ended; `None` while it runs.

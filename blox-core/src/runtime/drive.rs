@@ -129,8 +129,19 @@ pub fn drive<B: Backend>(
 /// Buffers that are reused in each turn.
 #[derive(Debug, Default)]
 pub struct Turn {
+    pauses: bool,
     commands: Vec<Command>,
     rates: Vec<(JobId, f64)>,
+}
+
+impl Turn {
+    /// Creates the buffers of turns that pause at each question: the next turn decides it.
+    pub fn pausing() -> Self {
+        Turn {
+            pauses: true,
+            ..Turn::default()
+        }
+    }
 }
 
 /// Runs one turn of [`drive`]: one input with its decision and commands. Returns `false` if the
@@ -145,6 +156,12 @@ pub fn turn<B: Backend>(
     backend: &mut B,
     memory: &mut Turn,
 ) -> Result<bool, B::Error> {
+    if memory.pauses
+        && let Some(open) = runtime.core().open()
+    {
+        decide(runtime, scheduler, backend, memory, open.at)?;
+        return settle(runtime, backend, memory);
+    }
     let Some(input) = backend.next(runtime.due(), runtime.view())? else {
         return Ok(false);
     };
@@ -169,10 +186,21 @@ pub fn turn<B: Backend>(
         Err(_) => {}
     }
     if let Input::Due { at } = input
+        && !memory.pauses
         && runtime.asks()
     {
         decide(runtime, scheduler, backend, memory, at)?;
     }
+    settle(runtime, backend, memory)
+}
+
+/// Ends a turn: carries out its commands, and returns true.
+#[inline]
+fn settle<B: Backend>(
+    runtime: &mut Runtime,
+    backend: &mut B,
+    memory: &mut Turn,
+) -> Result<bool, B::Error> {
     if let Some(error) = runtime.take_missed() {
         backend.lost_turn(runtime.state().now(), error)?;
     }

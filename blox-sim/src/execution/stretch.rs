@@ -1,4 +1,4 @@
-//! Changes that a job makes to its own rate.
+//! Changes of a job's rate by the job itself.
 
 use blox_core::{Config, Time, TrainingReport};
 use std::sync::Arc;

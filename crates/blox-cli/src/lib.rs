@@ -27,6 +27,7 @@
 
 mod args;
 mod assumptions;
+mod chrome;
 mod claims;
 mod cluster;
 mod command;
@@ -36,10 +37,12 @@ mod execute;
 mod explain;
 mod failure;
 mod files;
+mod grid;
 mod help;
 mod job_data;
 mod leftovers;
 mod lock;
+mod losses;
 mod man;
 mod new;
 mod output;
@@ -68,9 +71,9 @@ mod verify;
 pub use cluster::backend;
 
 use blox_registry::Registry;
-use blox_results::grid::Form;
 use command::{Command, parse};
 use failure::{Code, Failure};
+use grid::Form;
 use help::Late;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -94,7 +97,7 @@ pub fn run(registry: Registry) -> ExitCode {
         input: &mut io::stdin().lock(),
         prompts,
         form: match out.is_terminal() {
-            true => terminal::form_of_terminal(),
+            true => Form::of_terminal(),
             false => Form::Lines,
         },
         out: &mut out,

@@ -3,21 +3,22 @@
 mod show;
 
 use super::config::Given;
+use super::grid::number_of;
+use super::losses::cut_short;
 use super::resolve::Experiment;
 use super::value::parse_time;
 use crate::failure::Failure;
+use crate::losses;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
-use blox_core::{Event, JobId, Outcome, Phase, Time, View};
+use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Time, View};
 use blox_registry::Registry;
-use blox_results::losses::{self, cut_short};
-use blox_results::number_of;
 use blox_results::statistics::mean;
-use blox_sim::stepping::{Step, Stepper};
+use blox_sim::stepping::{AnswerError, Step, Stepper};
 use blox_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet};
 
-const HELP: &str = "  next [N]      the next decision, or the next N (an empty line: next)
+const HELP: &str = r#"  next [N]      the next decision, or the next N (an empty line: next)
   until T       the first decision from T on: 3600, 90m, 10h, 2d
   until job J   the next decision in which something happens to job J
   finish J      until job J has ended
@@ -28,8 +29,11 @@ const HELP: &str = "  next [N]      the next decision, or the next N (an empty l
   job J         one job
   why J         why a job is where it is
   plan          the last decision again
+  ask           pauses before the next decision, and shows it as a line of JSON
+  answer STEPS  decides in place of the scheduler, by a line of JSON such as
+                [{"place":{"job":0,"assignment":{"gpus":[0,1]}}}]
   quit
-";
+"#;
 
 pub(super) fn run(
     registry: &Registry,
@@ -48,7 +52,8 @@ pub(super) fn run(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
         &mut workload,
-    )?;
+    )?
+    .pausing();
     let mut session = Session {
         stepper,
         round: Round::default(),
@@ -96,7 +101,7 @@ pub(super) fn run(
 }
 
 /// A parsed command.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum StepCommand {
     Help,
     Next(u64),
@@ -110,6 +115,8 @@ enum StepCommand {
     Job(JobId),
     Why(JobId),
     Plan,
+    Ask,
+    Answer(Vec<Action>),
     Quit,
 }
 
@@ -117,9 +124,9 @@ enum StepCommand {
 const SHOWN: usize = 20;
 
 /// The commands, for suggestions.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "help", "next", "until", "end", "finish", "queue", "running", "nodes", "job", "why", "plan",
-    "quit",
+    "ask", "answer", "quit",
 ];
 
 fn parse(line: &str) -> Result<StepCommand, String> {
@@ -154,6 +161,12 @@ fn parse(line: &str) -> Result<StepCommand, String> {
         ["job", j] => StepCommand::Job(job(j)?),
         ["why", j] => StepCommand::Why(job(j)?),
         ["plan"] => StepCommand::Plan,
+        ["ask"] => StepCommand::Ask,
+        ["answer", ..] => {
+            let steps = line.trim_start().trim_start_matches("answer");
+            let steps = serde_json::from_str(steps);
+            StepCommand::Answer(steps.map_err(|e| format!("the answer is no list of steps: {e}"))?)
+        }
         ["quit" | "exit"] => StepCommand::Quit,
         [first, ..] => {
             let meant = nearest(first, COMMANDS)
@@ -203,7 +216,7 @@ struct Session<'w> {
 impl Session<'_> {
     fn answer(&mut self, command: &StepCommand) -> Result<String, Failure> {
         let jobs = self.stepper.view().next_job_id().0;
-        Ok(match *command {
+        Ok(match command.clone() {
             StepCommand::Help => HELP.to_owned(),
             StepCommand::Next(n) => self.decisions(n)?,
             StepCommand::Until(t) => self.until(|session| session.round.at >= t)?,
@@ -225,6 +238,11 @@ impl Session<'_> {
                 None => show::why(self.view(), self.stepper.plan(), j),
             },
             StepCommand::Plan => self.shown(),
+            StepCommand::Ask => match self.ask()? {
+                true => show::question(self.view(), self.stepper.asked()),
+                false => self.end(),
+            },
+            StepCommand::Answer(steps) => self.take(steps)?,
             StepCommand::Quit => String::new(),
         })
     }
@@ -245,32 +263,61 @@ impl Session<'_> {
         }
     }
 
-    /// Advances to the next decision; returns false at the end.
-    fn decide(&mut self) -> Result<bool, Failure> {
-        if self.over {
-            return Ok(false);
+    /// Advances to the next question; returns false at the end.
+    fn ask(&mut self) -> Result<bool, Failure> {
+        if self.over || self.stepper.asked().is_some() {
+            return Ok(!self.over);
         }
         self.round.events.clear();
         loop {
             match self.stepper.step()? {
-                Step::Decision(at) => {
-                    let first = self.round.number == 0;
-                    self.round.before = (!first).then_some(self.round.at);
-                    self.round.number += 1;
-                    self.round.at = at;
-                    self.find_rejected(at);
-                    return Ok(true);
-                }
                 Step::Event(at, event) => {
                     self.remember(at, &event);
                     self.round.events.push((at, event));
                 }
+                Step::Question(_) => return Ok(true),
+                // The stepper pauses before each decision.
+                Step::Decision(_) => {}
                 Step::End => {
                     self.over = true;
                     return Ok(false);
                 }
             }
         }
+    }
+
+    /// Advances to the next decision of the scheduler; returns false at the end.
+    fn decide(&mut self) -> Result<bool, Failure> {
+        let asks = self.ask()?;
+        if asks {
+            let step = self.stepper.step()?;
+            self.decided(&step);
+        }
+        Ok(asks)
+    }
+
+    fn decided(&mut self, step: &Step) {
+        if let Step::Decision(at) = *step {
+            let first = self.round.number == 0;
+            self.round.before = (!first).then_some(self.round.at);
+            self.round.number += 1;
+            self.round.at = at;
+            self.find_rejected(at);
+        }
+    }
+
+    /// Decides by steps from outside.
+    fn take(&mut self, actions: Vec<Action>) -> Result<String, Failure> {
+        let mut answer = Decision::default();
+        answer.plan.actions = actions;
+        Ok(match self.stepper.answer(&answer) {
+            Ok(step) => {
+                self.decided(&step);
+                self.shown()
+            }
+            Err(AnswerError::Simulation(error)) => return Err(error.into()),
+            Err(refused) => format!("refused: {refused}\n"),
+        })
     }
 
     fn remember(&mut self, at: Time, event: &Event) {

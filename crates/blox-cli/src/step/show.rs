@@ -1,8 +1,10 @@
 //! Text output of `blox step`.
 
 use super::Round;
+use crate::grid::number_of;
+use crate::table::called;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
-use blox_results::{called, number_of};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -15,6 +17,30 @@ pub(super) fn s(seconds: f64) -> String {
         whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
         tenths => format!("{tenths:.1} s"),
     }
+}
+
+/// Formats a question as a line of JSON: the jobs to decide about, and the free GPUs.
+pub(super) fn question(view: View<'_>, at: Option<Time>) -> String {
+    let job = |job: JobRef<'_>| {
+        json!({
+            "job": job.id(),
+            "phase": job.phase().as_str(),
+            "gpus": job.gpus(),
+            "submit": job.submit(),
+            "attained": job.attained_time(),
+            "has": job.assignment().map(|on| &on.gpus),
+        })
+    };
+    let all = view.submitted().chain(view.active());
+    let usable = view.nodes().filter(|node| node.is_usable());
+    let works = usable.flat_map(|node| node.gpus().filter(|gpu| node.works(*gpu)));
+    let free = works.filter(|gpu| view.cluster().allocated_to(*gpu).next().is_none());
+    let question = json!({
+        "at": at,
+        "jobs": all.map(job).collect::<Vec<_>>(),
+        "free": free.collect::<Vec<_>>(),
+    });
+    format!("{question}\n")
 }
 
 /// Formats a decision: the events before it, its actions and the resulting state.
