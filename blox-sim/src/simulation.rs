@@ -99,7 +99,7 @@ pub struct Report {
     pub knew_truth: bool,
     /// First node action of the cluster manager without effect.
     pub stale_action: Option<NodeAction>,
-    /// How the simulation ended.
+    /// Kind of the end of the simulation.
     pub ended: Ended,
     /// Time of the end.
     pub end: Time,

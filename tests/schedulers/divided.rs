@@ -160,7 +160,7 @@ fn check_accounts(report: &Report, rows: &[AssignmentRow], gpus: u32, reached: &
         all += attained;
         reached.gangs += u32::from(job.gpus > 1 && its.iter().any(|r| !r.share.is_whole()));
     }
-    let summary = Summary::of(&report);
+    let summary = Summary::of(report);
     let busy = summary.utilisation * f64::from(gpus) * summary.makespan_s;
     assert!((busy - all).abs() < 1e-6 * (1.0 + all), "{busy}, {all}");
 }

@@ -25,7 +25,7 @@ fn run(simulation: Simulation, jobs: &[(f64, u32, f64)]) -> Report {
 }
 
 fn paid(report: &Report) -> [f64; 2] {
-    let rent = Summary::of(&report).rent.expect("the cluster has offers");
+    let rent = Summary::of(report).rent.expect("the cluster has offers");
     [rent.node_hours, rent.cost]
 }
 

@@ -1,4 +1,4 @@
-//! Changes of a job's rate by the job itself.
+//! Changes that a job makes to its own rate.
 
 use blox_core::{Config, Time, TrainingReport};
 use std::sync::Arc;

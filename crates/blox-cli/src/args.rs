@@ -1,12 +1,12 @@
 //! Arguments of commands.
 
-use super::grid::Form;
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{
     By, Duration, FileFormats, Group, Hours, Limit, Load, MeanTime, Measured, Number, Period, Risk,
     RoundLength, Written, parser,
 };
 use blox_registry::ComponentSpec;
+use blox_results::grid::Form;
 use blox_traces::{ColumnMap, Format};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};

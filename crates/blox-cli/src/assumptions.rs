@@ -1,9 +1,10 @@
-//! What the figures of a table assume: about the simulated world, and about what schedulers know.
+//! Assumptions of the figures of a table: about the simulated world, and about the knowledge of
+//! schedulers.
 
-use super::grid::{in_brackets, number_of, whole};
-use super::losses::Lost;
 use super::resolve::{AS_STATED, Experiment};
-use blox_results::in_groups;
+use blox_results::grid::in_brackets;
+use blox_results::losses::Lost;
+use blox_results::{in_groups, number_of, whole};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -64,6 +65,12 @@ impl Assumptions {
         });
         add("jobs end", &|s| Some(ends(s.experiment)));
         Assumptions(list)
+    }
+
+    /// Returns the lines with their names.
+    pub fn lines(&self) -> impl Iterator<Item = (String, String)> {
+        let lines = self.0.iter();
+        lines.map(|(name, line)| ((*name).to_owned(), line.clone()))
     }
 
     /// Returns the assumptions as an object for files.

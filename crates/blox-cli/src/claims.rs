@@ -1,7 +1,6 @@
 //! `blox claims`: what the schedulers' papers claim, beside what simulations show.
 
 use super::args::{ClaimsArgs, OutputFormat};
-use super::grid::{self, Form, Grid, number_of};
 use super::output::pretty_text;
 use super::progress::{Progress, Shows};
 use crate::failure::{Code, Coded, Failure};
@@ -10,6 +9,8 @@ use blox_claims::{
     Checked, Claim, ClaimsError, Plan, Recorded, Verdict, papers, records, selected,
 };
 use blox_registry::Registry;
+use blox_results::grid::{self, Form, Grid};
+use blox_results::number_of;
 use blox_sim::Watch;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -57,7 +58,7 @@ pub(super) fn run(
     let rows = || known.iter().map(|c| fields(c)).collect::<Vec<_>>();
     let text = match format {
         OutputFormat::Table => table(&known, form, args.quiet),
-        OutputFormat::Csv => grid::csv(&COLUMNS.map(str::to_owned), &rows())?,
+        OutputFormat::Csv => grid::csv(&COLUMNS.map(str::to_owned), &rows()),
         OutputFormat::Json => pretty_text(&rows())?,
     };
     terminal.print(&text)?;
@@ -97,7 +98,7 @@ fn list(plan: &Plan<'_>, format: OutputFormat, form: Form) -> Result<String, Fai
     }
     let head = columns.map(str::to_owned);
     match format {
-        OutputFormat::Csv => grid::csv(&head, &rows),
+        OutputFormat::Csv => Ok(grid::csv(&head, &rows)),
         OutputFormat::Json => pretty_text(&rows),
         _ => {
             let cell = |value: Option<&Value>| match value {

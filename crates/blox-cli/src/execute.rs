@@ -1,7 +1,7 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
 use super::args::ANSWER_WITHIN_S;
-use super::losses::Lost;
+use super::job_data::JobsWith;
 use super::output::SharedJournal;
 use super::plan::Plan;
 use super::progress::{Progress, Shows};
@@ -13,6 +13,7 @@ use crate::terminal::Terminal;
 use blox_core::journal::Journal;
 use blox_core::{DecisionError, JobId, Seconds};
 use blox_registry::ComponentSpec;
+use blox_results::losses::Lost;
 use blox_results::{Cell, Groups, Summary};
 use blox_sim::fairness::FairTimes;
 use blox_sim::{Ended, Report, SimError, Watch};
@@ -177,7 +178,11 @@ fn simulate(
         }
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    let mut lost = Lost::of(&report, workload.notices(), o.by.is_some());
+    let known = report
+        .collected
+        .get()
+        .map_or_else(Vec::new, JobsWith::known);
+    let mut lost = Lost::of(&report, workload.notices(), o.by.is_some(), known);
     lost.untraced = recording.map_or(0, Recording::left_out);
     Ok(Run {
         groups: o.by.as_deref().map(|by| grouped(&report, by)),

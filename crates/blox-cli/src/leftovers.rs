@@ -4,7 +4,7 @@
 use super::files::{folder_name, part_of};
 use super::output::{GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE};
 use crate::failure::Failure;
-use blox_results::{GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, SUMMARIES};
+use blox_results::{GANTT, GROUP_DISTRIBUTION, SUMMARIES};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -109,8 +109,8 @@ fn is_picture(path: &Path, settings: &[String]) -> bool {
         figures.contains(&figure) && (varied == "load" || settings.iter().any(|s| s == varied))
     };
     drawn
-        && (SUMMARIES.contains(&&*name)
-            || [GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION, "jct-cdf_"]
+        && (SUMMARIES.iter().any(|kind| kind.name == name)
+            || [GANTT, GROUP_DISTRIBUTION, "jct-cdf_"]
                 .iter()
                 .any(|start| name.starts_with(start))
             || name.split_once('-').is_some_and(of_sweep))

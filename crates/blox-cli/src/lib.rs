@@ -27,7 +27,6 @@
 
 mod args;
 mod assumptions;
-mod chrome;
 mod claims;
 mod cluster;
 mod command;
@@ -37,12 +36,10 @@ mod execute;
 mod explain;
 mod failure;
 mod files;
-mod grid;
 mod help;
 mod job_data;
 mod leftovers;
 mod lock;
-mod losses;
 mod man;
 mod new;
 mod output;
@@ -71,9 +68,9 @@ mod verify;
 pub use cluster::backend;
 
 use blox_registry::Registry;
+use blox_results::grid::Form;
 use command::{Command, parse};
 use failure::{Code, Failure};
-use grid::Form;
 use help::Late;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -97,7 +94,7 @@ pub fn run(registry: Registry) -> ExitCode {
         input: &mut io::stdin().lock(),
         prompts,
         form: match out.is_terminal() {
-            true => Form::of_terminal(),
+            true => terminal::form_of_terminal(),
             false => Form::Lines,
         },
         out: &mut out,

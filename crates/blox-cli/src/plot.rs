@@ -5,10 +5,7 @@ use super::files::{not_taken, write_whole};
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
-use blox_results::{
-    AVERAGES, DEADLINE_COUNTS, FAIRNESS, Folder, GANTT, GROUP_AVERAGES, GROUP_DISTRIBUTION,
-    LATENESS, Picture, SUMMARIES, WAITS, pictures,
-};
+use blox_results::{Folder, GANTT, GROUP_DISTRIBUTION, JCT, Picture, SUMMARIES, pictures};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -187,15 +184,13 @@ impl Drawing {
     /// Reads a value of `--plot`. `folders` are the result folders of the schedulers.
     pub fn of<'a>(text: &str, folders: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
         let (picture, file) = named(text);
-        let name = picture.unwrap_or(SUMMARIES[0]).to_owned();
+        let name = picture.unwrap_or(JCT.name).to_owned();
         let of_each: Vec<String> = folders
             .flat_map(|f| [GANTT, GROUP_DISTRIBUTION].map(|start| format!("{start}{f}")))
             .collect();
         let known = || {
-            SUMMARIES
-                .into_iter()
-                .chain([GROUP_AVERAGES])
-                .chain(of_each.iter().map(String::as_str))
+            let names = SUMMARIES.iter().map(|kind| kind.name);
+            names.chain(of_each.iter().map(String::as_str))
         };
         if !known().any(|k| k == name) {
             return Err(Failure::new(format!(
@@ -217,12 +212,12 @@ impl Drawing {
     /// Fails if the picture needs more than the job completion times, which are all that is kept of
     /// several seeds.
     pub fn check_seeds(&self) -> Result<(), Failure> {
-        match self.name == SUMMARIES[0] {
+        match self.name == JCT.name {
             true => Ok(()),
             false => Err(Failure::new(format!(
                 "--plot: `{}` is no picture of several seeds, expected {}; `blox sweep` keeps the \
                  results of each seed",
-                self.name, SUMMARIES[0]
+                self.name, JCT.name
             ))),
         }
     }
@@ -247,19 +242,13 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
     for drawing in drawings {
         let name = &drawing.name;
         let Some(picture) = list.iter().find(|p| p.name == *name) else {
+            let kind = SUMMARIES.iter().find(|kind| kind.name == *name);
+            let needs = match kind {
+                None if name.starts_with(GROUP_DISTRIBUTION) => " and --by COLUMN",
+                kind => kind.map_or("", |kind| kind.needs),
+            };
             return Err(Failure::new(format!(
-                "--plot: there are no data for `{name}`, expected jobs that ended{}",
-                match name.as_str() {
-                    AVERAGES => " and more than one scheduler",
-                    FAIRNESS => " and --fairness",
-                    DEADLINE_COUNTS | LATENESS => " and have deadlines",
-                    "cost" => " and nodes with prices",
-                    "services" => " and a need of services",
-                    "evictions" => " and guaranteed time of spot jobs",
-                    WAITS => " and --why",
-                    name if name.starts_with("groups-") => " and --by COLUMN",
-                    _ => "",
-                }
+                "--plot: there are no data for `{name}`, expected jobs that ended{needs}"
             )));
         };
         drawing.write(picture)?;

@@ -1,11 +1,11 @@
 //! Records of a run that are written while it is simulated.
 
 use super::args::Options;
-use super::chrome::Chrome;
 use super::failure::Failure;
 use super::files::part_of;
 use super::output::{CHROME, Several, table_files};
 use blox_core::ClusterSpec;
+use blox_results::chrome::Chrome;
 use blox_results::{AssignmentWriter, WriteError};
 use blox_sim::results::{
     AssignmentRow, AssignmentSink, SharedSink, SharedWaitSink, WaitSink, WaitSpan,

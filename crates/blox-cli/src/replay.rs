@@ -1,7 +1,6 @@
 //! `blox replay`: repeats the decisions of a journal.
 
 use super::args::ReplayArgs;
-use super::grid::number_of;
 use super::resolve::Experiment;
 use crate::config;
 use crate::failure::{Code, Coded, Failure};
@@ -10,6 +9,7 @@ use blox_core::State;
 use blox_core::replay::{ReplayError, replay, scheduler};
 use blox_core::runtime::Observers;
 use blox_registry::Registry;
+use blox_results::number_of;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::BufReader;

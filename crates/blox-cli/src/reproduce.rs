@@ -2,15 +2,15 @@
 
 use super::args::ReproduceArgs;
 use super::files::write_whole;
-use super::grid::{Form, Grid, decimal, range};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use crate::failure::{Code, Failure};
 use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
-use crate::{grid, table as tables};
 use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
-use blox_results::{COLUMNS, Summary};
+use blox_results::grid::{Form, Grid, decimal, range};
+use blox_results::statistics::LEAST_SEEDS;
+use blox_results::{COLUMNS, Summary, grid};
 use blox_sim::Watch;
 use blox_traces::fingerprint;
 use serde_json::{Value, json};
@@ -151,7 +151,10 @@ fn table(rows: &[Row]) -> String {
         "original\nprogram".to_owned(),
         "here".to_owned(),
         seeds.map_or(String::new(), |n| format!("median of\n{n} seeds")),
-        tables::interval_heading(seeds.unwrap_or_default()).to_owned(),
+        match seeds >= Some(LEAST_SEEDS) {
+            true => "interval".to_owned(),
+            false => String::new(),
+        },
         "difference\nfrom paper".to_owned(),
         "from original\nprogram".to_owned(),
     ];
@@ -232,13 +235,13 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
         let Some(report) = report else { continue };
-        let Value::Object(mut row) = serde_json::to_value(&Summary::of(report))? else {
+        let Value::Object(mut row) = serde_json::to_value(Summary::of(report))? else {
             continue;
         };
         row.insert("simulation".to_owned(), json!(label));
         rows.push(row);
     }
-    grid::csv(&head, &rows)
+    Ok(grid::csv(&head, &rows))
 }
 
 /// Writes the manifest, which marks complete files and names their inputs.

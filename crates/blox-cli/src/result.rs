@@ -1,50 +1,36 @@
-//! Results of a run.
+//! Results of the runs of an experiment.
 
-use super::grid::number_of;
-use super::losses::Lost;
 use super::resolve::Experiment;
-use blox_results::{Collected, Figures, Groups, Summary};
-use blox_sim::{Ended, Report};
+pub(super) use blox_results::Run;
+use blox_results::{Comparison, number_of};
+use blox_sim::Ended;
 
-/// Results of one scheduler's run.
-pub(super) struct Run {
-    pub report: Report,
-    pub summary: Summary,
-    /// Notices about dropped or repaired jobs of the workload, one line for each.
-    pub notices: Vec<String>,
-    pub lost: Lost,
-    /// Short description of the workload.
-    pub workload: String,
-    /// Figures of each collector, with the collector's name.
-    pub collected: Collected,
-    /// The jobs by their values in the column of `--by`.
-    pub groups: Option<Groups>,
+/// Returns the results of runs of an experiment together.
+pub(super) fn comparison<'a>(experiment: &Experiment<'_>, runs: &'a [&'a Run]) -> Comparison<'a> {
+    let label = experiment.contestants.get(experiment.baseline);
+    let is_base = |run: &&&Run| label.is_some_and(|c| run.summary.scheduler == c.label);
+    Comparison {
+        runs,
+        compares: experiment.compares,
+        base: runs.iter().find(is_base).copied(),
+    }
 }
 
-impl Run {
-    /// Returns the content of `summary.json`.
-    pub fn figures(&self, experiment: &Experiment<'_>) -> Figures<'_> {
-        let why = experiment.options.why;
-        let groups = self.groups.as_ref();
-        Figures::of(&self.report, &self.summary, &self.collected, groups, why)
-    }
-
-    /// Fails with the reason if no job was measured, unless the run was interrupted.
-    pub fn measured(&self, experiment: &Experiment<'_>) -> Result<(), String> {
-        let s = &self.summary;
-        let came = match s.jobs {
-            0 => "there is no job".to_owned(),
-            n => format!(
-                "selects none of the {}, numbered from 0 to {}",
-                number_of(n, "job"),
-                n - 1
-            ),
-        };
-        match &experiment.options.measure {
-            Some(wanted) if s.measured == 0 && self.report.ended != Ended::Interrupted => {
-                Err(format!("--measure is `{wanted}`, but {came}"))
-            }
-            _ => Ok(()),
+/// Fails with the reason if no job was measured, unless the run was interrupted.
+pub(super) fn check_measured(run: &Run, experiment: &Experiment<'_>) -> Result<(), String> {
+    let s = &run.summary;
+    let came = match s.jobs {
+        0 => "there is no job".to_owned(),
+        n => format!(
+            "selects none of the {}, numbered from 0 to {}",
+            number_of(n, "job"),
+            n - 1
+        ),
+    };
+    match &experiment.options.measure {
+        Some(wanted) if s.measured == 0 && run.report.ended != Ended::Interrupted => {
+            Err(format!("--measure is `{wanted}`, but {came}"))
         }
+        _ => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
 use super::recording::Recording;
-use super::result::Run;
+use super::result::{Run, check_measured};
 use super::table::Failed;
 use super::value::Limit;
 use crate::failure::{Code, Failure};
@@ -15,7 +15,7 @@ use crate::terminal::{INTERRUPTED, OK, Terminal};
 use crate::{plot, table};
 use blox_core::JobId;
 use blox_registry::Registry;
-use blox_results::Summary;
+use blox_results::{Summary, called};
 use blox_sim::Ended;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -100,7 +100,7 @@ pub(super) fn simulate(
     let format = o.output();
     let text = match format {
         OutputFormat::Json => output::json(experiment, &done, explained)?,
-        OutputFormat::Csv => output::csv(experiment, &done)?,
+        OutputFormat::Csv => output::csv(experiment, &done),
         OutputFormat::Table => {
             let form = o.form(terminal.form);
             table::render(experiment, &done, &failed, explained, form)
@@ -178,7 +178,7 @@ fn nothing_ran(done: &[&Run], until: Option<&Limit>) -> Result<(), Failure> {
         let mut rejected = done.iter().flat_map(|run| &run.report.jobs);
         let first = rejected.find_map(|job| Some((job, job.reason.as_deref()?)));
         let first = first.map(|(job, why)| {
-            let called = table::called(job.name.as_ref(), job.job);
+            let called = called(job.name.as_ref(), job.job);
             format!("; job {called}: {why}")
         });
         let first = first.unwrap_or_default();
@@ -218,7 +218,7 @@ fn run_all(
         let planned = &plan.runs[i];
         let experiment = plan.experiment(planned);
         let done = done.and_then(|(run, recording)| {
-            run.measured(experiment)?;
+            check_measured(&run, experiment)?;
             Ok((run, recording))
         });
         let (run, recording) = match done {

@@ -8,21 +8,21 @@ use super::args::OutputFormat;
 use super::assumptions::Assumptions;
 use super::config::Given;
 use super::execute::{now, print_time, run_several};
-use super::grid::{self, Form, Grid, decimal, number_of, percent, range, ratio};
-use super::losses::{self, Lost};
 use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
 use super::resolve::Experiment;
-use super::result::Run;
-use super::table::{self, About, Failed};
+use super::result::{Run, check_measured};
+use super::table::{self, Failed};
 use crate::failure::Failure;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
-use blox_results::statistics::{CONFIDENCE, Estimate};
+use blox_results::grid::{About, Form};
+use blox_results::losses::{self, Lost};
+use blox_results::statistics::CONFIDENCE;
 use blox_results::{
-    Fields, Group, Picture, Repeated, SeedRun, compare_values, jct_over_seeds, of_measured, total,
-    value_or_none,
+    Entry, Fields, MEDIANS, OverSeeds, Picture, SeedRun, intervals, jct_over_seeds, marks,
+    number_of, of_rho,
 };
 use serde_json::{Value, json};
 
@@ -30,8 +30,6 @@ use serde_json::{Value, json};
 struct Kept {
     seed: u64,
     run: SeedRun,
-    /// Results of each group, with its value in the column of `--by`.
-    groups: Vec<(String, SeedRun)>,
     notices: Vec<String>,
     lost: Lost,
     workload: String,
@@ -41,31 +39,22 @@ struct Kept {
 
 impl Kept {
     fn of(run: Run, experiment: &Experiment<'_>) -> Self {
-        let of_group = |group: &Group| (group.value.clone(), SeedRun::of_group(group));
         Kept {
             seed: experiment.seed,
-            groups: run
-                .groups
-                .iter()
-                .flat_map(|groups| &groups.list)
-                .map(of_group)
-                .collect(),
-            run: SeedRun::of(&run.figures(experiment)),
+            run: SeedRun::of(&run, experiment.options.why),
             notices: table::about_runs(experiment, &[&run]),
-            nothing_measured: run.measured(experiment).err(),
+            nothing_measured: check_measured(&run, experiment).err(),
             lost: run.lost,
             workload: run.workload,
         }
     }
 }
 
-/// Results of a scheduler over all seeds.
-struct Entry<'a> {
-    label: &'a str,
-    kept: Vec<&'a Kept>,
-    results: Repeated<'a>,
-    /// Results of each group, with its value.
-    groups: Vec<(&'a str, Repeated<'a>)>,
+/// Results of schedulers over all seeds.
+struct Results<'a> {
+    figures: OverSeeds<'a>,
+    /// The runs of each scheduler.
+    kept: Vec<Vec<&'a Kept>>,
 }
 
 pub(super) fn compare(
@@ -136,25 +125,28 @@ pub(super) fn compare(
         return Err(Failure::new(why));
     }
     let left_out: Vec<u64> = left_out.iter().map(|runs| runs[0].seed).collect();
-    let entries = entries(&plan, &sound, &measured);
+    let results = results(&plan, &sound, &measured);
     let text = match format {
         OutputFormat::Table => {
             let form = plan.base.form(terminal.form);
-            render(&plan, &entries, &failed, &left_out, form)
+            render(&plan, &results, &failed, &left_out, form)
         }
-        OutputFormat::Csv => csv(&entries, plan.base.by.as_deref().map(|by| &*by.0))?,
-        OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
+        OutputFormat::Csv => {
+            let by = plan.base.by.as_deref();
+            results.figures.csv(by.map(|by| &*by.0))
+        }
+        OutputFormat::Json => output::pretty_text(&json(&plan, &results, &left_out))?,
     };
     terminal.print(&text)?;
     if !drawings.is_empty() {
-        let picture = picture(&entries).ok_or_else(|| {
+        let picture = picture(&results.figures).ok_or_else(|| {
             Failure::new("--plot: there are no data for a picture, expected jobs that ended")
         })?;
         drawings.iter().try_for_each(|d| d.write(&picture))?;
     }
     let notices = match (plan.base.quiet, format.is_data()) {
-        (true, _) => lost(&plan, &entries),
-        (false, true) => notices(&plan, &entries, &left_out),
+        (true, _) => lost(&plan, &results),
+        (false, true) => notices(&plan, &results, &left_out),
         (false, false) => Vec::new(),
     };
     terminal.notices(&notices);
@@ -177,14 +169,9 @@ pub(super) fn compare(
 }
 
 /// Draws the job completion times of the schedulers, with the jobs of all seeds.
-fn picture(entries: &[Entry<'_>]) -> Option<Picture> {
-    let jobs =
-        |e: &Entry<'_>| -> Vec<f64> { e.results.runs.iter().flat_map(|r| r.times()).collect() };
-    let times: Vec<(String, Vec<f64>)> = entries
-        .iter()
-        .map(|e| (e.label.to_owned(), jobs(e)))
-        .collect();
-    let seeds = entries.iter().map(|e| e.kept.len()).max()?;
+fn picture(results: &OverSeeds<'_>) -> Option<Picture> {
+    let times = results.times();
+    let seeds = results.0.first()?.results.runs.len();
     let most = times.iter().map(|(_, times)| times.len()).max()?;
     let about = format!(
         "{} of {}",
@@ -222,214 +209,76 @@ fn baseline(plan: &Plan<'_>) -> usize {
 
 /// Returns the results of the schedulers at these places. If the baseline is not one of them, they
 /// are compared with nothing.
-fn entries<'a>(plan: &'a Plan<'_>, places: &[usize], seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
-    let of = |k: usize| -> Vec<&'a SeedRun> { seeds.iter().map(|seed| &seed[k].run).collect() };
-    let baseline = baseline(plan);
-    let base_at = places.iter().position(|i| *i == baseline);
-    let base = base_at.map_or_else(Vec::new, of);
-    let one = |(k, &i): (usize, &usize)| Entry {
-        label: &plan.schedulers[i],
-        groups: groups(seeds, k, base_at),
-        kept: seeds.iter().map(|seed| seed[k]).collect(),
-        results: Repeated::of(of(k), (i != baseline).then_some(&base[..])),
-    };
-    places.iter().enumerate().map(one).collect()
-}
-
-/// Returns the results of each group of a scheduler, over the seeds under which the group has jobs,
-/// also under the baseline at place `base`. If there is none, they are compared with nothing.
-fn groups<'a>(
-    seeds: &[Vec<&'a Kept>],
-    i: usize,
-    base: Option<usize>,
-) -> Vec<(&'a str, Repeated<'a>)> {
-    fn find<'a>(kept: &'a Kept, value: &str) -> Option<&'a SeedRun> {
-        let (_, run) = kept.groups.iter().find(|(own, _)| own == value)?;
-        Some(run)
+fn results<'a>(plan: &'a Plan<'_>, places: &[usize], seeds: &[Vec<&'a Kept>]) -> Results<'a> {
+    let labels: Vec<&str> = places.iter().map(|i| &*plan.schedulers[*i]).collect();
+    let runs = |seed: &Vec<&'a Kept>| seed.iter().map(|kept| &kept.run).collect();
+    let runs: Vec<Vec<&SeedRun>> = seeds.iter().map(runs).collect();
+    let base = places.iter().position(|i| *i == baseline(plan));
+    let kept = |k: usize| seeds.iter().map(|seed| seed[k]).collect();
+    Results {
+        figures: OverSeeds::of(&labels, &runs, base),
+        kept: (0..places.len()).map(kept).collect(),
     }
-    let of_all = seeds.iter().flat_map(|seed| &seed[i].groups);
-    let mut values: Vec<&str> = of_all.map(|(value, _)| value.as_str()).collect();
-    values.sort_by(|a, b| compare_values(a, b));
-    values.dedup();
-    let one = |value: &'a str| {
-        let Some(at) = base else {
-            let own = seeds.iter().filter_map(|seed| find(seed[i], value));
-            return (value, Repeated::of(own.collect(), Some(&[])));
-        };
-        let both = seeds
-            .iter()
-            .filter_map(|seed| Some((find(seed[i], value)?, find(seed[at], value)?)));
-        let (own, base): (Vec<_>, Vec<_>) = both.unzip();
-        let base = Some(base.as_slice()).filter(|_| i != at);
-        (value, Repeated::of(own, base))
-    };
-    values.into_iter().map(one).collect()
 }
 
 fn render(
     plan: &Plan<'_>,
-    entries: &[Entry<'_>],
+    results: &Results<'_>,
     failed: &[Failed],
     left_out: &[u64],
     form: Form,
 ) -> String {
-    let all = entries.iter().map(|e| (e.label, "", &e.results));
-    let mut text = table_of(all.collect(), None).text(form);
+    let mut text = results.figures.table(None).text(form);
     if let Some(by) = plan.base.by.as_deref() {
-        let rows = entries.iter().flat_map(|e| {
-            let groups = e.groups.iter();
-            groups.map(|(value, results)| (e.label, *value, results))
-        });
         text.push('\n');
-        text.push_str(&table_of(rows.collect(), Some(&by.0)).text(form));
+        text.push_str(&results.figures.table(Some(&by.0)).text(form));
     }
     let about = match (plan.base.quiet, plan.cells.first()) {
-        (true, Some(cell)) => About::of(
-            &Assumptions::of(&cell.experiment, of_runs(entries)),
-            has_marks(entries),
+        (true, Some(cell)) => table::assumed(
+            &Assumptions::of(&cell.experiment, of_runs(results)),
+            results.figures.has_marks(),
         ),
-        _ => about(plan, entries, failed, left_out),
+        _ => about(plan, results, failed, left_out),
     };
     text.push('\n');
     text.push_str(&about.text(form));
     text
 }
 
-/// Returns the table of results: a scheduler, a group and its results in each row.
-fn table_of(rows: Vec<(&str, &str, &Repeated<'_>)>, by: Option<&str>) -> Grid {
-    let middle = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.median);
-    let ends = |e: Option<Estimate>| e.and_then(|e| e.interval);
-    let seeds = rows.iter().map(|(.., r)| r.runs.len());
-    let interval = table::interval_heading(seeds.max().unwrap_or(0));
-    let figure = |r: &Repeated<'_>, name: &str| middle(r.estimate(name));
-    let rated = rows
-        .iter()
-        .any(|(.., r)| r.estimate("fairness_mean").is_some());
-    let priced = rows.iter().any(|(.., r)| r.estimate("rent_cost").is_some());
-    let only = |shown: bool, head| if shown { head } else { "" };
-    let rho = |r: &Repeated<'_>, text| table::marked(text, partly_rated(r));
-    let partial = rows.iter().any(|(.., r)| r.partial().is_some());
-    let mark = |r: &Repeated<'_>, text| table::marked(text, r.partial().is_some());
-    let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
-    let words = 1 + usize::from(by.is_some());
-    let grid = Grid::of(
-        &rows,
-        words,
-        &[
-            ("scheduler", &|(label, ..)| (*label).to_owned()),
-            (by.unwrap_or_default(), &|(_, value, _)| {
-                value_or_none(value).to_owned()
-            }),
-            (if partial { "completed" } else { "" }, &|(.., r)| {
-                r.partial().map_or("all".to_owned(), of_measured)
-            }),
-            ("avg\nJCT s", &|(.., r)| {
-                mark(r, decimal(figure(r, "avg_jct_s"), 0))
-            }),
-            (interval, &|(.., r)| {
-                range(ends(r.estimate("avg_jct_s")), |end| decimal(end, 0))
-            }),
-            ("relative", &|(.., r)| {
-                mark(r, ratio(middle(r.relative()), 1.0))
-            }),
-            (interval, &|(.., r)| {
-                // The baseline has no pairs: its ratio is always 1.
-                let other = r.relative().filter(|_| !r.pairs.is_empty());
-                range(ends(other), |end| ratio(end, 1.0))
-            }),
-            ("diff. a\njob s", &|(.., r)| {
-                decimal(middle(r.difference()), 0)
-            }),
-            (interval, &|(.., r)| {
-                range(ends(r.difference()), |end| decimal(end, 0))
-            }),
-            ("faster", &|(.., r)| share(r.share(|p| p.faster))),
-            ("slower", &|(.., r)| share(r.share(|p| p.slower))),
-            ("first\nwait s", &|(.., r)| {
-                mark(r, decimal(figure(r, "avg_responsiveness_s"), 0))
-            }),
-            ("GPUs\nbusy", &|(.., r)| percent(figure(r, "utilisation"))),
-            (only(priced, "node\nhours"), &|(.., r)| {
-                decimal(figure(r, "rent_node_hours"), 1)
-            }),
-            (only(priced, "cost"), &|(.., r)| {
-                decimal(figure(r, "rent_cost"), 2)
-            }),
-            (only(rated, "mean\nrho"), &|(.., r)| {
-                rho(r, decimal(figure(r, "fairness_mean"), 2))
-            }),
-            (only(rated, interval), &|(.., r)| {
-                range(ends(r.estimate("fairness_mean")), |end| decimal(end, 2))
-            }),
-            (only(rated, "worst\nrho"), &|(.., r)| {
-                rho(r, decimal(figure(r, "fairness_worst"), 2))
-            }),
-            (only(rated, "unfair"), &|(.., r)| {
-                rho(r, percent(figure(r, "fairness_unfair")))
-            }),
-        ],
-    );
-    let before = grid.words + usize::from(partial);
-    let grid = table::with_counts(grid, before, &rows, |(.., r), name| {
-        total(r.runs.iter().map(|run| &run.figures), name)
-    });
-    table::with_parts(grid, &rows, |(.., r), name| figure(r, name))
-}
-
-/// Returns whether the fairness is over fewer jobs than were measured.
-fn partly_rated(r: &Repeated<'_>) -> bool {
-    let count = |run: &SeedRun, name: &str| run.figures.get(name).and_then(Value::as_u64);
-    let of = |run: &&SeedRun| count(run, "fairness_jobs") < count(run, "measured");
-    r.runs.iter().any(of)
-}
-
-/// Returns whether an average is marked.
-fn has_marks(entries: &[Entry<'_>]) -> bool {
-    let marked = |r: &Repeated<'_>| r.partial().is_some() && r.estimate("avg_jct_s").is_some();
-    entries.iter().any(|e| marked(&e.results))
-}
-
-fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[u64]) -> About {
+fn about(plan: &Plan<'_>, results: &Results<'_>, failed: &[Failed], left_out: &[u64]) -> About {
     let mut about = About::default();
     let Some(cell) = plan.cells.first() else {
         return about;
     };
     about.add("cluster", cell.experiment.cluster_line());
-    if let Some(first) = entries.first().and_then(|e| e.kept.first()) {
+    if let Some(first) = results.kept.iter().flatten().next() {
         let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);
         about.add("workload", workload);
     }
     let given = cell.experiment.options.measure.as_deref();
-    let figures = entries.iter().flat_map(|e| &e.results.runs);
-    let figures = figures.map(|run| &run.figures);
+    let figures = results.kept.iter().flatten().map(|kept| &kept.run.figures);
     about.add("measured", table::measured_in_each(given, figures));
-    about.0.extend(has_marks(entries).then(table::marks));
-    about.assume(&Assumptions::of(&cell.experiment, of_runs(entries)));
-    let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
+    about.0.extend(results.figures.has_marks().then(marks));
+    let assumptions = Assumptions::of(&cell.experiment, of_runs(results));
+    about.0.extend(assumptions.lines());
+    let seeds: Vec<String> = seeds(results).iter().map(u64::to_string).collect();
     about.add("seeds", seeds.join(", "));
-    about.add("figures", table::MEDIANS);
+    about.add("figures", MEDIANS);
     let base = plan.schedulers.get(baseline(plan));
-    if let Some(base) = entries
-        .iter()
-        .find(|e| base.is_some_and(|base| base == e.label))
-    {
-        about.add(
-            "compared",
-            format!("with {} at the same seed, job by job", base.label),
-        );
-        about.add("relative", format!("avg JCT / avg JCT of {}", base.label));
-        about.add(
-            "diff.",
-            format!("mean over jobs of JCT - JCT under {}", base.label),
-        );
+    let mut entries = results.figures.0.iter();
+    if let Some(base) = base.filter(|base| entries.any(|e| e.scheduler == **base)) {
+        let line = format!("with {base} at the same seed, job by job");
+        about.add("compared", line);
+        about.add("relative", format!("avg JCT / avg JCT of {base}"));
+        about.add("diff.", format!("mean over jobs of JCT - JCT under {base}"));
     }
-    about.0.push(table::intervals(seeds.len()));
+    about.0.push(intervals(seeds.len()));
     about
         .0
-        .extend(cell.experiment.options.fairness.then(table::of_rho));
+        .extend(cell.experiment.options.fairness.then(of_rho));
     let failures = table::of_failed(&cell.experiment, failed);
-    let all = notices(plan, entries, left_out);
+    let all = notices(plan, results, left_out);
     for notice in failures.into_iter().chain(all) {
         about.add("notice", notice);
     }
@@ -437,9 +286,9 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], failed: &[Failed], left_out: &[
 }
 
 /// Returns the seeds with which all schedulers were simulated.
-fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
-    let first = entries.iter().take(1);
-    first.flat_map(|e| &e.kept).map(|kept| kept.seed).collect()
+fn seeds(results: &Results<'_>) -> Vec<u64> {
+    let first = results.kept.first().into_iter().flatten();
+    first.map(|kept| kept.seed).collect()
 }
 
 /// Notice for seeds that do not change the results.
@@ -447,53 +296,50 @@ pub(super) const ALIKE: &str =
     "every seed gives the same results: nothing depends on the seed, and intervals have no meaning";
 
 /// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
-fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
-    let first = entries.first().and_then(|e| e.kept.first());
+fn lost(plan: &Plan<'_>, results: &Results<'_>) -> Vec<String> {
+    let first = results.kept.iter().flatten().next();
     let mut lines = first.map_or_else(Vec::new, |kept| kept.lost.input.clone());
-    lines.extend(incomplete(entries));
+    lines.extend(incomplete(results));
     lines.extend(of_settings(plan));
-    lines.extend(losses::of_runs(of_runs(entries), true));
+    lines.extend(losses::of_runs(of_runs(results), true));
     lines
 }
 
-fn of_runs<'a>(entries: &'a [Entry<'_>]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
-    let of = |e: &'a Entry<'_>| e.kept.iter().map(|kept| (e.label, &kept.lost));
-    entries.iter().flat_map(of)
+fn of_runs<'a>(results: &'a Results<'_>) -> impl Iterator<Item = (&'a str, &'a Lost)> {
+    let each = results.figures.0.iter().zip(&results.kept);
+    each.flat_map(|(e, kept)| kept.iter().map(|kept| (e.scheduler, &kept.lost)))
 }
 
 fn of_settings(plan: &Plan<'_>) -> Vec<String> {
-    losses::of_all_settings(plan.cells.iter().map(|cell| &cell.experiment))
+    losses::each_once(plan.cells.iter().flat_map(|c| &c.experiment.settings))
 }
 
 /// Returns one line for each scheduler with measured jobs that did not complete.
-fn incomplete(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
-    entries.iter().filter_map(|e| {
-        let line = losses::of_figures(e.results.runs.iter().map(|run| &run.figures))?;
-        Some(format!("{}: {line}", e.label))
+fn incomplete(results: &Results<'_>) -> impl Iterator<Item = String> {
+    results.figures.0.iter().filter_map(|e| {
+        let line = losses::of_figures(e.results.rows.iter())?;
+        Some(format!("{}: {line}", e.scheduler))
     })
 }
 
 /// Returns the notices of all runs without repetitions; most are the same for every seed.
-fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
-    let kept = entries.iter().flat_map(|e| &e.kept);
+fn notices(plan: &Plan<'_>, results: &Results<'_>, left_out: &[u64]) -> Vec<String> {
+    let kept = results.kept.iter().flatten();
     let mut lines = losses::distinct(kept.map(|kept| kept.notices.as_slice()));
-    let pairs = entries.iter().flat_map(|e| &e.results.pairs);
-    let unpaired: u64 = pairs.map(|p| p.unpaired).sum();
-    lines.extend(incomplete(entries));
+    lines.extend(incomplete(results));
     lines.extend(of_settings(plan));
-    lines.extend(losses::of_runs(of_runs(entries), false));
-    let alike = |e: &Entry<'_>| e.results.runs.windows(2).all(|pair| pair[0] == pair[1]);
-    let several = entries.first().is_some_and(|e| e.kept.len() > 1);
-    if several && entries.iter().all(alike) {
+    lines.extend(losses::of_runs(of_runs(results), false));
+    if results.figures.are_alike() {
         lines.push(ALIKE.to_owned());
     }
     if !left_out.is_empty() {
         lines.push(format!(
             "{} of {} left out: --measure selects none of their jobs",
             left_out.len(),
-            number_of((left_out.len() + seeds(entries).len()) as u64, "seed")
+            number_of((left_out.len() + seeds(results).len()) as u64, "seed")
         ));
     }
+    let unpaired = results.figures.unpaired();
     if unpaired > 0 {
         lines.push(format!(
             "averages are over different jobs: {} completed under one scheduler but not under the other",
@@ -503,60 +349,26 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<Stri
     lines
 }
 
-/// Returns the figures with intervals, named as in `summary.json`.
-fn fields(e: &Entry<'_>) -> Vec<(String, Value)> {
-    let mut fields = vec![("scheduler".to_owned(), json!(e.label))];
-    fields.extend(e.results.fields());
-    fields
-}
-
-/// Returns the figures of each group, with its value under the name of the column.
-fn group_fields(e: &Entry<'_>, by: &str) -> Vec<Vec<(String, Value)>> {
-    let one = |(value, results): &(&str, Repeated<'_>)| {
-        let mut fields = vec![
-            ("scheduler".to_owned(), json!(e.label)),
-            (by.to_owned(), json!(Some(value).filter(|v| !v.is_empty()))),
-        ];
-        fields.extend(results.fields());
-        fields
-    };
-    e.groups.iter().map(one).collect()
-}
-
-fn csv(entries: &[Entry<'_>], by: Option<&str>) -> Result<String, Failure> {
-    let rows: Vec<_> = match by {
-        Some(by) => entries.iter().flat_map(|e| group_fields(e, by)).collect(),
-        None => entries.iter().map(fields).collect(),
-    };
-    let mut head: Vec<String> = Vec::new();
-    for (name, _) in rows.iter().flatten().cloned() {
-        if !head.contains(&name) {
-            head.push(name);
-        }
-    }
-    let rows = rows.into_iter().map(|row| row.into_iter().collect());
-    grid::csv(&head, &rows.collect::<Vec<_>>())
-}
-
-fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
-    let with_groups = |e: &Entry<'_>| {
-        let mut all: Fields = fields(e).into_iter().collect();
+fn json(plan: &Plan<'_>, results: &Results<'_>, left_out: &[u64]) -> Value {
+    let with_groups = |(e, kept): (&Entry<'_>, &Vec<&Kept>)| {
+        let mut all: Fields = e.fields().into_iter().collect();
         if let Some(by) = plan.base.by.as_deref() {
-            let groups = group_fields(e, &by.0).into_iter();
+            let groups = e.group_fields(&by.0).into_iter();
             let groups: Vec<Fields> = groups.map(|g| g.into_iter().collect()).collect();
             all.insert("groups".to_owned(), json!(groups));
         }
-        let knew = e.kept.iter().any(|kept| kept.lost.knew_truth);
+        let knew = kept.iter().any(|kept| kept.lost.knew_truth);
         all.insert("knew_true_durations".to_owned(), json!(knew));
         all
     };
+    let entries = results.figures.0.iter().zip(&results.kept);
     let experiment = plan.cells.first().map(|cell| &cell.experiment);
     json!({
-        "assumptions": experiment.map(|e| Assumptions::of(e, of_runs(entries)).fields()),
-        "seeds": seeds(entries),
+        "assumptions": experiment.map(|e| Assumptions::of(e, of_runs(results)).fields()),
+        "seeds": seeds(results),
         "seeds_left_out": left_out,
         "baseline": plan.schedulers.get(baseline(plan)),
         "confidence": CONFIDENCE,
-        "schedulers": entries.iter().map(with_groups).collect::<Vec<_>>(),
+        "schedulers": entries.map(with_groups).collect::<Vec<_>>(),
     })
 }

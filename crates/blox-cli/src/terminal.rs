@@ -1,7 +1,7 @@
 //! Input, output and exit codes of a command.
 
 use crate::failure::Failure;
-use crate::grid::Form;
+use blox_results::grid::{Form, WIDTH};
 use std::io::{BufRead, Write};
 
 pub(super) const OK: i32 = 0;
@@ -49,4 +49,11 @@ impl Terminal<'_> {
             let _ = writeln!(self.err, "notice: {notice}");
         }
     }
+}
+
+/// Returns the form of tables for the terminal of this process, of at most 100 columns.
+pub(crate) fn form_of_terminal() -> Form {
+    let size = console::Term::stdout().size_checked();
+    let width = size.map(|(_, columns)| columns).filter(|width| *width > 0);
+    Form::Wrapped(width.unwrap_or(WIDTH).min(WIDTH))
 }

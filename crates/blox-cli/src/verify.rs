@@ -1,11 +1,11 @@
 //! `blox verify`: compares results with original programs.
 
 use super::args::VerifyArgs;
-use super::grid::number_of;
 use crate::failure::Failure;
 use crate::terminal::{DIFFERS, OK, Terminal};
 use blox_core::suggest::did_you_mean;
 use blox_released::{recorded, verify};
+use blox_results::number_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of differences shown for each case without `--all`.

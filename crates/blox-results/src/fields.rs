@@ -1,7 +1,8 @@
 //! Names of figures.
 
+use crate::statistics::Paired;
 use crate::summary::COLUMNS;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Named values.
 pub type Fields = serde_json::Map<String, Value>;
@@ -15,4 +16,16 @@ pub fn figure_columns() -> impl Iterator<Item = &'static str> {
             .into_iter()
             .flatten()
     })
+}
+
+/// Adds the comparison with a baseline to figures. `averages` are the average job completion times of
+/// both.
+pub(crate) fn compare(fields: &mut Fields, averages: [f64; 2], paired: Option<Paired>) {
+    let [own, base] = averages;
+    if base > 0.0 {
+        fields.insert("relative_avg_jct".to_owned(), json!(own / base));
+    }
+    if let Some(paired) = paired {
+        fields.insert("paired".to_owned(), json!(paired));
+    }
 }

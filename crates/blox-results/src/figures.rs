@@ -1,10 +1,11 @@
 //! Figures of simulations as values: figures of a run, comparisons of runs, and medians over seeds.
 
-use super::fields::{Fields, figure_columns};
-use super::groups::{Group, Groups};
+use super::fields::{Fields, compare, figure_columns};
+use super::groups::Groups;
+use super::text::whole;
 use crate::statistics::{Estimate, Paired};
-use crate::summary::{COLUMNS, Column, Summary};
-use blox_sim::results::{JobResult, WaitRow};
+use crate::summary::Summary;
+use blox_sim::results::WaitRow;
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -87,14 +88,10 @@ impl<'a> Figures<'a> {
     pub fn compared(&self, base: &Figures<'_>) -> Fields {
         let mut fields = self.fields();
         let (own, of_base) = (self.summary, base.summary);
-        if of_base.avg_jct_s > 0.0 {
-            let relative = own.avg_jct_s / of_base.avg_jct_s;
-            fields.insert("relative_avg_jct".to_owned(), json!(relative));
-        }
-        if own.scheduler != of_base.scheduler {
-            let paired = Paired::of(&base.report.jobs, &self.report.jobs);
-            fields.insert("paired".to_owned(), json!(paired));
-        }
+        let other = own.scheduler != of_base.scheduler;
+        let paired = || Paired::of(&base.report.jobs, &self.report.jobs);
+        let averages = [own, of_base].map(|s| s.avg_jct_s);
+        compare(&mut fields, averages, other.then(paired));
         fields
     }
 }
@@ -146,7 +143,7 @@ pub fn partial<'a>(rows: impl IntoIterator<Item = &'a Fields>) -> Option<(u64, u
 
 /// Formats numbers of completed and of measured jobs, as `998 of 1,001`.
 pub fn of_measured((completed, measured): (u64, u64)) -> String {
-    format!("{} of {}", crate::whole(completed), crate::whole(measured))
+    format!("{} of {}", whole(completed), whole(measured))
 }
 
 /// Turns rows of figures into rows of a table, and returns the columns. A figure with parts becomes
@@ -182,86 +179,8 @@ fn with_parts(mut head: Vec<String>, rows: &mut [Fields], compares: bool) -> Vec
     head
 }
 
-/// The columns of deadlines, which are parts of a figure.
-pub(crate) const DEADLINES: [Column; 3] = [
-    Column {
-        name: "deadlines_met",
-        heading: "deadlines met",
-        formula: "jobs that ended before their deadline",
-    },
-    Column {
-        name: "deadlines_missed",
-        heading: "deadlines missed",
-        formula: "jobs with a deadline that ended later, failed, or had not ended",
-    },
-    Column {
-        name: "deadlines_declined",
-        heading: "deadlines declined",
-        formula: "jobs with a deadline that admission rejected",
-    },
-];
-
-/// The columns of costs, services, evictions and finish-time fairness, which are parts of figures.
-pub(crate) const PARTLY: [Column; 11] = [
-    Column {
-        name: "rent_node_hours",
-        heading: "node-hours",
-        formula: "hours of nodes from joining to leaving, without time off",
-    },
-    Column {
-        name: "rent_cost",
-        heading: "cost",
-        formula: "node-hours, each at the price of its node at the time",
-    },
-    Column {
-        name: "services_needed_gpu_h",
-        heading: "needed GPU-hours",
-        formula: "GPU-hours that services needed",
-    },
-    Column {
-        name: "services_lacking_gpu_h",
-        heading: "lacking GPU-hours",
-        formula: "GPU-hours that services needed while they ran on fewer GPUs",
-    },
-    Column {
-        name: "services_full",
-        heading: "in full",
-        formula: "time in which a service ran on all GPUs that it needed / time of all services",
-    },
-    Column {
-        name: "evictions_guaranteed",
-        heading: "guaranteed jobs evicted",
-        formula: "stops by decisions of jobs of the guaranteed class",
-    },
-    Column {
-        name: "evictions_spot",
-        heading: "spot jobs evicted",
-        formula: "stops by decisions of spot jobs",
-    },
-    Column {
-        name: "evictions_broken",
-        heading: "broken guarantees",
-        formula: "stops by decisions of spot jobs within their guaranteed time",
-    },
-    Column {
-        name: "fairness_mean",
-        heading: "mean rho",
-        formula: "mean of completion time / completion time alone on a fair share of the cluster",
-    },
-    Column {
-        name: "fairness_worst",
-        heading: "worst rho",
-        formula: "largest rho",
-    },
-    Column {
-        name: "fairness_unfair",
-        heading: "rho above 1",
-        formula: "jobs with a rho above 1, as a fraction",
-    },
-];
-
 /// The figures with parts, in order of their columns.
-const PARTS: [&str; 6] = [
+const WITH_PARTS: [&str; 6] = [
     "rent",
     "deadlines",
     "training",
@@ -273,7 +192,7 @@ const PARTS: [&str; 6] = [
 /// Turns each figure with parts into figures `FIGURE_PART`: `deadlines_met`, `fairness_mean`,
 /// `paired_mean_s`.
 pub fn flattened(mut row: Fields) -> Fields {
-    for name in PARTS.into_iter().chain(["paired"]) {
+    for name in WITH_PARTS.into_iter().chain(["paired"]) {
         if let Some(parts) = row.remove(name) {
             flatten(&mut row, name, parts);
         }
@@ -288,7 +207,7 @@ pub fn part_columns<'a>(rows: impl IntoIterator<Item = &'a Fields>) -> Vec<Strin
     for row in rows {
         let part = |key: &str| {
             let names = |name: &&str| key.strip_prefix(*name).is_some_and(|k| k.starts_with('_'));
-            PARTS.iter().position(names)
+            WITH_PARTS.iter().position(names)
         };
         found.extend(row.keys().filter_map(|key| Some((part(key)?, key.clone()))));
     }
@@ -333,159 +252,12 @@ pub fn total<'a>(rows: impl IntoIterator<Item = &'a Fields>, count: &str) -> f64
     counts.reduce(|sum, n| sum + n).unwrap_or(f64::NAN)
 }
 
-/// Results of a scheduler with one seed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SeedRun {
-    /// [Flat](flattened) figures of the run.
-    pub figures: Fields,
-    /// Job completion times of measured jobs, with job numbers.
-    times: Vec<(u32, f64)>,
-}
-
-impl SeedRun {
-    /// Returns the results of a run.
-    pub fn of(figures: &Figures<'_>) -> Self {
-        SeedRun::of_jobs(figures.fields(), &figures.report.jobs)
-    }
-
-    /// Returns the results of a group of jobs.
-    pub fn of_group(group: &Group) -> Self {
-        SeedRun::of_jobs(group.fields(), &group.jobs)
-    }
-
-    /// Returns the job completion times of measured jobs that ended, in seconds.
-    pub fn times(&self) -> impl Iterator<Item = f64> {
-        self.times.iter().map(|(_, seconds)| *seconds)
-    }
-
-    fn of_jobs(figures: Fields, jobs: &[JobResult]) -> Self {
-        let measured = jobs.iter().filter(|j| j.measured);
-        SeedRun {
-            figures: flattened(figures),
-            times: measured
-                .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
-                .collect(),
-        }
-    }
-}
-
-/// A scheduler over several seeds. It is compared with a baseline within each seed, on the same
-/// jobs and faults, so differences between seeds do not widen the intervals.
-#[derive(Clone, Debug)]
-pub struct Repeated<'a> {
-    /// The run of each seed.
-    pub runs: Vec<&'a SeedRun>,
-    /// Comparison with the baseline at the same seed; empty for the baseline itself.
-    pub pairs: Vec<Paired>,
-    /// Average job completion times as multiples of the baseline's.
-    ratios: Vec<f64>,
-}
-
-impl<'a> Repeated<'a> {
-    /// Compares the runs with the baseline at the same seeds. Without `base`, the runs are the
-    /// baseline.
-    pub fn of(runs: Vec<&'a SeedRun>, base: Option<&[&SeedRun]>) -> Self {
-        let average = |run: &SeedRun| run.figures.get("avg_jct_s").and_then(Value::as_f64);
-        let own = runs.clone();
-        let both = || base.unwrap_or(&own).iter().zip(&runs);
-        let pair = |(base, run): (&&SeedRun, &&SeedRun)| Paired::of_times(&base.times, &run.times);
-        let ratio = |(base, run): (&&SeedRun, &&SeedRun)| {
-            let base = average(base).filter(|base| *base > 0.0)?;
-            Some(average(run)? / base)
-        };
-        Repeated {
-            pairs: both().filter(|_| base.is_some()).map(pair).collect(),
-            ratios: both().filter_map(ratio).collect(),
-            runs,
-        }
-    }
-
-    /// See [`partial`].
-    pub fn partial(&self) -> Option<(u64, u64)> {
-        partial(self.runs.iter().map(|run| &run.figures))
-    }
-
-    /// Estimates a figure of `summary.json`; `None` if no run has the figure.
-    pub fn estimate(&self, figure: &str) -> Option<Estimate> {
-        estimate(self.runs.iter().map(|run| &run.figures), figure)
-    }
-
-    /// Estimates the average job completion time as a multiple of the baseline's.
-    pub fn relative(&self) -> Option<Estimate> {
-        Estimate::of(&self.ratios)
-    }
-
-    /// Estimates the mean difference of job completion times from the baseline, in seconds.
-    pub fn difference(&self) -> Option<Estimate> {
-        let means: Vec<f64> = self.pairs.iter().map(|p| p.mean_s).collect();
-        Estimate::of(&means)
-    }
-
-    /// Returns a count as a fraction of all pairs of jobs; `None` without pairs.
-    pub fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
-        let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
-        let counted: u64 = self.pairs.iter().map(of).sum();
-        (pairs > 0).then(|| counted as f64 / pairs as f64)
-    }
-
-    /// Returns the medians by name, with the ends of their intervals as `NAME_low` and `NAME_high`.
-    /// The figures of `summary.json` precede the comparison.
-    pub fn fields(&self) -> Vec<(String, Value)> {
-        let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
-        fields.push(("complete".to_owned(), json!(self.partial().is_none())));
-        let figures = COLUMNS.iter().map(|c| c.name.to_owned());
-        let figures = figures.filter(|name| name != "scheduler");
-        let parts = part_columns(self.runs.iter().map(|run| &run.figures));
-        let figures = figures
-            .chain(parts)
-            .map(|name| (self.estimate(&name), name));
-        for (estimate, name) in figures.chain([
-            (self.relative(), "relative_avg_jct".to_owned()),
-            (self.difference(), "paired_difference_s".to_owned()),
-        ]) {
-            let [low, high] = [0, 1].map(|end| estimate.and_then(|e| Some(e.interval?[end])));
-            fields.push((name.clone(), json!(estimate.map(|e| e.median))));
-            fields.push((format!("{name}_low"), json!(low)));
-            fields.push((format!("{name}_high"), json!(high)));
-        }
-        let shares = [
-            ("paired_faster", self.share(|p| p.faster)),
-            ("paired_slower", self.share(|p| p.slower)),
-        ];
-        fields.extend(shares.map(|(name, share)| (name.to_owned(), json!(share))));
-        fields
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(avg_jct_s: f64, times: &[(u32, f64)]) -> SeedRun {
-        let mut figures = Fields::new();
-        figures.insert("avg_jct_s".to_owned(), json!(avg_jct_s));
-        let times = times.to_vec();
-        SeedRun { figures, times }
-    }
-
     #[test]
-    fn repeated_scheduler_is_compared_within_each_seed() {
-        let base = [run(10.0, &[(0, 5.0), (1, 15.0)]), run(20.0, &[(0, 20.0)])];
-        let own = [run(5.0, &[(0, 6.0), (1, 4.0)]), run(20.0, &[(0, 20.0)])];
-        let (base, own): (Vec<_>, Vec<_>) = (base.iter().collect(), own.iter().collect());
-        let repeated = Repeated::of(own, Some(&base));
-        assert_eq!(repeated.estimate("avg_jct_s").map(|e| e.median), Some(12.5));
-        assert_eq!(repeated.relative().map(|e| e.median), Some(0.75));
-        assert_eq!(repeated.difference().map(|e| e.median), Some(-2.5));
-        assert_eq!(repeated.share(|p| p.faster), Some(1.0 / 3.0));
-        let alone = Repeated::of(base, None);
-        assert_eq!(alone.relative().map(|e| e.median), Some(1.0));
-        assert_eq!(alone.share(|p| p.faster), None);
-        assert_eq!(alone.estimate("no_figure"), None);
-    }
-
-    #[test]
-    fn counts_of_deadlines_are_columns_and_medians() {
+    fn counts_of_deadlines_are_columns() {
         let row = |met: u64| {
             let deadlines = json!({"met": met, "missed": 2, "causes": {"waiting": 2}});
             let row = json!({"avg_jct_s": 1, "deadlines": deadlines});
@@ -500,17 +272,6 @@ mod tests {
         ];
         assert_eq!(head[head.len() - 3..], names);
         assert_eq!(rows[0]["deadlines_causes_waiting"], 2);
-        let runs: Vec<SeedRun> = rows
-            .into_iter()
-            .map(|figures| SeedRun {
-                figures,
-                times: Vec::new(),
-            })
-            .collect();
-        let repeated = Repeated::of(runs.iter().collect(), None);
-        let fields: Fields = repeated.fields().into_iter().collect();
-        assert_eq!(fields["deadlines_met"], 3.5);
-        assert_eq!(fields["deadlines_missed_low"], Value::Null);
     }
 
     #[test]

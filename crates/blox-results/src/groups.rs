@@ -1,6 +1,6 @@
 //! Figures by group: the figures of the jobs that have the same value in a column.
 
-use super::fields::{Fields, figure_columns};
+use super::fields::{Fields, compare, figure_columns};
 use crate::statistics::Paired;
 use crate::summary::Summary;
 use blox_sim::Report;
@@ -107,14 +107,10 @@ impl Group {
     pub fn compared(&self, base: Option<&Group>) -> Fields {
         let mut fields = self.fields();
         let Some(base) = base else { return fields };
-        if base.summary.avg_jct_s > 0.0 {
-            let relative = self.summary.avg_jct_s / base.summary.avg_jct_s;
-            fields.insert("relative_avg_jct".to_owned(), json!(relative));
-        }
-        if self.summary.scheduler != base.summary.scheduler {
-            let paired = Paired::of(&base.jobs, &self.jobs);
-            fields.insert("paired".to_owned(), json!(paired));
-        }
+        let other = self.summary.scheduler != base.summary.scheduler;
+        let paired = || Paired::of(&base.jobs, &self.jobs);
+        let averages = [self, base].map(|group| group.summary.avg_jct_s);
+        compare(&mut fields, averages, other.then(paired));
         fields
     }
 }

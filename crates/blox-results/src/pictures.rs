@@ -1,10 +1,13 @@
 //! Pictures of result folders.
 
 use super::error::FolderError;
+use super::figures::{PARTIAL, of_measured};
 use super::folder::Folder;
 use super::run::{JobRow, NO_VALUE, RunResults};
-use super::{PARTIAL, number_of, of_measured, sweep, whole};
+use super::sweep;
+use super::text::{number_of, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series, TimeUnit};
+use blox_sim::results::TimelineRow;
 
 /// A picture as SVG.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,43 +30,92 @@ impl Picture {
     }
 }
 
-/// The name of the picture of average job completion times. Results of one scheduler lack it.
-pub const AVERAGES: &str = "avg-jct";
-/// The names of the pictures of a comparison, except Gantt charts.
-pub const SUMMARIES: [&str; 12] = [
-    "jct-cdf",
-    "queueing-cdf",
-    FAIRNESS,
-    "utilisation",
-    "queue-length",
-    AVERAGES,
-    DEADLINE_COUNTS,
-    LATENESS,
-    COST,
-    SERVICES,
-    EVICTIONS,
-    WAITS,
+/// A picture of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The name of the picture.
+    pub name: &'static str,
+    title: &'static str,
+    /// Need of the picture beside jobs that ended: the end of a sentence, or empty.
+    pub needs: &'static str,
+    draw: fn(&Kind, &Compared<'_>) -> Option<Picture>,
+}
+
+/// Schedulers that a picture compares.
+struct Compared<'a> {
+    all: &'a [Contestant<'a>],
+    /// The jobs, the workload and the cluster in one line.
+    about: String,
+    unit: TimeUnit,
+}
+
+const fn kind(
+    name: &'static str,
+    title: &'static str,
+    needs: &'static str,
+    draw: fn(&Kind, &Compared<'_>) -> Option<Picture>,
+) -> Kind {
+    Kind {
+        name,
+        title,
+        needs,
+        draw,
+    }
+}
+
+/// The picture of job completion times, which several seeds also have.
+pub const JCT: Kind = kind("jct-cdf", "Job completion time (JCT)", "", jct);
+
+/// The pictures that compare schedulers.
+pub const SUMMARIES: [Kind; 13] = [
+    JCT,
+    kind("queueing-cdf", "Queueing time", "", queueing),
+    kind(
+        "fairness-cdf",
+        "Finish-time fairness",
+        " and --fairness",
+        fairness,
+    ),
+    kind("utilisation", "GPU utilisation", "", utilisation),
+    kind("queue-length", "Queue length", "", queue_length),
+    kind(
+        "avg-jct",
+        "Average job completion time",
+        " and more than one scheduler",
+        averages,
+    ),
+    kind(
+        "deadlines",
+        "Deadlines met and missed",
+        " and have deadlines",
+        deadlines,
+    ),
+    kind("lateness-cdf", "Lateness", " and have deadlines", lateness),
+    kind("cost", "Cost of the nodes", " and nodes with prices", cost),
+    kind(
+        "services",
+        "GPU time that services needed",
+        " and a need of services",
+        services,
+    ),
+    kind(
+        "evictions",
+        "Evictions",
+        " and guaranteed time of spot jobs",
+        evictions,
+    ),
+    kind("waits", "Reasons of waiting", " and --why", waits),
+    kind(
+        "groups-avg-jct",
+        "Average job completion time",
+        " and --by COLUMN",
+        group_averages,
+    ),
 ];
-/// The name of the picture of averages by group.
-pub const GROUP_AVERAGES: &str = "groups-avg-jct";
 /// The start of the name of a picture of groups, before the folder of its scheduler.
 pub const GROUP_DISTRIBUTION: &str = "groups-jct-cdf-";
 /// The most groups in a picture.
 const GROUPS: usize = 12;
-/// The name of the picture of finish-time fairness.
-pub const FAIRNESS: &str = "fairness-cdf";
-/// The name of the picture of jobs that met and missed their deadline.
-pub const DEADLINE_COUNTS: &str = "deadlines";
-/// The name of the picture of the time between deadline and end.
-pub const LATENESS: &str = "lateness-cdf";
-/// The name of the picture of the cost of nodes.
-const COST: &str = "cost";
-/// The name of the picture of the GPU time that services needed.
-const SERVICES: &str = "services";
-/// The name of the picture of stops of jobs of both classes.
-const EVICTIONS: &str = "evictions";
-/// The name of the picture of the reasons of waiting.
-pub const WAITS: &str = "waits";
 /// The start of the name of a Gantt chart, before the folder of its scheduler.
 pub const GANTT: &str = "gantt-";
 
@@ -142,10 +194,8 @@ pub fn jct_over_seeds(
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
     let some = times.iter().filter(|(_, times)| !times.is_empty());
     let unit = fitting(some.map(|(_, times)| mean(times)).collect());
-    distributions(SUMMARIES[0], JCT, about, jct_axis(unit), times)
+    distributions(&JCT, about, jct_axis(unit), times)
 }
-
-const JCT: &str = "Job completion time (JCT)";
 
 /// Returns the unit of every time in the pictures and tables of these folders.
 pub(super) fn time_unit(folders: &[Folder]) -> TimeUnit {
@@ -176,48 +226,46 @@ fn fitting(mut averages: Vec<f64>) -> TimeUnit {
 /// Draws every picture except Gantt charts.
 pub(super) fn summaries(all: &[Contestant<'_>], unit: TimeUnit) -> Vec<Picture> {
     let about = about(all);
-    let times = |time: fn(&JobRow) -> Option<f64>| {
-        move |c: &Contestant<'_>| c.run.measured().filter_map(time).collect()
-    };
-    let jct = [SUMMARIES[0], JCT];
-    let jct = distribution(jct, &about, jct_axis(unit), all, times(|j| j.jct_s));
-    let text = format!("{about}. Queueing time: JCT without the time with GPUs");
-    let axis = Axis::seconds("queueing time").in_unit(unit).log();
-    let names = ["queueing-cdf", "Queueing time"];
-    let queueing = distribution(names, &text, axis, all, times(JobRow::queueing_s));
-    let text =
-        format!("{about}. rho = JCT / (JCT alone on a fair share); rho > 1: treated unfairly");
+    let compared = Compared { all, about, unit };
+    let drawn = SUMMARIES
+        .iter()
+        .filter_map(|kind| (kind.draw)(kind, &compared));
+    let of_each = all.iter().filter_map(|c| group_distribution(c, unit));
+    drawn.chain(of_each).collect()
+}
+
+fn jct(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    of.distribution(kind, "", jct_axis(of.unit), |run| {
+        run.measured().filter_map(|j| j.jct_s).collect()
+    })
+}
+
+fn queueing(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    let text = ". Queueing time: JCT without the time with GPUs";
+    let axis = Axis::seconds("queueing time").in_unit(of.unit).log();
+    of.distribution(kind, text, axis, |run| {
+        run.measured().filter_map(JobRow::queueing_s).collect()
+    })
+}
+
+fn fairness(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    let text = ". rho = JCT / (JCT alone on a fair share); rho > 1: treated unfairly";
     let axis = Axis::new("finish-time fairness rho").log();
-    let names = [FAIRNESS, "Finish-time fairness"];
-    let fairness = distribution(names, &text, axis, all, |c| {
-        c.run.jobs.iter().filter_map(|j| j.rho).collect()
-    });
+    of.distribution(kind, text, axis, |run| {
+        run.jobs.iter().filter_map(|j| j.rho).collect()
+    })
+}
+
+fn utilisation(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
     let axis = Axis::fraction("usable GPUs with a running job").from(0.0);
-    let utilisation = over_time(["utilisation", "GPU utilisation"], axis, unit, all, |r| {
+    of.over_time(kind, axis, |r| {
         (r.used_gpus, r.usable_gpus.max(r.used_gpus))
-    });
+    })
+}
+
+fn queue_length(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
     let axis = Axis::new("jobs without GPUs").from(0.0);
-    let names = ["queue-length", "Queue length"];
-    let queue = over_time(names, axis, unit, all, |r| (r.queued_jobs, 1.0));
-    let averages = (all.len() > 1).then(|| averages(&about, all, unit));
-    let list = [
-        jct,
-        queueing,
-        fairness,
-        utilisation,
-        queue,
-        averages,
-        deadlines(&about, all),
-        lateness(&about, all, unit),
-        cost(&about, all),
-        services(&about, all),
-        evictions(&about, all),
-        waits(all, unit),
-        group_averages(all, unit),
-    ];
-    let mut list: Vec<Picture> = list.into_iter().flatten().collect();
-    list.extend(all.iter().filter_map(|c| group_distribution(c, unit)));
-    list
+    of.over_time(kind, axis, |r| (r.queued_jobs, 1.0))
 }
 
 fn jct_axis(unit: TimeUnit) -> Axis {
@@ -226,53 +274,25 @@ fn jct_axis(unit: TimeUnit) -> Axis {
         .log()
 }
 
-/// Draws figures of each scheduler as bars with named parts. Returns `None` if no scheduler has them.
-fn bars<const N: usize>(
-    [name, title]: [&str; 2],
-    axis: Axis,
-    about: &str,
-    all: &[Contestant<'_>],
-    parts: [&str; N],
-    figures: impl Fn(&RunResults) -> Option<[f64; N]>,
-) -> Option<Picture> {
-    let mut chart = BarChart::new(title, axis).subtitle(about);
-    let mut some = false;
-    for c in all {
-        let values = figures(c.run);
-        some |= values.is_some();
-        let values = values.unwrap_or([0.0; N]);
-        chart = chart.with(c.name.as_str(), parts.into_iter().zip(values));
-    }
-    some.then(|| Picture::new(name, title, chart.stacked().svg()))
-}
-
 /// Draws the numbers of jobs that met, missed and were declined with their deadline.
-fn deadlines(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
-    let names = [DEADLINE_COUNTS, "Deadlines met and missed"];
-    let (axis, fates) = (
-        Axis::new("jobs with a deadline"),
-        ["met", "missed", "declined"],
-    );
-    bars(names, axis, about, all, fates, |run| {
+fn deadlines(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    let fates = ["met", "missed", "declined"];
+    of.bars(kind, Axis::new("jobs with a deadline"), fates, |run| {
         let counts = fates.map(|fate| run.figure(&format!("deadlines_{fate}")));
         let some = counts.iter().any(Option::is_some);
         some.then(|| counts.map(|count| count.unwrap_or(0.0)))
     })
 }
 
-/// Draws the cost of the nodes.
-fn cost(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
-    let (names, axis) = ([COST, "Cost of the nodes"], Axis::new("cost"));
-    bars(names, axis, about, all, ["cost"], |run| {
+fn cost(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    of.bars(kind, Axis::new("cost"), ["cost"], |run| {
         Some([run.figure("rent_cost")?])
     })
 }
 
 /// Draws the GPU-hours that services needed and had, and those that they lacked.
-fn services(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
-    let names = [SERVICES, "GPU time that services needed"];
-    let (axis, parts) = (Axis::new("GPU-hours"), ["had", "lacked"]);
-    bars(names, axis, about, all, parts, |run| {
+fn services(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    of.bars(kind, Axis::new("GPU-hours"), ["had", "lacked"], |run| {
         let lacked = run.figure("services_lacking_gpu_h")?;
         Some([run.figure("services_needed_gpu_h")? - lacked, lacked])
     })
@@ -280,14 +300,13 @@ fn services(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
 
 /// Draws the stops by decisions of guaranteed jobs, and of spot jobs after and within their guaranteed
 /// time.
-fn evictions(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
+fn evictions(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
     let parts = [
         "guaranteed jobs",
         "spot jobs, guarantee kept",
         "spot jobs, guarantee broken",
     ];
-    let (names, axis) = ([EVICTIONS, "Evictions"], Axis::new("stops by decisions"));
-    bars(names, axis, about, all, parts, |run| {
+    of.bars(kind, Axis::new("stops by decisions"), parts, |run| {
         let broken = run.figure("evictions_broken")?;
         let spot = run.figure("evictions_spot")?;
         Some([run.figure("evictions_guaranteed")?, spot - broken, broken])
@@ -295,19 +314,19 @@ fn evictions(about: &str, all: &[Contestant<'_>]) -> Option<Picture> {
 }
 
 /// Draws the time from the deadline to the end of each job that completed.
-fn lateness(about: &str, all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
-    let axis = Axis::seconds("end - deadline").in_unit(unit);
-    let text = format!("{about}. Completed jobs with a deadline; above 0: missed");
-    distribution([LATENESS, "Lateness"], &text, axis, all, |c| {
-        c.run.measured().filter_map(JobRow::lateness_s).collect()
+fn lateness(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    let axis = Axis::seconds("end - deadline").in_unit(of.unit);
+    let text = ". Completed jobs with a deadline; above 0: missed";
+    of.distribution(kind, text, axis, |run| {
+        run.measured().filter_map(JobRow::lateness_s).collect()
     })
 }
 
 /// Draws the mean time for which a measured job waited, by reason.
-fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
+fn waits(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
     // Reasons of more waiting first, in the same order for each scheduler.
     let mut totals: Vec<(&str, f64)> = Vec::new();
-    for wait in all.iter().flat_map(|c| c.run.waits()) {
+    for wait in of.all.iter().flat_map(|c| c.run.waits()) {
         match totals.iter_mut().find(|(reason, _)| *reason == wait.reason) {
             Some((_, total)) => *total += wait.total_s,
             None => totals.push((wait.reason, wait.total_s)),
@@ -317,17 +336,16 @@ fn waits(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
         return None;
     }
     totals.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let title = "Reasons of waiting";
-    let text = format!("{}. Means over all measured jobs", about(all));
-    let axis = Axis::seconds("time without GPUs, by reason").in_unit(unit);
-    let mut chart = BarChart::new(title, axis).subtitle(text);
-    for c in all {
+    let text = format!("{}. Means over all measured jobs", of.about);
+    let axis = Axis::seconds("time without GPUs, by reason").in_unit(of.unit);
+    let mut chart = BarChart::new(kind.title, axis).subtitle(text);
+    for c in of.all {
         let of = |reason: &str| c.run.waits().find(|wait| wait.reason == reason);
         let mean = |reason: &str| of(reason).map_or(0.0, |wait| wait.mean_s);
         let parts = totals.iter().map(|(reason, _)| (*reason, mean(reason)));
         chart = chart.with(c.name.as_str(), parts);
     }
-    Some(Picture::new(WAITS, title, chart.stacked().svg()))
+    Some(kind.drawn(chart.stacked().svg()))
 }
 
 /// Returns the most frequent values of the column by which jobs are grouped, in their order, and the
@@ -353,21 +371,21 @@ fn left_out(shown: usize, of: usize) -> String {
 }
 
 /// Draws the average of each group under each scheduler.
-fn group_averages(all: &[Contestant<'_>], unit: TimeUnit) -> Option<Picture> {
-    let (by, values, count) = shown_groups(all)?;
-    let title = format!("Average job completion time by {by}");
-    let subtitle = format!("{}{}", about(all), left_out(values.len(), count));
-    let mut chart =
-        BarChart::new(title.as_str(), Axis::seconds("JCT").in_unit(unit)).subtitle(subtitle);
+fn group_averages(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
+    let (by, values, count) = shown_groups(of.all)?;
+    let title = format!("{} by {by}", kind.title);
+    let subtitle = format!("{}{}", of.about, left_out(values.len(), count));
+    let axis = Axis::seconds("JCT").in_unit(of.unit);
+    let mut chart = BarChart::new(title.as_str(), axis).subtitle(subtitle);
     for value in values {
-        let bars = all.iter().map(|c| {
+        let bars = of.all.iter().map(|c| {
             let figures = c.run.groups().find(|(own, _)| *own == value);
             let average = figures.and_then(|(_, group)| group["avg_jct_s"].as_f64());
             (c.name.as_str(), average.unwrap_or(f64::NAN))
         });
         chart = chart.with(value.unwrap_or(NO_VALUE), bars);
     }
-    Some(Picture::new(GROUP_AVERAGES, title, chart.svg()))
+    Some(Picture::new(kind.name, title, chart.svg()))
 }
 
 /// Draws the distribution of job completion times of each group under a scheduler.
@@ -415,36 +433,117 @@ fn about(all: &[Contestant<'_>]) -> String {
     parts.join("; ")
 }
 
-fn averages(about: &str, all: &[Contestant<'_>], unit: TimeUnit) -> Picture {
-    let title = "Average job completion time";
+fn averages(kind: &Kind, of: &Compared<'_>) -> Option<Picture> {
     let figure = |c: &Contestant<'_>, key: &str| c.run.summary[key].as_f64().unwrap_or(f64::NAN);
-    let mut chart = BarChart::new(title, Axis::seconds("JCT").in_unit(unit)).subtitle(about);
-    for c in all {
+    let axis = Axis::seconds("JCT").in_unit(of.unit);
+    let mut chart = BarChart::new(kind.title, axis).subtitle(of.about.as_str());
+    for c in of.all {
         let bars = [
             ("average", figure(c, "avg_jct_s")),
             ("median", figure(c, "median_jct_s")),
         ];
         chart = chart.with(c.name.as_str(), bars);
     }
-    Picture::new(AVERAGES, title, chart.svg())
+    (of.all.len() > 1).then(|| kind.drawn(chart.svg()))
 }
 
-/// Draws distributions. Returns `None` without values.
-fn distribution(
-    [name, title]: [&str; 2],
-    about: &str,
-    axis: Axis,
-    all: &[Contestant<'_>],
-    values: impl Fn(&Contestant<'_>) -> Vec<f64>,
-) -> Option<Picture> {
-    let values = all.iter().map(|c| (c.name.clone(), values(c))).collect();
-    distributions(name, title, about, axis, values)
+impl Kind {
+    fn drawn(&self, svg: String) -> Picture {
+        Picture::new(self.name, self.title, svg)
+    }
+}
+
+impl Compared<'_> {
+    /// Draws distributions of values of each run. `more` continues the subtitle. Returns `None` without
+    /// values.
+    fn distribution(
+        &self,
+        kind: &Kind,
+        more: &str,
+        axis: Axis,
+        values: impl Fn(&RunResults) -> Vec<f64>,
+    ) -> Option<Picture> {
+        let values = self.all.iter().map(|c| (c.name.clone(), values(c.run)));
+        distributions(
+            kind,
+            &format!("{}{more}", self.about),
+            axis,
+            values.collect(),
+        )
+    }
+
+    /// Draws figures of each run as bars with named parts. Returns `None` if no run has them.
+    fn bars<const N: usize>(
+        &self,
+        kind: &Kind,
+        axis: Axis,
+        parts: [&str; N],
+        figures: impl Fn(&RunResults) -> Option<[f64; N]>,
+    ) -> Option<Picture> {
+        let mut chart = BarChart::new(kind.title, axis).subtitle(self.about.as_str());
+        let mut some = false;
+        for c in self.all {
+            let values = figures(c.run);
+            some |= values.is_some();
+            let values = values.unwrap_or([0.0; N]);
+            chart = chart.with(c.name.as_str(), parts.into_iter().zip(values));
+        }
+        some.then(|| kind.drawn(chart.stacked().svg()))
+    }
+
+    /// Draws the ratio of two means over time. Returns `None` if no run has a timeline.
+    fn over_time(
+        &self,
+        kind: &Kind,
+        axis: Axis,
+        ratio: impl Fn(&TimelineRow) -> (f64, f64),
+    ) -> Option<Picture> {
+        let mut longest = 0.0f64;
+        let mut series = Vec::new();
+        for c in self.all {
+            let rows = &c.run.timeline;
+            if rows.is_empty() {
+                continue;
+            }
+            let together = rows.len().div_ceil(POINTS);
+            let mut points: Vec<(f64, f64)> = rows
+                .chunks(together)
+                .map(|chunk| {
+                    let (mut above, mut below, mut length) = (0.0, 0.0, 0.0);
+                    for row in chunk {
+                        let (a, b) = ratio(row);
+                        above += a * row.length_s;
+                        below += b * row.length_s;
+                        length += row.length_s;
+                    }
+                    longest = longest.max(length);
+                    let value = if below > 0.0 { above / below } else { 0.0 };
+                    (chunk[0].time_s, value)
+                })
+                .collect();
+            if let (Some(last), Some(row)) = (points.last().copied(), rows.last()) {
+                points.push((row.time_s + row.length_s, last.1));
+            }
+            series.push(Series::steps(c.name.as_str(), points));
+        }
+        if series.is_empty() {
+            return None;
+        }
+        let panels = series.len() > IN_ONE_FRAME;
+        let mut subtitle = format!("All jobs, means over {}", self.unit.text(longest));
+        if panels {
+            subtitle.push_str("; other schedulers in grey");
+        }
+        let time = Axis::seconds("time").in_unit(self.unit).from(0.0);
+        let chart = Chart::new(kind.title, time, axis).subtitle(subtitle);
+        let chart = chart.with_all(series).in_panels(panels);
+        Some(kind.drawn(chart.svg()))
+    }
 }
 
 /// Draws the distribution of the values of each name. Returns `None` without values.
 fn distributions(
-    name: &str,
-    title: &str,
+    kind: &Kind,
     about: &str,
     axis: Axis,
     values: Vec<(String, Vec<f64>)>,
@@ -455,58 +554,8 @@ fn distributions(
     let series = values
         .into_iter()
         .map(|(name, values)| Series::distribution(name, values));
-    let chart = Chart::distribution(title, axis).subtitle(about);
-    Some(Picture::new(name, title, chart.with_all(series).svg()))
-}
-
-/// Draws the ratio of two means over time. Returns `None` if no run has a timeline.
-fn over_time(
-    [name, title]: [&str; 2],
-    axis: Axis,
-    unit: TimeUnit,
-    all: &[Contestant<'_>],
-    ratio: impl Fn(&blox_sim::results::TimelineRow) -> (f64, f64),
-) -> Option<Picture> {
-    let mut longest = 0.0f64;
-    let mut series = Vec::new();
-    for c in all {
-        let rows = &c.run.timeline;
-        if rows.is_empty() {
-            continue;
-        }
-        let together = rows.len().div_ceil(POINTS);
-        let mut points: Vec<(f64, f64)> = rows
-            .chunks(together)
-            .map(|chunk| {
-                let (mut above, mut below, mut length) = (0.0, 0.0, 0.0);
-                for row in chunk {
-                    let (a, b) = ratio(row);
-                    above += a * row.length_s;
-                    below += b * row.length_s;
-                    length += row.length_s;
-                }
-                longest = longest.max(length);
-                let value = if below > 0.0 { above / below } else { 0.0 };
-                (chunk[0].time_s, value)
-            })
-            .collect();
-        if let (Some(last), Some(row)) = (points.last().copied(), rows.last()) {
-            points.push((row.time_s + row.length_s, last.1));
-        }
-        series.push(Series::steps(c.name.as_str(), points));
-    }
-    if series.is_empty() {
-        return None;
-    }
-    let panels = series.len() > IN_ONE_FRAME;
-    let mut subtitle = format!("All jobs, means over {}", unit.text(longest));
-    if panels {
-        subtitle.push_str("; other schedulers in grey");
-    }
-    let time = Axis::seconds("time").in_unit(unit).from(0.0);
-    let chart = Chart::new(title, time, axis).subtitle(subtitle);
-    let chart = chart.with_all(series).in_panels(panels);
-    Some(Picture::new(name, title, chart.svg()))
+    let chart = Chart::distribution(kind.title, axis).subtitle(about);
+    Some(kind.drawn(chart.with_all(series).svg()))
 }
 
 fn gantt(c: &Contestant<'_>, unit: TimeUnit) -> Result<Picture, FolderError> {

@@ -386,6 +386,84 @@ pub const COLUMNS: &[Column] = &[
     ),
 ];
 
+/// The columns of parts of figures, in order, by their flat names: `deadlines_met`. Deadlines come
+/// first.
+pub(crate) const PARTS: [Column; 14] = [
+    column(
+        "deadlines_met",
+        "deadlines met",
+        "jobs that ended before their deadline",
+    ),
+    column(
+        "deadlines_missed",
+        "deadlines missed",
+        "jobs with a deadline that ended later, failed, or had not ended",
+    ),
+    column(
+        "deadlines_declined",
+        "deadlines declined",
+        "jobs with a deadline that admission rejected",
+    ),
+    column(
+        "rent_node_hours",
+        "node-hours",
+        "hours of nodes from joining to leaving, without time off",
+    ),
+    column(
+        "rent_cost",
+        "cost",
+        "node-hours, each at the price of its node at the time",
+    ),
+    column(
+        "services_needed_gpu_h",
+        "needed GPU-hours",
+        "GPU-hours that services needed",
+    ),
+    column(
+        "services_lacking_gpu_h",
+        "lacking GPU-hours",
+        "GPU-hours that services needed while they ran on fewer GPUs",
+    ),
+    column(
+        "services_full",
+        "in full",
+        "time in which a service ran on all GPUs that it needed / time of all services",
+    ),
+    column(
+        "evictions_guaranteed",
+        "guaranteed jobs evicted",
+        "stops by decisions of jobs of the guaranteed class",
+    ),
+    column(
+        "evictions_spot",
+        "spot jobs evicted",
+        "stops by decisions of spot jobs",
+    ),
+    column(
+        "evictions_broken",
+        "broken guarantees",
+        "stops by decisions of spot jobs within their guaranteed time",
+    ),
+    column(
+        "fairness_mean",
+        "mean rho",
+        "mean of completion time / completion time alone on a fair share of the cluster",
+    ),
+    column("fairness_worst", "worst rho", "largest rho"),
+    column(
+        "fairness_unfair",
+        "rho above 1",
+        "jobs with a rho above 1, as a fraction",
+    ),
+];
+
+impl Column {
+    /// Returns whether the column is of deadlines.
+    pub(crate) fn is_of_deadlines(&self) -> bool {
+        self.name.starts_with("deadlines_")
+    }
+}
+
 const fn column(name: &'static str, heading: &'static str, formula: &'static str) -> Column {
     Column {
         name,

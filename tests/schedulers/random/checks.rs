@@ -419,8 +419,8 @@ fn accounted(case: &Case, report: &Report, rows: &[AssignmentRow]) -> Result<(),
             return broken("service within the completion time", found);
         }
     }
-    if !(0.0..=1.0 + 1e-9).contains(&Summary::of(&report).utilisation) {
-        let found = Summary::of(&report).utilisation.to_string();
+    if !(0.0..=1.0 + 1e-9).contains(&Summary::of(report).utilisation) {
+        let found = Summary::of(report).utilisation.to_string();
         return broken("a utilisation of at most 1", found);
     }
     for row in &report.timeline {

@@ -4,14 +4,14 @@ use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
 use super::daemons::{runtime, token};
 use super::text::plain;
 use crate::failure::{Code, Failure};
-use crate::grid::{Grid, number_of};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::trace::info::date;
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
-use blox_results::quoted;
+use blox_results::grid::Grid;
+use blox_results::{number_of, quoted};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -652,7 +652,7 @@ mod tests {
             input: &mut std::io::empty(),
             prompts: false,
             out: &mut out,
-            form: crate::grid::Form::Lines,
+            form: blox_results::grid::Form::Lines,
             err: &mut err,
             interactive: false,
         };

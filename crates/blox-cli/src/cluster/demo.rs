@@ -9,13 +9,13 @@ use super::commands::counted_exits;
 use super::daemons::stop_signal;
 use super::local::{self, Nodes};
 use crate::failure::Failure;
-use crate::grid::number_of;
 use crate::terminal::{OK, Terminal};
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;
 use blox_core::{Rounds, Seconds};
 use blox_registry::{ComponentSpec, Registry};
+use blox_results::number_of;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

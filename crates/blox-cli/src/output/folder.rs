@@ -2,7 +2,6 @@
 
 use super::super::args::Options;
 use super::super::files::{check_writable, write_whole};
-use super::super::grid;
 use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
@@ -13,6 +12,7 @@ use super::printed::pretty;
 use super::tables::write_table;
 use crate::failure::{Code, Failure};
 use crate::plot;
+use blox_results::grid::csv;
 use blox_results::{
     Groups, InputColumns, flattened, part_columns, write_jobs, write_rounds, write_timeline,
 };
@@ -201,10 +201,10 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
         let rows: Vec<_> = groups.fields().into_iter().map(flattened).collect();
         let mut head = Groups::columns(&groups.column);
         head.extend(part_columns(&rows));
-        let text = grid::csv(&head, &rows)?;
+        let text = csv(&head, &rows);
         write_whole(&dir.join(GROUPS), |out| out.write_all(text.as_bytes()))?;
     }
     write_whole(&dir.join("summary.json"), |out| {
-        pretty(out, &run.figures(experiment))
+        pretty(out, &run.figures(o.why))
     })
 }

@@ -4,7 +4,7 @@ use super::super::args::Options;
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
-use super::super::result::Run;
+use super::super::result::{Run, comparison};
 use super::super::table::{self, Failed};
 use super::names::MANIFEST;
 use super::printed::pretty;
@@ -58,7 +58,7 @@ pub(crate) fn write_manifest(
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
         "cluster": cluster(&experiment.cluster),
-        "assumptions": Assumptions::of(experiment, table::lost(runs)).fields(),
+        "assumptions": Assumptions::of(experiment, comparison(experiment, runs).lost()).fields(),
         "schedulers": schedulers,
         "notices": notices,
     });

@@ -11,13 +11,13 @@ pub(super) use inputs::{Input, Known};
 
 use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
-use super::grid::number_of;
 use super::job_data::{ESTIMATES, JobsWith};
 use super::reading;
 use crate::failure::Failure;
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Event, Pipeline, Time};
 use blox_registry::{ComponentSpec, Registry, WorldParts};
+use blox_results::number_of;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::Applications;
 use blox_sim::registry::World as _;

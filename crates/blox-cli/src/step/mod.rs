@@ -3,16 +3,15 @@
 mod show;
 
 use super::config::Given;
-use super::grid::number_of;
-use super::losses::cut_short;
 use super::resolve::Experiment;
 use super::value::parse_time;
 use crate::failure::Failure;
-use crate::losses;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
 use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Time, View};
 use blox_registry::Registry;
+use blox_results::losses::{self, cut_short};
+use blox_results::number_of;
 use blox_results::statistics::mean;
 use blox_sim::stepping::{AnswerError, Step, Stepper};
 use blox_sim::workload::Workload;

@@ -1,9 +1,8 @@
 //! Text output of `blox step`.
 
 use super::Round;
-use crate::grid::number_of;
-use crate::table::called;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
+use blox_results::{called, number_of};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

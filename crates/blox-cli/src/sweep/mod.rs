@@ -6,15 +6,19 @@ use super::args::OutputFormat;
 use super::assumptions::{Assumptions, Setting};
 use super::config::Given;
 use super::execute::{now, print_time, run_several};
-use super::grid::{Form, Grid, decimal, percent, range, whole};
-use super::losses::{self, Lost};
 use super::output;
 use super::plan::{Cell, Plan, Planned, shown};
-use super::table::{self, About};
+use super::result::check_measured;
+use super::table;
 use crate::failure::Failure;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
-use blox_results::{estimate, in_groups, of_measured, partial, total, value_or_none};
+use blox_results::grid::{About, Form, Grid};
+use blox_results::losses::{self, Lost};
+use blox_results::{
+    FigureRow, MEDIANS, Rows, estimate, in_groups, intervals, marks, of_rho, partial, table_of,
+    whole,
+};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -54,13 +58,13 @@ pub(super) fn sweep(
     run_several(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
         let experiment = plan.experiment(run);
-        let result = result.and_then(|run| run.measured(experiment).map(|()| run));
+        let result = result.and_then(|run| check_measured(&run, experiment).map(|()| run));
         let row = match result {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let figures = done.figures(experiment).fields();
+                let figures = done.figures(experiment.options.why).fields();
                 Ok(Finished::of(&plan, run, figures, done.lost))
             }
             Err(why) => Err(why),
@@ -91,8 +95,8 @@ pub(super) fn sweep(
         }
     }
     let text = match format {
-        OutputFormat::Csv if plan.base.by.is_some() => store::groups_of(&plan, &rows)?,
-        OutputFormat::Csv => store::table_of(&plan, &rows)?,
+        OutputFormat::Csv if plan.base.by.is_some() => store::groups_of(&plan, &rows),
+        OutputFormat::Csv => store::table_of(&plan, &rows),
         OutputFormat::Json if plan.base.by.is_some() => {
             output::pretty_text(&group_rows(&rows).collect::<Vec<_>>())?
         }
@@ -149,8 +153,8 @@ fn notices(plan: &Plan<'_>, rows: &[Option<Row>]) -> Vec<String> {
     let finished = || finished(plan, rows).map(|(run, done)| (plan.label(run), &done.lost));
     let mut lines = losses::distinct(finished().map(|(_, lost)| lost.input.as_slice()));
     lines.extend(losses::of_figures(finished_rows(rows)));
-    let experiments = plan.cells.iter().map(|cell| &cell.experiment);
-    lines.extend(losses::of_all_settings(experiments));
+    let settings = plan.cells.iter().flat_map(|c| &c.experiment.settings);
+    lines.extend(losses::each_once(settings));
     lines.extend(losses::of_runs(finished(), true));
     lines
 }
@@ -229,19 +233,19 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
         .iter()
         .map(|i| plan.axes[*i].key.as_str())
         .collect();
-    let mut text = table_of(&groups, &heads).text(form);
+    let mut text = table(&groups, &heads).text(form);
     if let Some(by) = plan.base.by.as_deref() {
         heads.push(&by.0);
         text.push('\n');
-        text.push_str(&table_of(&groups_of_jobs(plan, rows, &by.0), &heads).text(form));
+        text.push_str(&table(&groups_of_jobs(plan, rows, &by.0), &heads).text(form));
     }
     let about = match plan.base.quiet {
-        true => About::of(&assumptions(plan, rows), marked),
+        true => table::assumed(&assumptions(plan, rows), marked),
         false => {
             let mut about = about(plan, rows);
-            about.0.push(table::intervals(most_seeds(&groups)));
-            about.0.extend(is_rated(&groups).then(table::of_rho));
-            about.0.extend(marked.then(table::marks));
+            about.0.push(intervals(most_seeds(&groups)));
+            about.0.extend(is_rated(&groups).then(of_rho));
+            about.0.extend(marked.then(marks));
             about
         }
     };
@@ -257,73 +261,13 @@ fn is_rated(groups: &[Group<'_>]) -> bool {
 }
 
 /// Returns the table of medians: the scheduler, the columns of `heads`, and the figures.
-fn table_of(groups: &[Group<'_>], heads: &[&str]) -> Grid {
-    let of = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key);
-    let middle = |g: &Group<'_>, key: &str| of(g, key).map_or(f64::NAN, |e| e.median);
-    let ends = |g: &Group<'_>, key: &str| of(g, key).and_then(|e| e.interval);
-    let interval = table::interval_heading(most_seeds(groups));
-    let rated = is_rated(groups);
-    let priced = groups.iter().any(|g| of(g, "rent_cost").is_some());
-    let only = |shown: bool, head| if shown { head } else { "" };
-    let jobs = |(_, list): &Group<'_>| partial(list.iter().copied());
-    let any = groups.iter().any(|g| jobs(g).is_some());
-    let mark = |g: &Group<'_>, text| table::marked(text, jobs(g).is_some());
-    let mut grid = Grid::of(
-        groups,
-        1,
-        &[
-            ("scheduler", &|(key, _)| key[0].clone()),
-            ("seeds", &|(_, list)| whole(list.len() as u64)),
-            (if any { "completed" } else { "" }, &|g| {
-                jobs(g).map_or("all".to_owned(), of_measured)
-            }),
-            ("avg\nJCT s", &|g| {
-                mark(g, decimal(middle(g, "avg_jct_s"), 1))
-            }),
-            (interval, &|g| {
-                range(ends(g, "avg_jct_s"), |end| decimal(end, 0))
-            }),
-            ("p99\nJCT s", &|g| {
-                mark(g, decimal(middle(g, "p99_jct_s"), 0))
-            }),
-            ("first\nwait s", &|g| {
-                mark(g, decimal(middle(g, "avg_responsiveness_s"), 1))
-            }),
-            ("GPUs\nbusy", &|g| percent(middle(g, "utilisation"))),
-            (only(priced, "node\nhours"), &|g| {
-                decimal(middle(g, "rent_node_hours"), 1)
-            }),
-            (only(priced, "cost"), &|g| {
-                decimal(middle(g, "rent_cost"), 2)
-            }),
-            ("preempted", &|g| decimal(middle(g, "preemptions"), 0)),
-            (only(rated, "mean\nrho"), &|g| {
-                decimal(middle(g, "fairness_mean"), 2)
-            }),
-            (only(rated, interval), &|g| {
-                range(ends(g, "fairness_mean"), |end| decimal(end, 2))
-            }),
-            (only(rated, "worst\nrho"), &|g| {
-                decimal(middle(g, "fairness_worst"), 2)
-            }),
-            (only(rated, "unfair"), &|g| {
-                percent(middle(g, "fairness_unfair"))
-            }),
-        ],
-    );
-    grid = table::with_counts(grid, 2 + usize::from(any), groups, |(_, list), name| {
-        total(list.iter().copied(), name)
+fn table(groups: &[Group<'_>], heads: &[&str]) -> Grid {
+    let rows = groups.iter().map(|(keys, runs)| FigureRow {
+        keys: keys.clone(),
+        runs: runs.clone(),
     });
-    grid = table::with_parts(grid, groups, |g, name| middle(g, name));
-    // The settings follow the scheduler.
-    grid.words += heads.len();
-    grid.head
-        .splice(1..1, heads.iter().map(|head| (*head).to_owned()));
-    for (row, (key, _)) in grid.rows.iter_mut().zip(groups) {
-        let shown = key[1..].iter().map(|value| value_or_none(value).to_owned());
-        row.splice(1..1, shown);
-    }
-    grid
+    let rows: Vec<FigureRow<'_>> = rows.collect();
+    table_of(&rows, heads, Rows::Settings)
 }
 
 /// Returns the largest number of seeds of a row.
@@ -355,8 +299,8 @@ fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
             table::measured_in_each(first, finished_rows(rows)),
         );
     }
-    about.assume(&assumptions(plan, rows));
-    about.add("figures", table::MEDIANS);
+    about.0.extend(assumptions(plan, rows).lines());
+    about.add("figures", MEDIANS);
     about
 }
 

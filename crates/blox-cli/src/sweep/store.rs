@@ -38,15 +38,14 @@
 
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
-use super::super::grid;
 use super::super::lock::Lock;
-use super::super::losses::Lost;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
 use super::super::plan::{Plan, Planned};
-use super::super::result::Run;
+use super::super::result::{Run, comparison};
 use super::super::table;
 use crate::failure::Failure;
-use blox_results::{Groups, collected_columns, figure_columns, flattened, part_columns};
+use blox_results::losses::Lost;
+use blox_results::{Groups, collected_columns, figure_columns, flattened, grid, part_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -189,7 +188,7 @@ impl Store {
             "gpus": experiment.cluster.total_gpus(),
             "cluster": output::cluster(&experiment.cluster),
             "files": files,
-            "assumptions": Assumptions::of(experiment, table::lost(&[run])).fields(),
+            "assumptions": Assumptions::of(experiment, comparison(experiment, &[run]).lost()).fields(),
             "notices": table::notices(experiment, &[run]),
             "lost": run.lost,
         });
@@ -228,12 +227,12 @@ impl Store {
             "assumptions": super::assumptions(plan, rows).fields(),
             "runs": runs,
         });
-        let text = table_of(plan, rows)?;
+        let text = table_of(plan, rows);
         write_whole(&self.dir.join(TABLE), |out| {
             io::Write::write_all(out, text.as_bytes())
         })?;
         if plan.base.by.is_some() {
-            let text = groups_of(plan, rows)?;
+            let text = groups_of(plan, rows);
             write_whole(&self.dir.join(GROUPS), |out| {
                 io::Write::write_all(out, text.as_bytes())
             })?;
@@ -243,7 +242,7 @@ impl Store {
 }
 
 /// Returns the content of `sweep.csv`.
-pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
+pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
     let mut head = setting_columns(plan);
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
     head.extend(figure_columns().skip(1).map(str::to_owned));
@@ -255,7 +254,7 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
 
 /// Returns the content of `groups.csv`: a row for each run and group. The columns of settings, the
 /// column of `--by`, then figures.
-pub(super) fn groups_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
+pub(super) fn groups_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
     let mut head = setting_columns(plan);
     let by = plan.base.by.as_deref().map_or("", |by| &by.0);
     head.extend(Groups::columns(by));

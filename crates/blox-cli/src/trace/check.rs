@@ -2,10 +2,10 @@
 
 use super::CheckArgs;
 use crate::failure::Failure;
-use crate::grid::{number_of, whole};
 use crate::reading::cluster_of;
 use crate::terminal::{BAD_INPUT, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec, State};
+use blox_results::{number_of, whole};
 use blox_traces::source::Source;
 use blox_traces::{ReadOptions, check};
 use std::path::Path;

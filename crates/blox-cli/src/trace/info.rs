@@ -3,12 +3,12 @@
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
 use crate::failure::Failure;
-use crate::grid::{Form, decimal, number_of, whole};
 use crate::output::pretty_text;
 use crate::reading::cluster_of;
-use crate::table::About;
 use crate::terminal::{OK, Terminal};
 use blox_core::ClusterSpec;
+use blox_results::grid::{About, Form, decimal};
+use blox_results::{number_of, whole};
 use blox_traces::Trace;
 use blox_traces::stats::{DURATION_BOUNDS_S, Part, Statistics};
 use chrono::{DateTime, Timelike, Utc};

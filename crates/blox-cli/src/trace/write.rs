@@ -1,14 +1,14 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
+use crate::config;
 use crate::failure::{Code, Failure};
 use crate::files::{check_writable, write_whole};
-use crate::grid::number_of;
 use crate::resolve::Experiment;
 use crate::terminal::{OK, Terminal};
 use crate::value::Probability;
-use crate::{config, losses};
 use blox_registry::Registry;
+use blox_results::{losses, number_of};
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
 use blox_traces::formats::csv::{Columns, CsvWriter};
 use blox_traces::formats::jsonl::write_jsonl;

@@ -3,7 +3,7 @@
 use crate::error::FolderError;
 use crate::pictures::Contestant;
 use crate::run::{JobRow, RunResults};
-use crate::whole;
+use crate::text::whole;
 use blox_plot::{Bar, TimeUnit, colours_apart};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -5,13 +5,13 @@ mod sweep;
 
 use super::error::FolderError;
 use super::fields::Fields;
-use super::figures::{DEADLINES, OF_COMPLETED, PARTIAL, PARTLY, flattened, is_over_completed};
+use super::figures::{OF_COMPLETED, PARTIAL, flattened, is_over_completed};
 use super::folder::Folder;
 use super::pictures::{Contestant, Picture, contestants, summaries, time_unit};
 use super::run::{NO_VALUE, Wait};
+use super::summary::{COLUMNS, Column, PARTS};
 use super::sweep::{Sweep, pictures};
-use super::{number_of, quoted, whole};
-use crate::summary::{COLUMNS, Column};
+use super::text::{number_of, quoted, whole};
 use blox_plot::{Escaped, TimeUnit, grouped};
 use serde_json::Value;
 use std::fmt::Write;
@@ -522,20 +522,20 @@ fn by_group(all: &[Contestant<'_>], unit: TimeUnit) -> String {
 fn shown_columns(all_are: impl Fn(&str, Option<f64>) -> bool) -> (Vec<&'static Column>, String) {
     let mut hidden = vec!["rejected", "failed", "unfinished"];
     hidden.retain(|name| all_are(name, Some(0.0)));
-    let columns = COLUMNS.iter().flat_map(|c| {
-        // Counts of deadlines stand beside those of jobs.
-        let deadlines = if c.name == "unfinished" {
-            &DEADLINES[..]
-        } else {
-            &[]
-        };
-        [c].into_iter().chain(deadlines)
-    });
-    let columns = columns.chain(&PARTLY).filter(|c| {
-        let has_parts = DEADLINES.iter().chain(&PARTLY).any(|part| part == *c);
-        let unknown = has_parts && all_are(c.name, None);
-        !hidden.contains(&c.name) && !unknown
-    });
+    let known = |c: &&Column| !all_are(c.name, None);
+    let (deadlines, others): (Vec<_>, Vec<_>) = PARTS
+        .iter()
+        .filter(known)
+        .partition(|c| c.is_of_deadlines());
+    // Counts of deadlines stand beside those of jobs.
+    let at = COLUMNS
+        .iter()
+        .take_while(|c| c.name != "unfinished")
+        .count()
+        + 1;
+    let (before, after) = COLUMNS.split_at(at);
+    let columns = before.iter().chain(deadlines).chain(after).chain(others);
+    let columns = columns.filter(|c| !hidden.contains(&c.name));
     let note = match hidden.is_empty() {
         true => String::new(),
         false => format!(

@@ -1,11 +1,11 @@
 //! The part of the page about a sweep.
 
 use super::super::error::FolderError;
-use super::super::figures::{DEADLINES, PARTLY};
 use super::super::sweep::{Group, Run, Sweep};
 use super::{Field, assumptions, command_line, list, notice, shown_columns, table, version};
-use crate::summary::{COLUMNS, Column};
-use crate::{of_measured, value_or_none};
+use crate::figures::of_measured;
+use crate::run::value_or_none;
+use crate::summary::{COLUMNS, Column, PARTS};
 use blox_plot::{Escaped, TimeUnit};
 use serde_json::Value;
 use std::fmt::Write;
@@ -138,14 +138,16 @@ fn medians(sweep: &Sweep, groups: &[Group<'_>], unit: TimeUnit) -> String {
             .iter()
             .any(|r| r.figure(name).is_some_and(|n| n > 0.0))
     };
-    let counts = ["rejected", "failed", "unfinished"].into_iter();
-    let counts = counts.chain(DEADLINES.iter().map(|c| c.name));
-    for name in counts.filter(|name| some(name)).chain(MEDIANS) {
-        for c in COLUMNS.iter().chain(&DEADLINES).filter(|c| c.name == name) {
-            interval(&mut fields, c);
-        }
+    let named = |name: &'static str| COLUMNS.iter().filter(move |c| c.name == name);
+    let counts = ["rejected", "failed", "unfinished"]
+        .into_iter()
+        .flat_map(named);
+    let counts = counts.chain(PARTS.iter().filter(|c| c.is_of_deadlines()));
+    let medians = MEDIANS.into_iter().flat_map(named);
+    for c in counts.filter(|c| some(c.name)).chain(medians) {
+        interval(&mut fields, c);
     }
-    for c in &PARTLY {
+    for c in PARTS.iter().filter(|c| !c.is_of_deadlines()) {
         if groups.iter().any(|g| g.estimate(c.name).is_some()) {
             interval(&mut fields, c);
         }

@@ -5,12 +5,11 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::figures::{DEADLINES, PARTLY};
-use super::in_groups;
 use super::run::{RunResults, optional_json, value_or_none};
 use super::table::{ColumnAt, Table};
+use super::text::in_groups;
 use crate::statistics::Estimate;
-use crate::summary::COLUMNS;
+use crate::summary::{COLUMNS, PARTS};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -174,7 +173,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let known = || COLUMNS.iter().chain(&DEADLINES).chain(&PARTLY);
+    let known = || COLUMNS.iter().chain(&PARTS);
     let is_known = |name: &str| known().any(|c| c.name == name);
     let figures = table
         .columns()

@@ -2,9 +2,11 @@
 
 use super::super::error::FolderError;
 use super::super::pictures::Picture;
-use super::super::{PARTIAL, in_groups, in_paths, of_measured, value_or_none, whole};
 use super::{Group, Sweep};
+use crate::figures::{PARTIAL, of_measured};
+use crate::run::value_or_none;
 use crate::statistics::{Estimate, LEAST_SEEDS};
+use crate::text::{in_groups, in_paths, whole};
 use blox_plot::{Axis, BarChart, Chart, Series, TimeUnit};
 
 /// A drawn figure: column, name in paths, title and axis.

@@ -22,7 +22,7 @@ fn measured(program: Program, report: &Report, best_effort: &[bool]) -> (f64, f6
         }
     }
     if program.1 != Algorithm::Chronus {
-        met = Summary::of(&report).deadlines.unwrap_or_default().met;
+        met = Summary::of(report).deadlines.unwrap_or_default().met;
     }
     let per = |sum: f64, count: u32| sum / f64::from(count.max(1));
     (per(met as f64, due), per(jct, ended))

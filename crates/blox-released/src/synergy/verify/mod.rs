@@ -49,7 +49,7 @@ fn compare_end(
     for row in e.rows.iter().filter(|row| !none(&row[finish])) {
         out.differ(&format!("job {}", row[id]), "finish", &row[finish], "");
     }
-    let (ended, jobs) = (Summary::of(&report).completed, report.jobs.len());
+    let (ended, jobs) = (Summary::of(report).completed, report.jobs.len());
     out.notes.push(format!(
         "the original {why}; ours ends {ended} of {jobs} jobs"
     ));

@@ -1,20 +1,32 @@
-//! Tables of text for terminals, Markdown and CSV.
+//! The writer of tables: for terminals and other readers, Markdown, LaTeX and CSV.
+//!
+//! ```
+//! use blox_results::grid::{Form, Grid, decimal};
+//!
+//! let runs = [("fifo", 9000.25), ("las", 1234.5)];
+//! let grid = Grid::of(
+//!     runs,
+//!     1,
+//!     &[("scheduler", &|(name, _)| (*name).to_owned()), ("avg\nJCT s", &|(_, s)| decimal(*s, 1))],
+//! );
+//! let text = "| scheduler | avg JCT s |\n| --- | ---: |\n| fifo | 9,000.2 |\n| las | 1,234.5 |\n";
+//! assert_eq!(grid.text(Form::Markdown), text);
+//! ```
 
-use crate::failure::Failure;
-pub(crate) use blox_results::{number_of, whole};
+use blox_table::{CsvTable, TableSink};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
 /// The most columns of a table on a terminal.
-const WIDTH: u16 = 100;
+pub const WIDTH: u16 = 100;
 /// Spaces between two columns.
 const GAP: u16 = 2;
 
 /// Format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// For a terminal with this number of columns.
     Wrapped(u16),
     /// One line for each row, for other readers.
@@ -25,21 +37,15 @@ pub(super) enum Form {
     Latex,
 }
 
-impl Form {
-    /// Returns the form for the terminal of this process, of at most 100 columns.
-    pub fn of_terminal() -> Self {
-        let size = console::Term::stdout().size_checked();
-        let width = size.map(|(_, columns)| columns).filter(|width| *width > 0);
-        Form::Wrapped(width.unwrap_or(WIDTH).min(WIDTH))
-    }
-}
-
 /// A heading, and the text of an item.
-pub(super) type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
 
 /// Headings, which may contain line breaks, and rows.
-pub(super) struct Grid {
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    /// Headings.
     pub head: Vec<String>,
+    /// The text of each cell, by row.
     pub rows: Vec<Vec<String>>,
     /// Number of leading columns that hold text instead of numbers.
     pub words: usize,
@@ -62,6 +68,7 @@ impl Grid {
         }
     }
 
+    /// Formats the table.
     pub fn text(&self, form: Form) -> String {
         match form {
             Form::Wrapped(width) => self.fitted(width),
@@ -224,34 +231,31 @@ fn latex(cell: &str) -> String {
 }
 
 /// Formats rows of values as CSV. Numbers read back to the same bits; missing values are empty.
-pub(super) fn csv(head: &[String], rows: &[Map<String, Value>]) -> Result<String, Failure> {
-    let mut out = csv::Writer::from_writer(Vec::new());
-    let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("no CSV can be made: {e}"));
-    out.write_record(head).map_err(|e| wrong(&e))?;
+pub fn csv(head: &[String], rows: &[Map<String, Value>]) -> String {
+    let mut text = Vec::new();
+    let mut table = CsvTable::new(&mut text);
+    let names: Vec<&str> = head.iter().map(String::as_str).collect();
+    table.begin(&names);
     for row in rows {
-        let fields = head.iter().map(|key| field(row.get(key)));
-        out.write_record(fields).map_err(|e| wrong(&e))?;
+        for key in head {
+            match row.get(key) {
+                None | Some(Value::Null) => table.text(None),
+                Some(Value::String(text)) => table.text(Some(text)),
+                Some(Value::Number(n)) if n.is_f64() => table.number(n.as_f64()),
+                Some(other) => table.text(Some(&other.to_string())),
+            }
+        }
+        // Writing to memory cannot fail.
+        let _ = table.end_row();
     }
-    let bytes = out.into_inner().map_err(|e| wrong(&e))?;
-    String::from_utf8(bytes).map_err(|e| wrong(&e))
-}
-
-fn field(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(n)) => match n.as_f64() {
-            // Whole numbers are written without a decimal point.
-            Some(v) if n.is_f64() && v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).to_string(),
-            _ => n.to_string(),
-        },
-        Some(other) => other.to_string(),
-    }
+    let _ = table.finish();
+    drop(table);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Formats a number with a number of decimal places and a comma between thousands; NaN becomes a
 /// dash.
-pub(super) fn decimal(value: f64, places: usize) -> String {
+pub fn decimal(value: f64, places: usize) -> String {
     if value.is_nan() {
         return "-".to_owned();
     }
@@ -259,13 +263,13 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
 }
 
 /// Formats an interval, whose ends `end` formats; a missing one becomes a dash.
-pub(super) fn range(interval: Option<[f64; 2]>, end: impl Fn(f64) -> String) -> String {
+pub fn range(interval: Option<[f64; 2]>, end: impl Fn(f64) -> String) -> String {
     let text = interval.map(|[low, high]| format!("{}..{}", end(low), end(high)));
     text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Formats a fraction in percent; NaN becomes a dash.
-pub(super) fn percent(fraction: f64) -> String {
+pub fn percent(fraction: f64) -> String {
     match fraction.is_nan() {
         true => "-".to_owned(),
         false => format!("{:.1} %", 100.0 * fraction),
@@ -273,7 +277,7 @@ pub(super) fn percent(fraction: f64) -> String {
 }
 
 /// Formats a value as a multiple of another.
-pub(super) fn ratio(value: f64, base: f64) -> String {
+pub fn ratio(value: f64, base: f64) -> String {
     if base > 0.0 && !value.is_nan() {
         format!("{:.3}", value / base)
     } else {
@@ -281,8 +285,29 @@ pub(super) fn ratio(value: f64, base: f64) -> String {
     }
 }
 
+/// Description of a table: lines with labels.
+#[derive(Clone, Debug, Default)]
+pub struct About(pub Vec<(String, String)>);
+
+impl About {
+    /// Adds a line.
+    pub fn add(&mut self, label: &str, line: impl Into<String>) {
+        self.0.push((label.to_owned(), line.into()));
+    }
+
+    /// Formats the lines; in LaTeX as comments.
+    pub fn text(&self, form: Form) -> String {
+        let line = |(label, line): &(String, String)| match form {
+            Form::Markdown => format!("- {label}: {line}\n"),
+            Form::Latex => format!("% {label}: {line}\n"),
+            _ => format!("{label:<10} {line}\n"),
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
 /// Appends a list of parts in brackets. An empty list adds nothing.
-pub(super) fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
+pub fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
     let text = text.into();
     match parts.is_empty() {
         true => text,
@@ -293,6 +318,7 @@ pub(super) fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::{number_of, whole};
 
     #[test]
     fn numbers_have_separators() {
@@ -398,7 +424,7 @@ mod tests {
     fn csv_keeps_every_bit_and_quotes_commas() {
         let row = serde_json::json!({ "a": 0.1, "b": 3.0, "c": "x,y", "d": null, "e": 7 });
         let head = ["a", "b", "c", "d", "e", "f"].map(str::to_owned);
-        let text = csv(&head, &[row.as_object().unwrap().clone()]).unwrap();
+        let text = csv(&head, &[row.as_object().unwrap().clone()]);
         assert_eq!(text, "a,b,c,d,e,f\n0.1,3,\"x,y\",,7,\n");
     }
 }

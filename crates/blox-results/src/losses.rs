@@ -1,12 +1,10 @@
-//! Notices of jobs that the figures leave out, and of parts that an option replaces.
-//! `--quiet` does not hide them.
+//! Notices of jobs that the figures leave out, and of parts that an option replaces. `--quiet` does not
+//! hide them.
 
 use super::chrome::MOST_SLICES;
-use super::grid::{decimal, number_of, whole};
-use super::job_data::{JobsWith, Known};
-use super::resolve::Experiment;
+use super::grid::decimal;
+use super::text::{in_groups, number_of, whole};
 use blox_core::{NodeAction, Time};
-use blox_results::in_groups;
 use blox_sim::workload::{NoticeKind, Notices};
 use blox_sim::{Ended, Report};
 use serde::{Deserialize, Serialize};
@@ -15,7 +13,7 @@ use serde_json::{Map, Value};
 /// Losses of one run, or of several runs of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Lost {
+pub struct Lost {
     /// Lines of [`of_input`].
     pub input: Vec<String>,
     ends: Ends,
@@ -130,7 +128,7 @@ impl Early {
 }
 
 /// Describes why a run ended early at `at`; `None` if it did not.
-pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
+pub fn cut_short(how: Ended, at: Time) -> Option<String> {
     Ends::of(how, at).text()
 }
 
@@ -147,13 +145,14 @@ struct IdleActions {
 }
 
 /// Returns the number of measured jobs that were submitted.
-pub(super) fn submitted_measured(report: &Report) -> u64 {
+pub fn submitted_measured(report: &Report) -> u64 {
     report.jobs.iter().filter(|job| job.measured).count() as u64
 }
 
 impl Lost {
-    /// `grouped` is true with `--by`.
-    pub fn of(report: &Report, notices: &Notices, grouped: bool) -> Self {
+    /// Returns the losses of a run. `grouped` is true if its figures are also by group. `known` are the
+    /// numbers of jobs with the data that the scheduler is about.
+    pub fn of(report: &Report, notices: &Notices, grouped: bool, known: Vec<Known>) -> Self {
         let first = report.stale_action.as_ref();
         Lost {
             input: of_input(notices),
@@ -173,10 +172,7 @@ impl Lost {
             unsubmitted: report.unsubmitted,
             ungrouped: if grouped { report.unsubmitted } else { 0 },
             untraced: 0,
-            known: report
-                .collected
-                .get::<JobsWith>()
-                .map_or_else(Vec::new, JobsWith::known),
+            known,
             knew_truth: report.knew_truth,
             with_speeds: (report.workload_info.speeds, submitted_measured(report)),
             with_training: report.workload_info.training > 0,
@@ -221,7 +217,7 @@ impl Lost {
         ))
     }
 
-    /// Returns a notice for data that the scheduler is about, and that no job has or that is wrong.
+    /// Returns a notice about missing or wrong data of jobs, if the scheduler is about these data.
     fn lacking(&self) -> Option<String> {
         let known = self.known.iter();
         let lines: Vec<String> = known.filter_map(|k| k.notice(self.unsubmitted)).collect();
@@ -263,12 +259,78 @@ impl Lost {
     }
 }
 
+/// Number of measured jobs with some data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// The data.
+    pub what: String,
+    /// The effect of its absence.
+    #[serde(default)]
+    pub without: String,
+    /// Number of these jobs.
+    pub jobs: u64,
+    /// Number of those with the data.
+    pub with: u64,
+    /// Jobs with a value that is out of range.
+    #[serde(default)]
+    pub wrong: Wrong,
+}
+
+/// Measured jobs with values that are out of range.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wrong {
+    /// Number of these jobs.
+    pub count: u64,
+    /// The first of them, with its value and the expected range.
+    pub first: String,
+}
+
+impl Wrong {
+    fn add(&mut self, other: &Self) {
+        if self.count == 0 {
+            self.first.clone_from(&other.first);
+        }
+        self.count += other.count;
+    }
+}
+
+/// Returns the number of measured jobs that were submitted. The figures also count those that were
+/// not.
+pub fn measured_jobs(submitted: u64, unsubmitted: u64) -> String {
+    let what = match unsubmitted {
+        0 => "measured job",
+        _ => "measured and submitted job",
+    };
+    number_of(submitted, what)
+}
+
+impl Known {
+    /// Returns a notice if values are out of range, or if no job has the data. This number of
+    /// measured jobs was not submitted.
+    fn notice(&self, unsubmitted: u64) -> Option<String> {
+        let none = self.jobs > 0 && self.with == 0;
+        let jobs = measured_jobs(self.jobs, unsubmitted);
+        if self.wrong.count > 0 {
+            let (count, first) = (whole(self.wrong.count), &self.wrong.first);
+            let effect = match none {
+                true => format!("; {}", self.without),
+                false => String::new(),
+            };
+            return Some(format!(
+                "{count} of {jobs} have a wrong value: {first}{effect}"
+            ));
+        }
+        none.then(|| format!("none of {jobs} has {}: {}", self.what, self.without))
+    }
+}
+
 /// One kind of notice about losses.
 type Kind = fn(&Lost) -> Option<String>;
 
 /// Returns a notice for each scheduler and each of its losses, from the losses of its runs. If
 /// `quiet`, jobs that the scheduler ended early or that ran on other numbers of GPUs are left out.
-pub(super) fn of_runs<'a>(
+pub fn of_runs<'a>(
     runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
     quiet: bool,
 ) -> Vec<String> {
@@ -297,7 +359,7 @@ pub(super) fn of_runs<'a>(
 }
 
 /// Returns each line of several runs once, with the number of its runs unless all runs have it.
-pub(super) fn distinct<'a>(runs: impl Iterator<Item = &'a [String]>) -> Vec<String> {
+pub fn distinct<'a>(runs: impl Iterator<Item = &'a [String]>) -> Vec<String> {
     let runs: Vec<&[String]> = runs.collect();
     let all = runs.len() as u64;
     let found = in_groups(runs.into_iter().flatten().map(|line| (line, ())));
@@ -310,7 +372,7 @@ pub(super) fn distinct<'a>(runs: impl Iterator<Item = &'a [String]>) -> Vec<Stri
 
 /// Returns a counted line for ignored columns, one for dropped rows and one for altered values of
 /// an input.
-pub(super) fn of_input(notices: &Notices) -> Vec<String> {
+pub fn of_input(notices: &Notices) -> Vec<String> {
     let mut columns = Vec::new();
     let mut dropped = Vec::new();
     let (mut altered, mut values) = (Vec::new(), 0);
@@ -358,25 +420,22 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
 }
 
 /// Returns all notices about an input. If `quiet`, returns only the lines of [`of_input`].
-pub(super) fn shown(notices: &Notices, quiet: bool) -> Vec<String> {
+pub fn shown(notices: &Notices, quiet: bool) -> Vec<String> {
     match quiet {
         true => of_input(notices),
         false => notices.iter().map(ToString::to_string).collect(),
     }
 }
 
-/// Returns the lines about the settings of several experiments, each once.
-pub(super) fn of_all_settings<'a, 'r: 'a>(
-    experiments: impl Iterator<Item = &'a Experiment<'r>>,
-) -> Vec<String> {
-    let lines = experiments.flat_map(|e| &e.settings).map(|line| (line, ()));
-    let lines = in_groups(lines).into_iter();
+/// Returns each line once.
+pub fn each_once<'a>(lines: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let lines = in_groups(lines.map(|line| (line, ()))).into_iter();
     lines.map(|(line, _)| line.clone()).collect()
 }
 
 /// Returns a line for the measured jobs of several runs that did not complete, from the figures
 /// of `summary.json`.
-pub(super) fn of_figures<'a>(rows: impl Iterator<Item = &'a Map<String, Value>>) -> Option<String> {
+pub fn of_figures<'a>(rows: impl Iterator<Item = &'a Map<String, Value>>) -> Option<String> {
     const KINDS: [&str; 3] = ["rejected", "failed", "unfinished"];
     let (mut sums, mut runs, mut with) = ([0; KINDS.len()], 0_u64, 0_u64);
     for row in rows {

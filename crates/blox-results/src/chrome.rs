@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 /// The most slices of a trace, about 70 MB. Perfetto becomes slow with more.
-pub(super) const MOST_SLICES: u64 = 500_000;
+pub const MOST_SLICES: u64 = 500_000;
 
 /// The process of GPUs.
 const GPUS: u32 = 1;
@@ -21,7 +21,7 @@ const GPUS: u32 = 1;
 const WAITS: u32 = 2;
 
 /// Writes events while a simulation runs.
-pub(super) struct Chrome<W> {
+pub struct Chrome<W> {
     out: W,
     /// Name of each node.
     names: Vec<String>,
@@ -40,6 +40,7 @@ pub(super) struct Chrome<W> {
 }
 
 impl<W: Write> Chrome<W> {
+    /// Begins a trace of a run on a cluster.
     pub fn new(out: W, cluster: &ClusterSpec) -> Self {
         let (mut names, mut nodes) = (Vec::new(), Vec::new());
         for (i, node) in cluster.nodes.iter().enumerate() {
@@ -215,7 +216,7 @@ mod tests {
     /// Runs jobs under FIFO on one node of two GPUs. Returns the events of a trace of at most this
     /// number of slices, and the number of slices left out.
     fn traced(most: u64) -> (Vec<Value>, u64) {
-        use blox_core::{GpuCount, JobSpec, Seconds};
+        use blox_core::{Composition, GpuCount, JobSpec, Seconds, order::SortKey, policy::by_key};
         let job = |name: &str, gpus| {
             JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).named(name)
         };
@@ -224,9 +225,8 @@ mod tests {
         cluster.nodes[0].gpu_type = Some("v100".into());
         let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
         let waits = Arc::new(Mutex::new(Vec::<WaitSpan>::new()));
-        let registry = blox_schedulers::registry();
-        let spec = "fifo".parse().unwrap();
-        let fifo = registry.schedulers.build(&spec, 1).unwrap();
+        let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+        let fifo = fifo.placement(blox_testing::FirstFit).build().unwrap();
         let simulation = Simulation::new(cluster.clone())
             .assignments_to(Some(rows.clone()))
             .waits_to(Some(waits.clone()));
