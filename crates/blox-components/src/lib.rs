@@ -1,5 +1,5 @@
-//! What schedulers by name share: registry entries of single policies, parameters as text, and
-//! estimators that are trained from logs.
+//! Registry entries of single policies, parameters as text, and estimators that are trained from
+//! logs. Schedulers by name share them.
 //!
 //! | Task | Start with |
 //! |---|---|

@@ -24,7 +24,7 @@ const PARAMETERS: [ParamDoc; 2] = [CELLS, NO_EASY];
 /// **Parameters** (command line): `cells`, in which a type is optional; `backfill`, within a virtual
 /// cluster.
 ///
-/// **Differences from the paper.** There are two priorities. Among jobs of low priority, virtual
+/// **Differences from the paper.** There are two priorities. At low priority, virtual
 /// clusters with few GPUs come first, without weights, and no job is stopped for another. CPUs and
 /// memory are not reserved. If nodes fail, a virtual cluster may lack cells.
 ///

@@ -38,10 +38,10 @@ const PARAMETERS: [ParamDoc; 8] = [
 /// A trace names the model of each job in `model`; jobs without it are consolidated.
 ///
 /// **Verified.** Cases; queues: one GPU. With GPUs counted and decisions at events, the queues of
-/// 2D-LAS decide on one-GPU jobs like `blox_released::tiresias`, per job. That program equals the
+/// 2D-LAS decide on one-GPU jobs like `blox_released::tiresias`, per job. The program equals the
 /// released simulator on all its golden runs. On larger jobs, and in 2D-Gittins, the simulator
 /// differs from the paper, as `blox_released::tiresias` states. The simulator has no placement by
-/// skew, nor speeds that depend on it. That part has only its own tests, and the default limits
+/// skew, nor speeds that depend on it. This part has only its own tests, and the default limits
 /// above are this toolkit's choice.
 ///
 /// **Claims.** 5 of 6 claims of the paper hold here, 1 does not hold: `blox policies tiresias`.

@@ -11,7 +11,7 @@ const PARAMETERS: [ParamDoc; 1] = [param(
 /// Tiresias with a profile of each job (Blox, EuroSys 2024, figures 10 and 11: Tiresias+) in place
 /// of its heuristic of tensor sizes.
 ///
-/// **Rule.** The queues are those of [`tiresias`](blox::schedulers::tiresias). A job is
+/// **Rule.** The queues are as in [`tiresias`](blox::schedulers::tiresias). A job is
 /// consolidated if it spends more than `limit` of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.

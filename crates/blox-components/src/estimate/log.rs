@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EstimateError {
-    /// A log that cannot be read, that lacks a column, or that has an invalid field.
+    /// An unreadable log, a missing column or an invalid field.
     #[error(transparent)]
     Table(#[from] WorkloadError),
     /// A log that cannot be used.
