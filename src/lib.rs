@@ -10,6 +10,7 @@
 //! - [`prelude`]: imports for authors of policies; [`placement_tools`] and [`backend`] for authors
 //!   of placements and backends.
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
+//! - [`experiment`]: experiments as values: what runs, and its results.
 //! - `testing`: the conformance suite for schedulers (feature `testing`).
 //! - [`perf`]: models of job speed.
 //! - [`solve`]: assignments, matchings and programs, for policies that optimise.
@@ -43,6 +44,7 @@
 //! | Combine policies to a scheduler | [`Composition`](prelude::Composition) |
 //! | Use a published scheduler | [`schedulers`] |
 //! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
+//! | Run several schedulers, seeds or settings | [`Experiment`](experiment::Experiment), [`Plan`](experiment::Plan) |
 //! | Understand the metrics | [`Summary`](results::Summary), [`JobResult`](sim::results::JobResult) |
 //! | Read a trace or generate jobs | [`traces`] |
 //! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
@@ -60,6 +62,7 @@ pub use blox_claims as claims;
 pub use blox_cli as cli;
 pub use blox_components::estimate;
 pub use blox_core as core;
+pub use blox_experiment as experiment;
 pub use blox_perf as perf;
 pub use blox_plot as plot;
 pub use blox_policies as policies;

@@ -37,7 +37,7 @@ They are smaller than the paper's, so factors may be smaller, too.
 fn check(fast: bool) {
     let registry = blox::released::register_baselines(blox::registry());
     let plan = Plan::new(&registry, selected(&[], fast).unwrap());
-    let checked = plan.check(&[], &Default::default());
+    let checked = plan.check(&[], &Default::default(), None);
     let mut wrong = String::new();
     for claim in &checked {
         let missing = claim.verdict.is_none();

@@ -13,7 +13,7 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 24] = [
+const CRATES: [(&str, &[&str]); 25] = [
     ("blox-core", &[]),
     ("crates/blox-cpython", &[]),
     ("crates/blox-features", &[]),
@@ -63,9 +63,19 @@ const CRATES: [(&str, &[&str]); 24] = [
         &["components", "core", "policies", "registry", "sim"],
     ),
     (
+        "crates/blox-experiment",
+        &["core", "policies", "registry", "sim", "traces", "workloads"],
+    ),
+    (
         "crates/blox-claims",
         &[
-            "core", "perf", "policies", "registry", "results", "sim", "traces",
+            "core",
+            "experiment",
+            "perf",
+            "registry",
+            "results",
+            "sim",
+            "traces",
         ],
     ),
     (
@@ -74,6 +84,7 @@ const CRATES: [(&str, &[&str]); 24] = [
             "components",
             "core",
             "cpython",
+            "experiment",
             "learn",
             "microlp",
             "perf",
@@ -94,11 +105,11 @@ const CRATES: [(&str, &[&str]); 24] = [
             "cluster",
             "components",
             "core",
+            "experiment",
             "features",
             "learn",
             "parquet",
             "plot",
-            "policies",
             "registry",
             "released",
             "results",
@@ -114,6 +125,7 @@ const CRATES: [(&str, &[&str]); 24] = [
             "cli",
             "components",
             "core",
+            "experiment",
             "perf",
             "plot",
             "policies",

@@ -6,12 +6,14 @@ use crate::metric::{Figures, Metric};
 use crate::observe::Observer;
 use crate::paper::{Claim, Paper, Verdict};
 use crate::world::World;
+use blox_experiment::each;
 use blox_registry::Registry;
 use blox_results::statistics::Estimate;
 use blox_sim::workload::Jobs;
 use blox_sim::{Ended, Watch};
-use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -173,19 +175,22 @@ impl<'r> Plan<'r> {
             .map(move |planned| (planned.paper, planned.claim, runs(planned)))
     }
 
-    /// Runs all simulations in parallel, and returns the claims in order. `watches` has one entry
-    /// for each run, which can stop it. `ended` counts the finished runs.
+    /// Runs all simulations, `threads` at a time, and returns the claims in order. By default, each
+    /// core has a thread. `watches` has one entry for each run, which can stop it. `ended` counts the
+    /// finished runs.
     ///
     /// A failed run does not end the others: its claims do not hold.
     #[allow(clippy::disallowed_methods, reason = "times runs, decides nothing")]
-    pub fn check(&self, watches: &[Arc<Watch>], ended: &AtomicU64) -> Vec<Checked> {
-        let one = |(i, run): (usize, &Run)| {
-            let watch = watches.get(i).cloned().unwrap_or_default();
-            if watch.stop.load(Ordering::Relaxed) {
-                return (i, None);
-            }
+    pub fn check(
+        &self,
+        watches: &[Arc<Watch>],
+        ended: &AtomicU64,
+        threads: Option<NonZeroUsize>,
+    ) -> Vec<Checked> {
+        let one = |i: usize, watch: &Arc<Watch>| {
+            let run = &self.runs[i];
             let start = Instant::now();
-            let ran = run.figures(self.registry, &watch);
+            let ran = run.figures(self.registry, watch);
             ended.fetch_add(1, Ordering::Relaxed);
             let seconds = start.elapsed().as_secs_f64();
             let failed = |e: Failed| format!("{}: {e}", run.label);
@@ -195,11 +200,13 @@ impl<'r> Plan<'r> {
                 seconds,
             };
             let ran = ran.map(|ran| ran.map(done)).map_err(failed);
-            (i, ran.transpose())
+            Ok::<_, Infallible>(ran.transpose())
         };
-        // The bridge starts the runs in order, so an interruption leaves whole claims.
-        let results = self.runs.iter().enumerate().par_bridge().map(one);
-        let results: BTreeMap<usize, Option<Ran>> = results.collect();
+        let watch = |i| watches.get(i).cloned().unwrap_or_default();
+        let watches: Vec<Arc<Watch>> = (0..self.runs.len()).map(watch).collect();
+        // The runs start in order, so an interruption leaves whole claims.
+        let Ok(results) = each(&watches, threads, one);
+        let results: Vec<Option<Ran>> = results.into_iter().map(Option::flatten).collect();
         self.claims
             .iter()
             .map(|planned| planned.checked(&results))
@@ -241,7 +248,7 @@ impl Run {
 }
 
 impl Planned {
-    fn checked(&self, results: &BTreeMap<usize, Option<Ran>>) -> Checked {
+    fn checked(&self, results: &[Option<Ran>]) -> Checked {
         let mut checked = Checked {
             paper: self.paper,
             claim: self.claim,
@@ -266,7 +273,7 @@ impl Planned {
                 let own = self.claim.ours(self.paper);
                 let named = std::iter::once(&own).chain(&self.claim.against);
                 for (run, contestant) in std::iter::once(ours).chain(others).zip(named) {
-                    match results.get(run) {
+                    match results.get(*run) {
                         Some(Some(Ok(done))) => {
                             checked.seconds += done.seconds;
                             figures.push(&done.figures);

@@ -1,8 +1,8 @@
 //! Schedulers of claims.
 
 use crate::ClaimsError;
-use blox_core::{Composition, Pipeline};
-use blox_policies::placement::{Consolidated, InOrder};
+use blox_core::Pipeline;
+use blox_experiment::{Replacements, replace, scheduler};
 use blox_registry::{ComponentSpec, Registry, WorldParts};
 use serde::Deserialize;
 use std::fmt;
@@ -90,25 +90,14 @@ impl Contestant {
 
     /// Builds the scheduler.
     pub(crate) fn pipeline(&self, registry: &Registry, seed: u64) -> Result<Pipeline, ClaimsError> {
-        let named = self.named()?;
-        let alone = registry.schedulers.get(&named.name).is_none();
-        let mut pipeline = if alone && registry.scheduling.get(&named.name).is_some() {
-            Composition::new(self.scheduler.as_str())
-                .scheduling(registry.scheduling.build(&named, seed)?)
-                .placement(InOrder::new(Consolidated::default()))
-                .seed(seed)
-                .build()?
-        } else {
-            registry.schedulers.build(&named, seed)?
+        let parsed = |text: &Option<String>| text.as_deref().map(str::parse).transpose();
+        let (admission, placement) = (parsed(&self.admission)?, parsed(&self.placement)?);
+        let by = Replacements {
+            admission: admission.as_ref(),
+            placement: placement.as_ref(),
+            ..Replacements::default()
         };
-        if let Some(text) = &self.admission {
-            let policy = registry.admission.build(&text.parse()?, seed)?;
-            pipeline = pipeline.with_admission(policy)?;
-        }
-        if let Some(text) = &self.placement {
-            let policy = registry.placement.build(&text.parse()?, seed)?;
-            pipeline = pipeline.with_placement(policy)?;
-        }
-        Ok(pipeline)
+        let (_, pipeline) = scheduler(registry, &self.scheduler, seed)?;
+        Ok(replace(pipeline, registry, by, seed).map_err(|(_, error)| *error)?)
     }
 }

@@ -9,7 +9,7 @@
 //! let registry = blox_sim::registry::register(blox_schedulers::registry());
 //! let names = ["tiresias/avg-jct-fifo".to_owned()];
 //! let plan = blox_claims::Plan::new(&registry, blox_claims::selected(&names, false)?);
-//! let checked = plan.check(&[], &Default::default());
+//! let checked = plan.check(&[], &Default::default(), None);
 //! assert!(!checked[0].differs());
 //! # Ok::<(), blox_claims::ClaimsError>(())
 //! ```

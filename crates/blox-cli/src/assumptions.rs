@@ -1,7 +1,8 @@
 //! Assumptions of the figures of a table: about the simulated world, and about the knowledge of
 //! schedulers.
 
-use super::resolve::{AS_STATED, Experiment};
+use crate::experiment::Experiment;
+use blox_experiment::AS_STATED;
 use blox_results::grid::in_brackets;
 use blox_results::losses::Lost;
 use blox_results::{in_groups, number_of, whole};
@@ -200,13 +201,13 @@ fn speeds(runs: &[(&str, &Lost)]) -> String {
 
 /// Returns the line about generated losses.
 fn losses(experiment: &Experiment<'_>) -> Option<String> {
-    let generated = experiment.options.losses;
+    let generated = experiment.given.losses;
     generated.then(|| "made up for jobs that report none".to_owned())
 }
 
 /// Returns the line about the time at which ends of jobs are seen.
 fn ends(experiment: &Experiment<'_>) -> String {
-    let rule = experiment.options.completion.as_ref();
+    let rule = experiment.given.completion.as_ref();
     match rule.map(|rule| rule.text()) {
         None if experiment.has_rounds() => {
             "at ends of rounds; with --completion exact, when the work is done".to_owned()

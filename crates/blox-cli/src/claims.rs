@@ -14,7 +14,6 @@ use blox_results::number_of;
 use blox_sim::Watch;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -47,10 +46,7 @@ pub(super) fn run(
     let done = Arc::new(AtomicU64::new(0));
     let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
     let progress = Progress::start(shows, &watches, terminal.interactive);
-    let threads = args.threads.map_or(0, NonZeroUsize::get);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| Failure::of(Code::Simulation, format!("no threads: {e}")))?;
-    let checked = pool.install(|| plan.check(&watches, &done));
+    let checked = plan.check(&watches, &done, args.threads);
     progress.finish();
     let known: Vec<&Checked> = checked.iter().filter(|c| c.verdict.is_some()).collect();
     let missing = |c: &&Checked| c.verdict.is_none() && c.note.is_some();

@@ -4,18 +4,30 @@ use crate::args::{
     ClaimsArgs, CompareArgs, NewArgs, PlotArgs, ReplayArgs, ReportArgs, ReproduceArgs,
     SimulateArgs, StepArgs, SweepArgs, VerifyArgs,
 };
-use crate::cluster::ClusterCommand;
+use crate::cluster::{self, ClusterCommand};
 use crate::estimate::EstimateCommand;
 use crate::failure::{self, Code, Failure};
 use crate::help::{Late, with_help};
 use crate::terminal::{BAD_INPUT, OK, Terminal};
 use crate::trace::TraceCommand;
+use crate::{
+    claims, config, estimate, explain, man, new, plot, policies, replay, run, seeds, step, sweep,
+    trace,
+};
+#[cfg(feature = "released")]
+use crate::{reproduce, verify};
 use blox_core::suggest::one_of;
+
+use blox_registry::Registry;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// Message of commands that need released programs, in a build without them.
+#[cfg(not(feature = "released"))]
+const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
 
 #[derive(Parser)]
 #[command(
@@ -99,6 +111,57 @@ pub(super) enum Command {
     Cluster(ClusterCommand),
 }
 
+impl Command {
+    /// Runs the command, whose command line is `line`. Returns its exit code.
+    pub fn run(
+        self,
+        registry: &Registry,
+        line: &[OsString],
+        terminal: &mut Terminal<'_>,
+    ) -> Result<i32, Failure> {
+        match self {
+            Command::Simulate(late) => {
+                let given = config::one_scheduler(*late.args, &late.matches, "simulate")?;
+                run::simulate(registry, given, line, terminal)
+            }
+            Command::Compare(late) => {
+                let given = config::compare(late)?;
+                match given.experiment.seeds {
+                    Some(_) => seeds::compare(registry, given, terminal),
+                    None => run::simulate(registry, given, line, terminal),
+                }
+            }
+            Command::Sweep(late) => sweep::sweep(registry, config::sweep(late)?, line, terminal),
+            Command::Claims(late) => claims::run(registry, &late.args, terminal),
+            Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
+            #[cfg(feature = "released")]
+            Command::Verify(late) => verify::run(&late.args, terminal),
+            Command::New(late) => new::run(registry, &late.args, terminal),
+            Command::Completions { shell } => completions(shell, terminal),
+            Command::Man { dir } => man::run(command(), &dir, terminal),
+            Command::Explain { code } => explain::run(code.as_deref(), terminal),
+            Command::Step(late) => step::run(registry, config::step(late)?, terminal),
+            Command::Replay(late) => replay::run(registry, late, terminal),
+            Command::Plot(late) => plot::run(&late.args, terminal),
+            Command::Report(late) => plot::report(&late.args, terminal),
+            Command::Trace(late) => trace::run(registry, *late.args, terminal),
+            #[cfg(feature = "released")]
+            Command::Reproduce(late) => reproduce::run(&late.args, line, terminal),
+            #[cfg(not(feature = "released"))]
+            Command::Verify(_) | Command::Reproduce(_) => Err(Failure::new(WITHOUT_RELEASED)),
+            Command::Estimate(late) => estimate::run(*late.args, terminal),
+            Command::Cluster(command) => cluster::run(registry, command, terminal),
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "blox", &mut script);
+    terminal.out.write_all(&script)?;
+    Ok(OK)
+}
+
 /// Returns the definition of the command line, with examples.
 pub(super) fn command() -> clap::Command {
     with_help(Cli::command(), "")
@@ -170,7 +233,7 @@ fn wrong_value(e: &clap::Error) -> Option<String> {
         }
         _ => failure::of_value(e.source()?)?,
     };
-    let sentence = failure::wrong_value(option, value, &why);
+    let sentence = blox_experiment::wrong_value(option, value, &why);
     Some(format!("error: {sentence} [{code}]\n"))
 }
 

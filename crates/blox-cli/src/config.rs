@@ -1,84 +1,48 @@
 //! Merges the command line and the configuration file.
 
-use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs, is_result_option};
-use super::plan::values::{Axis, LISTED};
-use super::reading;
-use crate::failure::{Coded, Failure};
-use blox_core::ClusterSpec;
-use blox_core::suggest::one_of;
-use blox_traces::cluster_file::{is_path, message_of, place_of};
-use clap::Args;
+use crate::args::{
+    CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, selects_results,
+};
+use crate::failure::Failure;
+use crate::help::Late;
+use blox_experiment::value::Axis;
+use blox_experiment::{Experiment, Origin, PARAMETERS};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches};
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeValue, Error, ValueDeserializer};
 
 /// Merged options, with the source of each option.
 #[derive(Clone)]
 pub(super) struct Given {
-    pub options: Options,
-    /// The schedulers by name, at least one.
-    pub schedulers: Vec<String>,
+    /// The experiment, with at least one scheduler.
+    pub experiment: Experiment,
+    /// The options about its results.
+    pub output: Output,
     /// True for a comparison of schedulers.
     pub compares: bool,
     /// Number of simultaneous simulations, if given.
     pub threads: Option<NonZeroUsize>,
-    on_command_line: BTreeSet<String>,
-    file: Option<PathBuf>,
 }
 
 impl Given {
     /// Returns a key as the user wrote it, for messages.
     pub fn name(&self, key: &str) -> String {
-        let given = |key: &str| self.on_command_line.contains(key);
-        let list = format!("{key}s");
-        match &self.file {
-            // The key takes its value from a list, such as --loads.
-            _ if LISTED.contains(&key) && !given(key) && given(&list) => format!("--{list}"),
-            Some(file) if !self.on_command_line.contains(key) => {
-                format!("{}: {key}", file.display())
-            }
-            _ => format!("--{key}"),
-        }
-    }
-
-    /// Returns the error for an invalid value.
-    pub fn wrong(&self, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
-        Failure::new(format!(
-            "{} is `{found}`, expected {expected}",
-            self.name(key)
-        ))
-    }
-
-    /// Returns an error for a value that is not among the known names.
-    pub fn unknown<'a>(
-        &self,
-        key: &str,
-        found: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Failure {
-        self.wrong(key, found, &one_of(found, known))
-    }
-
-    /// Returns an error about the value of a key.
-    pub fn because(&self, key: &str, why: impl Coded) -> Failure {
-        Failure::of(why.code(), format!("{}: {why}", self.name(key)))
+        self.experiment.origin.name(key)
     }
 
     /// Returns the first given option among these, as the user wrote it.
     pub fn first_of(&self, keys: &[&str]) -> Option<String> {
-        let given = self.options.given();
-        let first = keys.iter().find(|key| given.contains_key(**key))?;
+        let (settings, output) = (self.experiment.values(), self.output.values());
+        let given = |key: &str| settings.contains_key(key) || output.contains_key(key);
+        let first = keys.iter().find(|key| given(key))?;
         Some(self.name(first))
-    }
-
-    /// Returns the error for two options that exclude each other.
-    pub fn both(&self, one: &str, other: &str) -> Failure {
-        Failure::new(format!(
-            "{} and {} are both given, expected one of them",
-            self.name(one),
-            self.name(other)
-        ))
     }
 
     /// Refuses keys that would be ignored.
@@ -91,23 +55,22 @@ impl Given {
 
     /// Refuses options of the command line that do not fit.
     fn refuse_unless(&self, fits: impl Fn(&str) -> bool, command: &str) -> Result<(), Failure> {
-        match self.on_command_line.iter().find(|key| !fits(key)) {
+        match self.experiment.origin.options().find(|key| !fits(key)) {
             Some(key) => Err(no_meaning(&format!("--{key}"), command)),
             None => Ok(()),
         }
     }
-
-    /// Path of the configuration file.
-    pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
-    }
 }
 
 /// Merges the options of a command that takes one scheduler.
-pub(super) fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
-    let mut given = merge(args.options)?;
+pub(super) fn one_scheduler(
+    args: SimulateArgs,
+    matches: &ArgMatches,
+    command: &str,
+) -> Result<Given, Failure> {
+    let mut given = merge(args.options, matches)?;
     let on_command_line = args.positional.or(args.scheduler);
-    let o = &given.options;
+    let o = &given.experiment;
     let scheduler = match (on_command_line.or(o.scheduler.clone()), &o.schedulers) {
         (Some(one), _) => one,
         (None, Some(list)) if list.len() == 1 => list[0].clone(),
@@ -124,7 +87,7 @@ pub(super) fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, 
             ));
         }
     };
-    given.schedulers = vec![scheduler];
+    given.experiment.schedulers = Some(vec![scheduler]);
     given.refuse(&["seeds", "loads", "vary", "baseline"], command)?;
     Ok(given)
 }
@@ -134,24 +97,25 @@ fn no_meaning(option: &str, command: &str) -> Failure {
 }
 
 /// Merges the options of `step`, which prints events and writes no results.
-pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
-    let given = one_scheduler(args, "step")?;
-    given.refuse_unless(|key| !is_among(key, is_result_option), "step")?;
+pub(super) fn step(late: Late<StepArgs>) -> Result<Given, Failure> {
+    let given = one_scheduler(late.args.simulate, &late.matches, "step")?;
+    given.refuse_unless(|key| !selects_results(key), "step")?;
     Ok(given)
 }
 
 /// Merges the options of `replay`. `named` reads the scheduler's name from a journal.
 pub(super) fn replay(
-    args: ReplayArgs,
+    late: Late<ReplayArgs>,
     named: impl Fn(&Path) -> Result<String, Failure>,
 ) -> Result<Given, Failure> {
     let ReplayArgs {
         file,
         simulate: mut args,
-    } = args;
+    } = *late.args;
     let unnamed = args.positional.is_none() && args.scheduler.is_none();
-    match (&args.options.journal, file) {
-        (None, file) => args.options.journal = file.map(PathBuf::from),
+    let output = &mut args.options.output;
+    match (&output.journal, file) {
+        (None, file) => output.journal = file.map(PathBuf::from),
         (Some(_), None) => {}
         // The spelling `replay SCHEDULER --journal FILE`.
         (Some(_), name) if unnamed => args.positional = name,
@@ -161,25 +125,28 @@ pub(super) fn replay(
             ));
         }
     }
-    let journal = args.options.journal.as_deref().ok_or_else(|| {
+    let journal = args.options.output.journal.as_deref().ok_or_else(|| {
         Failure::new("no journal, expected `blox replay JOURNAL`, the file of an earlier --journal")
     })?;
     if args.positional.is_none() && args.scheduler.is_none() {
         args.positional = Some(named(journal)?);
     }
-    one_scheduler(args, "replay")
+    one_scheduler(args, &late.matches, "replay")
 }
 
 /// Merges the options of the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
-pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
-    use super::args::decides;
-    let mut given = one_scheduler(args, "scheduler")?;
+pub(super) fn scheduler(args: SimulateArgs, matches: &ArgMatches) -> Result<Given, Failure> {
+    use crate::args::decides;
+    let mut given = one_scheduler(args, matches, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
     // A configuration file may also contain options of simulations.
-    let mut all = given.options.given();
-    all.retain(|key, _| decides(key));
-    given.options = Options::of(all)?;
+    for key in Experiment::keys().iter().filter(|key| !decides(key)) {
+        if key != "schedulers" {
+            given.experiment.clear(key);
+        }
+    }
+    given.output = Output::default();
     Ok(given)
 }
 
@@ -188,32 +155,36 @@ fn several_schedulers(
     mut options: Options,
     on_command_line: Vec<String>,
     threads: Option<NonZeroUsize>,
+    matches: &ArgMatches,
 ) -> Result<Given, Failure> {
-    options.schedulers = Some(on_command_line).filter(|list| !list.is_empty());
-    let mut given = merge(options)?;
-    let o = &given.options;
-    let one = || Vec::from_iter(o.scheduler.clone());
-    given.schedulers = o.schedulers.clone().unwrap_or_else(one);
-    if given.schedulers.is_empty() {
+    options.experiment.schedulers = Some(on_command_line).filter(|list| !list.is_empty());
+    let mut given = merge(options, matches)?;
+    let o = &mut given.experiment;
+    let one = o.scheduler.take();
+    let schedulers = o.schedulers.take().unwrap_or_else(|| Vec::from_iter(one));
+    if schedulers.is_empty() {
         return Err(Failure::new(
             "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
         ));
     }
+    o.schedulers = Some(schedulers);
     given.compares = true;
     given.threads = threads;
     Ok(given)
 }
 
-pub(super) fn compare(args: CompareArgs) -> Result<Given, Failure> {
+pub(super) fn compare(late: Late<CompareArgs>) -> Result<Given, Failure> {
+    let args = *late.args;
     let mut options = args.options;
-    options.seeds = args.seeds;
-    options.baseline = args.baseline;
-    let given = several_schedulers(options, args.schedulers, args.threads)?;
+    options.experiment.seeds = args.seeds;
+    options.experiment.baseline = args.baseline;
+    let given = several_schedulers(options, args.schedulers, args.threads, &late.matches)?;
     given.refuse(&["loads", "vary"], "compare")?;
     Ok(given)
 }
 
-pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
+pub(super) fn sweep(late: Late<SweepArgs>) -> Result<Given, Failure> {
+    let args = *late.args;
     let mut options = args.options;
     let (files, schedulers): (Vec<String>, Vec<String>) = args
         .schedulers
@@ -230,39 +201,48 @@ pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
             "more than one TOML file is given, expected one",
         ));
     }
-    options.seeds = args.seeds;
-    options.loads = args.loads;
+    options.experiment.seeds = args.seeds;
+    options.experiment.loads = args.loads;
     for Axis { key, values } in args.vary {
-        if options.vary.insert(key.clone(), values).is_some() {
+        let earlier = options.experiment.vary.insert(key.clone(), values);
+        if earlier.is_some() {
             return Err(Failure::new(format!("--vary {key} is given twice")));
         }
     }
-    let given = several_schedulers(options, schedulers, args.threads)?;
+    let given = several_schedulers(options, schedulers, args.threads, &late.matches)?;
     given.refuse(&["baseline", "plot"], "sweep")?;
-    Ok(given)
+    let output = Output::keys();
+    let of_output = |key: &&String| *key != "fairness" && output.contains(key);
+    match given.experiment.vary.keys().find(of_output) {
+        Some(key) => Err(given.experiment.no_setting(key).into()),
+        None => Ok(given),
+    }
+}
+
+/// Returns whether an option, given by its long name, describes a generated workload.
+pub(super) fn generates(key: &str) -> bool {
+    let own = [
+        "throughputs",
+        "data",
+        "workload",
+        "services",
+        "losses",
+        "jobs",
+        "seed",
+    ];
+    own.contains(&key) || PARAMETERS[0].iter().any(|parameter| parameter.key == key)
 }
 
 /// Merges the options of `trace generate`, which creates a workload and runs nothing. It rejects
 /// options about anything else instead of ignoring them.
-pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Failure> {
-    let mut given = merge(options)?;
-    let meant = |key: &str| {
-        let also = ["cluster", "force", "quiet", "schedulers", "scheduler"];
-        let of_workloads = is_among(key, |arg| arg.get_help_heading() == Some("Workload"));
-        also.contains(&key) || (of_workloads && !not_meant.contains(&key))
-    };
+pub(super) fn generate(options: Options, matches: &ArgMatches) -> Result<Given, Failure> {
+    let mut given = merge(options, matches)?;
+    let also = ["cluster", "force", "quiet", "schedulers", "scheduler"];
+    let meant = |key: &str| also.contains(&key) || generates(key);
     given.refuse_unless(meant, "trace generate")?;
     // Nothing runs, so any scheduler without required parameters will do.
-    given.schedulers = vec!["fifo".to_owned()];
+    given.experiment.schedulers = Some(vec!["fifo".to_owned()]);
     Ok(given)
-}
-
-/// Returns whether an option, given by its long name, satisfies a condition.
-pub(super) fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
-    let command = Options::augment_args(clap::Command::new(""));
-    command
-        .get_arguments()
-        .any(|arg| arg.get_long() == Some(key) && those(arg))
 }
 
 /// Options that are alternatives to each other.
@@ -274,140 +254,126 @@ const ONE_THING: [&[&str]; 5] = [
     &["seed", "seeds"],
 ];
 
-/// Keys of paths in a configuration file, which are relative to its folder.
-const PATHS: [&str; 6] = [
-    "trace",
-    "throughputs",
-    "data",
-    "prices",
-    "output-dir",
-    "journal",
-];
-
 /// Merges the command line and the configuration file. An option on the command line overrides its
 /// alternatives in the file.
-fn merge(cli: Options) -> Result<Given, Failure> {
+fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
+    let not_text = |e: serde_json::Error| Failure::new(format!("an option: {e}"));
+    let mut given = cli.experiment.try_values().map_err(not_text)?;
+    given.extend(cli.output.try_values().map_err(not_text)?);
+    both_varied(&cli.experiment, |key| given.contains_key(key))?;
     let path = cli.config.clone();
-    let given = cli.written();
-    let given = given.map_err(|e| Failure::new(format!("an option: {e}")))?;
-    let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
-    let varied = |all: &Map<String, Value>| match all.get("vary") {
-        Some(Value::Object(vary)) => vary.clone(),
-        _ => Map::new(),
+    let mut merged = match &path {
+        Some(path) => with_file(cli, &given, path, matches)?,
+        None => cli,
     };
-    for (all, path) in [(&given, None), (&file, path.as_ref())] {
-        if let Some(key) = varied(all).keys().find(|key| all.contains_key(*key)) {
-            let name = match path {
-                Some(path) => format!("{}: {key} and vary {key}", path.display()),
-                None => format!("--{key} and --vary {key}"),
-            };
-            return Err(Failure::new(format!(
-                "{name} are both given, expected one of them"
-            )));
-        }
+    let mut options: BTreeSet<String> = given.into_iter().map(|(key, _)| key).collect();
+    if merged.output.fairness {
+        options.insert("fairness".to_owned());
+        merged.experiment.fairness = true;
     }
+    let (mut experiment, output) = (merged.experiment, merged.output);
+    experiment.origin = Origin::command_line(options, path);
+    experiment.records.collectors = output.collect.clone().unwrap_or_default();
+    experiment.records.rounds = output.rounds;
+    experiment.records.waits = output.why;
+    experiment.records.timeline = output.output_dir.is_some();
+    experiment.records.hashes = output.output_dir.is_some();
+    Ok(Given {
+        experiment,
+        output,
+        compares: false,
+        threads: None,
+    })
+}
+
+/// Adds the options of a file to the command line, whose values by key are `given`.
+fn with_file(
+    cli: Options,
+    given: &Map<String, Value>,
+    path: &Path,
+    matches: &ArgMatches,
+) -> Result<Options, Failure> {
+    let mut options = read(path)?;
+    let of_file = options.experiment.values();
+    both_varied(&options.experiment, |key| of_file.contains_key(key))?;
     let mut settled: BTreeSet<&str> = given.keys().map(String::as_str).collect();
-    settled.extend(cli.vary.keys().map(String::as_str));
+    settled.extend(cli.experiment.vary.keys().map(String::as_str));
     for ways in ONE_THING {
         if ways.iter().any(|way| settled.contains(way)) {
             settled.extend(ways);
         }
     }
-    if cli.trace.is_some() {
+    if cli.experiment.trace.is_some() {
         settled.extend(["format", "map"]);
     }
-    let open =
-        |all: Map<String, Value>| all.into_iter().filter(|(key, _)| !settled.contains(&**key));
-    let mut all: Map<String, Value> = open(file.clone()).chain(given.clone()).collect();
-    let vary: Map<String, Value> = open(varied(&file)).chain(varied(&given)).collect();
-    all.insert("vary".to_owned(), vary.into());
-    let options = Options::of(all).map_err(|e| Failure::new(format!("an option: {e}")))?;
-    Ok(Given {
-        options,
-        schedulers: Vec::new(),
-        compares: false,
-        threads: None,
-        on_command_line: given.keys().cloned().collect(),
-        file: path,
-    })
-}
-
-/// Returns the options of a configuration file by their long names.
-fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
-    let shown = path.display();
-    if path.is_dir() {
-        let text = "is a directory, expected a TOML file";
-        return Err(Failure::new(format!("{shown}: {text}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            Failure::new(format!("{shown}: no such file, expected an existing file"))
-        }
-        _ => Failure::new(format!("{shown}: the configuration cannot be read: {e}")),
-    })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let options: Options = toml::from_str(text).map_err(|e| {
-        let (line, found) = place_of(&e, text);
-        let what = message_of(e.message());
-        Failure::new(format!("{shown}:{line}: `{found}`: {what}"))
-    })?;
-    let base = path.parent().unwrap_or(Path::new(""));
-    let mut all = options.given();
-    for (key, value) in &mut all {
-        match (&**key, value) {
-            ("vary", Value::Object(vary)) => {
-                for (key, values) in vary {
-                    let values = values.as_array_mut().into_iter().flatten();
-                    values.for_each(|value| rebase(key, value, base));
-                }
-            }
-            ("plot", Value::Array(list)) => {
-                list.iter_mut()
-                    .for_each(|value| rebase("plot", value, base));
-            }
-            (key, value) => rebase(key, value, base),
+    let own = &mut options.experiment;
+    own.vary.retain(|key, _| !settled.contains(&**key));
+    settled.remove("vary");
+    settled.iter().for_each(|key| own.clear(key));
+    // What the command line does not give is not a value, not even a default.
+    let mut only_given = matches.clone();
+    let ids: Vec<String> = matches.ids().map(ToString::to_string).collect();
+    for id in ids {
+        if matches.value_source(&id) != Some(ValueSource::CommandLine) {
+            let _ = only_given.try_clear_id(&id);
         }
     }
-    Ok(all)
+    options
+        .update_from_arg_matches(&only_given)
+        .map_err(|e| Failure::new(e.to_string()))?;
+    let (own, cli) = (&mut options.experiment, cli);
+    own.schedulers = cli.experiment.schedulers.or(own.schedulers.take());
+    own.baseline = cli.experiment.baseline.or(own.baseline.take());
+    own.seeds = cli.experiment.seeds.or(own.seeds.take());
+    own.loads = cli.experiment.loads.or(own.loads.take());
+    own.vary.extend(cli.experiment.vary);
+    options.output.journal = cli.output.journal.or(options.output.journal.take());
+    Ok(options)
 }
 
-/// Resolves a path in the value of an option relative to a folder.
-fn rebase(key: &str, value: &mut Value, base: &Path) {
-    let Some(text) = value.as_str() else { return };
-    // An existing file needs no extension unless its name is also a shorthand.
-    let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();
-    let (before, file) = match key {
-        "durations" | "burst-durations" => match reading::file_of(text) {
-            Some(file) => text.split_at(text.len() - file.len()),
-            None => return,
-        },
-        "plot" => text.split_at(text.rfind('=').map_or(0, |at| at + 1)),
-        "cluster" if is_path(text) || is_file(text) => ("", text),
-        key if PATHS.contains(&key) => ("", text),
-        _ => return,
+/// Refuses an option that is given beside a list of its values.
+fn both_varied(experiment: &Experiment, given: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    let Some(key) = experiment.vary.keys().find(|key| given(key)) else {
+        return Ok(());
     };
-    *value = format!("{before}{}", base.join(file).display()).into();
+    let name = match experiment.origin.path() {
+        Some(path) => format!("{}: {key} and vary {key}", path.display()),
+        None => format!("--{key} and --vary {key}"),
+    };
+    Err(Failure::new(format!(
+        "{name} are both given, expected one of them"
+    )))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_of_a_file_are_relative_to_its_folder() {
-        for (key, text, expected) in [
-            ("durations", "file:d.txt", "file:conf/d.txt"),
-            ("durations", "trace:/a/b.csv", "trace:/a/b.csv"),
-            ("durations", "fixed:3", "fixed:3"),
-            ("plot", "jct-cdf=a.svg", "jct-cdf=conf/a.svg"),
-            ("plot", "a.svg", "conf/a.svg"),
-            ("cluster", "2x4", "2x4"),
-            ("cluster", "a.toml", "conf/a.toml"),
-            ("round", "a", "a"),
-        ] {
-            let mut value = Value::from(text);
-            rebase(key, &mut value, Path::new("conf"));
-            assert_eq!(value, expected);
+/// Returns the options of a configuration file.
+fn read(path: &Path) -> Result<Options, Failure> {
+    let own = Output::keys();
+    let mut known = Experiment::keys();
+    known.retain(|key| !own.contains(key));
+    known.extend_from_slice(&own);
+    let mut values = Map::new();
+    let mut output = |key: &str, value: &Spanned<DeValue<'_>>| -> Result<bool, Error> {
+        if !own.iter().any(|own| own == key) {
+            return Ok(false);
         }
+        let value = || ValueDeserializer::from(value.clone());
+        Output::deserialize(MapDeserializer::new(std::iter::once((key, value()))))?;
+        values.insert(key.to_owned(), Value::deserialize(value())?);
+        Ok(true)
+    };
+    let experiment = Experiment::read_beside(path, &known, &mut output)?;
+    let mut output: Output = serde_json::from_value(values.into())?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    for file in output.output_dir.iter_mut().chain(&mut output.journal) {
+        *file = base.join(&file);
     }
+    for picture in output.plot.iter_mut().flatten() {
+        let (before, file) = picture.split_at(picture.rfind('=').map_or(0, |at| at + 1));
+        *picture = format!("{before}{}", base.join(file).display());
+    }
+    Ok(Options {
+        experiment,
+        output,
+        config: Some(path.to_owned()),
+    })
 }

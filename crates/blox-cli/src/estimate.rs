@@ -2,7 +2,7 @@
 
 use super::files::{check_writable, not_taken, write_whole};
 use super::output::{prepare, pretty};
-use super::value::TestShare;
+use super::value::number;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_components::estimate::{ByKey, Errors, Log, Recipe, Saved, Scale, Split, Training};
@@ -52,8 +52,12 @@ pub(super) struct Rows {
     pub test_from: Option<String>,
     /// Hold out this fraction of the rows: the latest by --date, else the last ones [default of
     /// train: 0.2]
-    #[arg(long, value_name = "SHARE")]
-    pub test_share: Option<TestShare>,
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = number("a part of at least 0 and below 1", |v| (0.0..1.0).contains(&v))
+    )]
+    pub test_share: Option<f64>,
 }
 
 #[derive(Args)]
@@ -146,23 +150,6 @@ pub(super) struct PredictArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Returns the defaults of `train` by the names of options.
-pub(super) fn defaults() -> Vec<(&'static str, String)> {
-    let additive = AdditiveParams::default();
-    let (boosted, tree) = (BoostedParams::default(), TreeParams::default());
-    vec![
-        ("learning_rate", additive.learning_rate.to_string()),
-        ("learning_rate", boosted.learning_rate.to_string()),
-        ("pairs", additive.pairs.to_string()),
-        ("trees", boosted.trees.to_string()),
-        ("depth", tree.depth.to_string()),
-        ("least_rows", additive.least_rows.to_string()),
-        ("least_rows", boosted.least_rows.to_string()),
-        ("least_rows", tree.least_rows.to_string()),
-        ("seed", additive.seed.to_string()),
-    ]
-}
-
 pub(super) fn run(command: EstimateCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     match command {
         EstimateCommand::Train(a) => train(&a, terminal),
@@ -178,7 +165,7 @@ fn split(rows: &Rows, date: Option<&str>, default: f64) -> Result<Split, Failure
         (Some(_), _, None) => Err(Failure::new(
             "--test-from needs a column with dates, expected --date COLUMN".to_owned(),
         )),
-        (None, share, date) => match share.map_or(default, |share| share.0) {
+        (None, share, date) => match share.unwrap_or(default) {
             0.0 => Ok(Split::All),
             share => Ok(Split::Share(share, date.map(str::to_owned))),
         },

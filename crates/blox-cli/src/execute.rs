@@ -1,28 +1,24 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
-use super::args::ANSWER_WITHIN_S;
-use super::job_data::JobsWith;
+use super::experiment::Plan;
+use super::job_data::{self, JobsWith};
 use super::output::SharedJournal;
-use super::plan::Plan;
 use super::progress::{Progress, Shows};
 use super::recording::Recording;
 use super::result::Run;
 use super::value::{By, DEADLINE, GPUS};
-use crate::failure::{Code, Coded, Failure};
+use crate::failure::Failure;
 use crate::terminal::Terminal;
+use blox_core::JobId;
 use blox_core::journal::Journal;
-use blox_core::{DecisionError, JobId, Seconds};
+use blox_experiment::{ANSWER_WITHIN_S, Observed, each};
 use blox_registry::ComponentSpec;
 use blox_results::losses::Lost;
 use blox_results::{Cell, Groups, Summary};
-use blox_sim::fairness::FairTimes;
-use blox_sim::{Ended, Report, SimError, Watch};
+use blox_sim::{Ended, Report, Watch};
 use blox_traces::formats::csv::input_cell;
-use rayon::iter::{ParallelBridge, ParallelIterator};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Records of runs beside their results.
@@ -124,74 +120,38 @@ fn simulate(
     let planned = &plan.runs[number];
     let (experiment, i) = (plan.experiment(planned), planned.contestant);
     let o = &experiment.options;
-    let scheduler = experiment.pipeline(i)?;
-    let mut workload = experiment.workload()?;
-    let label = workload.describe();
     let journal = records.journals.get(number).cloned();
-    let journal = journal.map(|j| Box::new(j) as Box<dyn Journal>);
-    let fair = experiment.options.fairness.then(|| {
-        let simulation = experiment.simulation(i)?;
-        Ok::<_, Failure>(FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch)))
-    });
-    let fair = fair.transpose()?;
-    let failed = |e: SimError| {
-        let label = &experiment.contestants[i].label;
-        Failure::of(e.code(), format!("{label}: {e}"))
+    let observed = Observed {
+        journal: journal.map(|j| Box::new(j) as Box<dyn Journal>),
+        answer_within_s: o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0),
+        ..Observed::by(watch)
     };
-    let simulation = experiment
-        .simulation(i)?
-        .assignments_to(recording.map(Recording::assignments))
-        .waits_to(recording.and_then(Recording::waits))
-        .explain(records.explained)
-        .watched_by(Arc::clone(watch));
-    let within = o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0);
-    let limit = Duration::try_from_secs_f64(within).unwrap_or(Duration::MAX);
-    let answered = answered(watch, limit, move || {
-        let report = simulation.run_journaled(scheduler, &mut workload, journal);
-        (report, workload)
-    });
-    let at = watch.simulated_s.load(Ordering::Relaxed);
-    let scheduler = &experiment.contestants[i].label;
-    let before = format!("--until {at} gives the results before");
-    let (report, workload) = match answered {
-        Ok(answer) => answer,
-        Err(Unanswered::Late) => {
-            let policy = scheduler.as_str().into();
-            let limit = Seconds::new(within);
-            let error = DecisionError::TimedOut { policy, limit };
-            let text = format!("at {at} s: {error}; {before}");
-            return Err(Failure::of(Code::Simulation, text));
+    let ran = experiment.run(i, observed, |simulation| {
+        let simulation = simulation
+            .assignments_to(recording.map(Recording::assignments))
+            .waits_to(recording.and_then(Recording::waits))
+            .explain(records.explained);
+        match job_data::of(experiment, i) {
+            Some(counts) => simulation.collector(counts),
+            None => simulation,
         }
-        Err(Unanswered::Interrupted) => {
-            let s = AFTER_STOP.as_secs();
-            let text =
-                format!("at {at} s: {scheduler} did not end its decision in {s} s; {before}");
-            return Err(Failure::Interrupted(text));
-        }
-    };
-    let mut report = report.map_err(failed)?;
-    if let Some(mut fair) = fair {
-        let mut jobs = experiment.workload()?;
-        fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;
-        if watch.stop.load(Ordering::Relaxed) {
-            report.ended = Ended::Interrupted;
-        }
-    }
+    })?;
+    let report = ran.report;
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
     let known = report
         .collected
         .get()
         .map_or_else(Vec::new, JobsWith::known);
-    let mut lost = Lost::of(&report, workload.notices(), o.by.is_some(), known);
+    let mut lost = Lost::of(&report, &ran.notices, o.by.is_some(), known);
     lost.untraced = recording.map_or(0, Recording::left_out);
     Ok(Run {
         groups: o.by.as_deref().map(|by| grouped(&report, by)),
         collected: names.zip(report.collected.figures()).collect(),
-        notices: workload.notices().iter().map(|n| n.to_string()).collect(),
+        notices: ran.notices.iter().map(|n| n.to_string()).collect(),
         lost,
         summary: Summary::of(&report),
         report,
-        workload: label,
+        workload: ran.workload,
     })
 }
 
@@ -208,109 +168,6 @@ fn grouped(report: &Report, By(column): &By) -> Groups {
             Cell::Text(text) => text,
         },
     })
-}
-
-/// Interval at which a decision in progress is checked.
-const TICK: Duration = Duration::from_millis(50);
-
-/// Time that a decision has after an interruption.
-const AFTER_STOP: Duration = Duration::from_secs(3);
-
-/// Why a simulation has no result.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Unanswered {
-    /// A decision took longer than allowed.
-    Late,
-    /// A decision did not end after an interruption.
-    Interrupted,
-}
-
-/// Runs a simulation in a thread of its own. Fails if its scheduler makes one decision for longer
-/// than `limit`, or for longer than [`AFTER_STOP`] after an interruption. The thread then continues
-/// until the process ends: a policy cannot be stopped.
-fn answered<T: Send + 'static>(
-    watch: &Arc<Watch>,
-    limit: Duration,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Unanswered> {
-    let (sender, result) = channel();
-    let thread = std::thread::spawn(move || {
-        // The receiver is gone only if the time was over.
-        let _ = sender.send(run());
-    });
-    let mut open: Option<(u64, Instant)> = None;
-    let mut stopped: Option<Instant> = None;
-    loop {
-        match result.recv_timeout(TICK.min(limit)) {
-            Ok(result) => return Ok(result),
-            Err(RecvTimeoutError::Disconnected) => match thread.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => return Err(Unanswered::Late),
-            },
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        let deciding = watch.deciding.load(Ordering::Relaxed);
-        let decision = watch.decisions.load(Ordering::Relaxed);
-        match open {
-            Some((same, since)) if deciding && same == decision => {
-                if since.elapsed() >= limit {
-                    return Err(Unanswered::Late);
-                }
-                if watch.stop.load(Ordering::Relaxed) {
-                    let stopped = *stopped.get_or_insert_with(now);
-                    if stopped.elapsed() >= AFTER_STOP {
-                        return Err(Unanswered::Interrupted);
-                    }
-                }
-            }
-            _ => {
-                open = deciding.then(|| (decision, now()));
-                stopped = None;
-            }
-        }
-    }
-}
-
-/// Calls `work` for each watch in this order, with at most `threads` calls at a time. Returns
-/// `None` for a call that would have started after its watch was stopped. The first error stops all
-/// others.
-///
-/// The calls share nothing, so the results are the same for any number of threads.
-fn each<T: Send>(
-    watches: &[Arc<Watch>],
-    threads: Option<NonZeroUsize>,
-    work: impl Fn(usize, &Arc<Watch>) -> Result<T, Failure> + Sync,
-) -> Result<Vec<Option<T>>, Failure> {
-    let one = |(i, watch): (usize, &Arc<Watch>)| {
-        if watch.stop.load(Ordering::Relaxed) {
-            return (i, Ok(None));
-        }
-        let result = work(i, watch);
-        if result.is_err() {
-            for w in watches {
-                w.stop.store(true, Ordering::Relaxed);
-            }
-        }
-        (i, result.map(Some))
-    };
-    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = threads
-        .map_or_else(cores, NonZeroUsize::get)
-        .min(watches.len());
-    let mut results: Vec<(usize, Result<Option<T>, Failure>)> = match threads {
-        // No thread pool is needed.
-        0 | 1 => watches.iter().enumerate().map(one).collect(),
-        _ => {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .map_err(|e| Failure::new(format!("no threads can be started: {e}")))?;
-            // A bridge distributes them one by one, in order.
-            pool.install(|| watches.iter().enumerate().par_bridge().map(one).collect())
-        }
-    };
-    results.sort_by_key(|(i, _)| *i);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 #[allow(
@@ -341,63 +198,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scheduler_without_an_answer_is_given_up() {
-        let limit = Duration::from_millis(300);
-        let watch = Arc::new(Watch::default());
-        assert_eq!(answered(&watch, limit, || 7), Ok(7));
-        // Many short decisions together may take longer.
-        let busy = Arc::clone(&watch);
-        let decide = move || {
-            for n in 0..8 {
-                busy.decisions.store(n, Ordering::Relaxed);
-                busy.deciding.store(true, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            8
-        };
-        assert_eq!(answered(&watch, limit, decide), Ok(8));
-        let hangs = || {
-            loop {
-                std::thread::park();
-            }
-        };
-        let late = Err(Unanswered::Late);
-        assert_eq!(answered::<()>(&watch, limit, hangs), late);
-        // An interruption leaves a decision some seconds.
-        watch.stop.store(true, Ordering::Relaxed);
-        let start = now();
-        let long = Duration::from_secs(300);
-        let interrupted = Err(Unanswered::Interrupted);
-        assert_eq!(answered::<()>(&watch, long, hangs), interrupted);
-        assert!(start.elapsed() >= AFTER_STOP, "{:?}", start.elapsed());
-    }
-
-    #[test]
     fn no_minute_has_sixty_seconds() {
         let text = |s| human_duration(Duration::from_secs_f64(s));
         assert_eq!(text(59.5), "59.50 s");
         assert_eq!(text(59.996), "1 min 0 s");
         assert_eq!(text(60.2), "1 min 0 s");
         assert_eq!(text(119.7), "2 min 0 s");
-    }
-
-    #[test]
-    fn results_are_in_order_and_the_first_error_counts() {
-        let watches: Vec<Arc<Watch>> = (0..50).map(|_| Arc::default()).collect();
-        let squares = each(&watches, NonZeroUsize::new(3), |i, _| Ok(i * i)).unwrap();
-        assert_eq!(squares[7], Some(49));
-        assert_eq!(squares.len(), 50);
-        let error = each(&watches, NonZeroUsize::new(1), |i, _| match i {
-            3 => Err(Failure::new("three")),
-            i => Ok(i),
-        });
-        assert!(matches!(error, Err(Failure::Message { text, .. }) if text == "three"));
-        // The error stopped all other watches.
-        assert!(
-            each(&watches, None, |i, _| Ok(i))
-                .unwrap()
-                .iter()
-                .all(Option::is_none)
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! Why a command failed: one sentence with a stable code.
 
-use super::value::Expected;
+use blox_experiment::ExperimentError;
+use blox_experiment::value::Expected;
 use blox_registry::RegistryError;
 use std::fmt;
 use std::io;
@@ -190,15 +191,6 @@ families! {
         tokio::sync::oneshot::error::RecvError;
 }
 
-/// Returns a sentence about the wrong value of an option. A message such as `expected a number`
-/// continues it.
-pub(super) fn wrong_value(option: &str, found: &str, why: &str) -> String {
-    match why.starts_with("expected ") {
-        true => format!("{option} is `{found}`, {why}"),
-        false => format!("{option}: {why}"),
-    }
-}
-
 /// Returns the message and the family of an error of a value's type.
 pub(super) fn of_value(error: &(dyn std::error::Error + 'static)) -> Option<(String, Code)> {
     type Source = dyn std::error::Error + 'static;
@@ -256,6 +248,23 @@ impl Coded for blox_sim::workload::WorkloadError {
             E::Write { .. } => Code::Output,
             _ => Code::Workload,
         }
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        use ExperimentError as E;
+        let code = match &error {
+            E::Interrupted { .. } => return Failure::Interrupted(error.to_string()),
+            E::Component { source, .. } => source.code(),
+            E::Compose(source) => source.code(),
+            E::Cluster { source, .. } => source.code(),
+            E::Workload(source) => source.code(),
+            E::Simulation { source, .. } => source.code(),
+            E::Late { .. } => Code::Simulation,
+            _ => Code::Usage,
+        };
+        Failure::of(code, error)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Help texts of commands, with the defaults of options, and arguments that are defined late.
 
-use crate::args::{
-    ANSWER_WITHIN_S, CLUSTER, NODE_MTTR_H, OutputFormat, SEED, TableStyle, WORKLOAD,
-};
+use crate::args::{OutputFormat, TableStyle};
+use blox_experiment::{ANSWER_WITHIN_S, CLUSTER, NODE_MTTR_H, SEED, WORKLOAD};
+use blox_learn::{AdditiveParams, BoostedParams, TreeParams};
 use blox_registry::{ComponentSpec, Registry};
 use blox_sim::Measure;
 use blox_sim::faults::Faults;
@@ -27,7 +27,7 @@ fn defaults() -> Defaults {
     let (workloads, costs) = (registry.workloads(), registry.overhead_models());
     let workloads = workloads.iter().flat_map(|(_, entry)| &entry.params);
     let costs = costs.iter().flat_map(|(_, entry)| &entry.params);
-    let described = workloads.chain(costs).filter(|p| p.option().is_none());
+    let described = workloads.chain(costs).filter(|p| !p.default.is_none());
     let described = described.map(|p| (p.name, p.default.to_string()));
     let risk = Faults::default().launch_failure;
     let generated = GeneratorSpec::new(generate::Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
@@ -60,6 +60,23 @@ fn defaults() -> Defaults {
     described.chain(others).collect()
 }
 
+/// Returns the defaults of `estimate train`.
+fn of_train() -> Defaults {
+    let additive = AdditiveParams::default();
+    let (boosted, tree) = (BoostedParams::default(), TreeParams::default());
+    vec![
+        ("learning_rate", additive.learning_rate.to_string()),
+        ("learning_rate", boosted.learning_rate.to_string()),
+        ("pairs", additive.pairs.to_string()),
+        ("trees", boosted.trees.to_string()),
+        ("depth", tree.depth.to_string()),
+        ("least_rows", additive.least_rows.to_string()),
+        ("least_rows", boosted.least_rows.to_string()),
+        ("least_rows", tree.least_rows.to_string()),
+        ("seed", additive.seed.to_string()),
+    ]
+}
+
 fn with_defaults(mut arg: clap::Arg, defaults: &Defaults) -> clap::Arg {
     for (option, default) in defaults {
         if arg.get_id() == option && arg.get_help().is_some() {
@@ -76,7 +93,7 @@ fn with_defaults(mut arg: clap::Arg, defaults: &Defaults) -> clap::Arg {
 /// examples.
 pub(super) fn with_help(command: Command, above: &str) -> Command {
     let path = format!("{above}{}", command.get_name());
-    let own = (path == "blox estimate train").then(crate::estimate::defaults);
+    let own = (path == "blox estimate train").then(of_train);
     let defaults = own.as_ref().unwrap_or(&DEFAULTS);
     // A negative number is a value that an option refuses, not an unknown option.
     let command = command.allow_negative_numbers(true);
@@ -91,9 +108,13 @@ pub(super) fn with_help(command: Command, above: &str) -> Command {
     }
 }
 
-/// Arguments of a command that are defined once the command is named. Defining those of all commands
-/// takes longer than a short simulation.
-pub(super) struct Late<A>(pub Box<A>);
+/// Arguments of a command that are defined once the command is named. Defining the arguments of all
+/// commands takes longer than a short simulation.
+pub(super) struct Late<A> {
+    pub args: Box<A>,
+    /// The arguments as they were given.
+    pub matches: ArgMatches,
+}
 
 impl<A: Args> Args for Late<A> {
     fn augment_args(command: Command) -> Command {
@@ -121,11 +142,14 @@ impl<A: Subcommand> Subcommand for Late<A> {
 
 impl<A: FromArgMatches> FromArgMatches for Late<A> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        A::from_arg_matches(matches).map(|args| Late(Box::new(args)))
+        Ok(Late {
+            args: Box::new(A::from_arg_matches(matches)?),
+            matches: matches.clone(),
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.update_from_arg_matches(matches)
+        self.args.update_from_arg_matches(matches)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use blox_core::estimate::check_estimate;
 use blox_core::{Event, JobId, JobSpec, MetricCollector, View};
+use blox_experiment::Prepared;
 use blox_registry::JobData;
 use blox_results::losses::{Known, Wrong};
 use blox_sim::Measure;
 
 /// Estimates that jobs bring. Another notice counts the jobs without one.
-pub(super) const ESTIMATES: JobData = JobData {
+const ESTIMATES: JobData = JobData {
     name: "an estimate",
     has: |_| true,
     without: "",
@@ -24,8 +25,18 @@ pub(super) struct JobsWith {
     wrong: Vec<Wrong>,
 }
 
+/// Returns a collector that counts the jobs with the data that the `i`th scheduler is about, if it is
+/// about any.
+pub(super) fn of(experiment: &Prepared<'_>, i: usize) -> Option<JobsWith> {
+    let mut data = experiment.job_data(i);
+    if experiment.contestants[i].named.params.text("estimator") == "brought" {
+        data.push(ESTIMATES);
+    }
+    (!data.is_empty()).then(|| JobsWith::new(experiment.measure.clone(), data))
+}
+
 impl JobsWith {
-    pub fn new(measure: Measure, data: Vec<JobData>) -> Self {
+    fn new(measure: Measure, data: Vec<JobData>) -> Self {
         JobsWith {
             measure,
             jobs: 0,

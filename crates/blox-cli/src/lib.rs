@@ -33,6 +33,7 @@ mod command;
 mod config;
 mod estimate;
 mod execute;
+mod experiment;
 mod explain;
 mod failure;
 mod files;
@@ -43,7 +44,6 @@ mod lock;
 mod man;
 mod new;
 mod output;
-mod plan;
 mod plot;
 mod policies;
 mod progress;
@@ -52,7 +52,6 @@ mod recording;
 mod replay;
 #[cfg(feature = "released")]
 mod reproduce;
-mod resolve;
 mod result;
 mod run;
 mod seeds;
@@ -69,17 +68,12 @@ pub use cluster::backend;
 
 use blox_registry::Registry;
 use blox_results::grid::Form;
-use command::{Command, parse};
+use command::parse;
 use failure::{Code, Failure};
-use help::Late;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal, UNREACHABLE};
-
-/// Message of commands that need released programs, in a build without them.
-#[cfg(not(feature = "released"))]
-const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
 
 /// Addition to the message about an unknown name, in a build without released programs.
 const WITHOUT_RELEASED_NAMES: &str =
@@ -135,7 +129,7 @@ pub fn run_with<A: Into<OsString>>(
 
 fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
     let result = match parse(&args, terminal) {
-        Ok(Ok(command)) => execute_command(registry, command, &args, terminal),
+        Ok(Ok(command)) => command.run(registry, &args, terminal),
         Ok(Err(code)) => Ok(code),
         Err(failure) => Err(failure),
     };
@@ -171,54 +165,6 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             }
         }
     }
-}
-
-fn execute_command(
-    registry: &Registry,
-    command: Command,
-    args: &[OsString],
-    terminal: &mut Terminal<'_>,
-) -> Result<i32, Failure> {
-    match command {
-        Command::Simulate(Late(a)) => {
-            let given = config::one_scheduler(*a, "simulate")?;
-            run::simulate(registry, given, args, terminal)
-        }
-        Command::Compare(Late(a)) => {
-            let given = config::compare(*a)?;
-            match given.options.seeds {
-                Some(_) => seeds::compare(registry, given, terminal),
-                None => run::simulate(registry, given, args, terminal),
-            }
-        }
-        Command::Sweep(Late(a)) => sweep::sweep(registry, config::sweep(*a)?, args, terminal),
-        Command::Claims(Late(a)) => claims::run(registry, &a, terminal),
-        Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
-        #[cfg(feature = "released")]
-        Command::Verify(Late(a)) => verify::run(&a, terminal),
-        Command::New(Late(a)) => new::run(registry, &a, terminal),
-        Command::Completions { shell } => completions(shell, terminal),
-        Command::Man { dir } => man::run(&dir, terminal),
-        Command::Explain { code } => explain::run(code.as_deref(), terminal),
-        Command::Step(Late(a)) => step::run(registry, config::step(a.simulate)?, terminal),
-        Command::Replay(Late(a)) => replay::run(registry, *a, terminal),
-        Command::Plot(Late(a)) => plot::run(&a, terminal),
-        Command::Report(Late(a)) => plot::report(&a, terminal),
-        Command::Trace(Late(a)) => trace::run(registry, *a, terminal),
-        #[cfg(feature = "released")]
-        Command::Reproduce(Late(a)) => reproduce::run(&a, args, terminal),
-        #[cfg(not(feature = "released"))]
-        Command::Verify(_) | Command::Reproduce(_) => Err(Failure::new(WITHOUT_RELEASED)),
-        Command::Estimate(Late(a)) => estimate::run(*a, terminal),
-        Command::Cluster(command) => cluster::run(registry, command, terminal),
-    }
-}
-
-fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command::command(), "blox", &mut script);
-    terminal.out.write_all(&script)?;
-    Ok(OK)
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! `blox man`: man pages of all commands.
 
 use super::files::write_whole;
-use crate::command::command;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use clap_mangen::Man;
 use std::path::Path;
 
 /// Writes a page for the program and one for each command that the help lists.
-pub(super) fn run(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+pub(super) fn run(
+    program: clap::Command,
+    dir: &Path,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::at(dir, format!("cannot be made: {e}")))?;
-    let mut program = command().disable_help_subcommand(true);
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     pages(&program, "blox", dir, terminal)?;
     Ok(OK)

@@ -4,6 +4,7 @@ use crate::claims;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::did_you_mean;
+use blox_experiment::parameter_of;
 use blox_registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
 use std::fmt::Write;
@@ -93,7 +94,11 @@ impl Kind<'_> {
         for (name, entry) in shown {
             let _ = writeln!(self.text, "  {name:<width$}  {}", entry.about);
             for p in &entry.params {
-                let set = format!("{}={}", p.name, p.default);
+                let default = match parameter_of(p).filter(|_| p.default.is_none()) {
+                    Some(parameter) => format!("--{}", parameter.key),
+                    None => p.default.to_string(),
+                };
+                let set = format!("{}={default}", p.name);
                 let _ = writeln!(self.text, "  {:<width$}    {set:<16}  {}", "", p.about);
             }
         }

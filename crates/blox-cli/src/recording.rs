@@ -1,9 +1,9 @@
 //! Records of a run that are written while it is simulated.
 
-use super::args::Options;
 use super::failure::Failure;
 use super::files::part_of;
 use super::output::{CHROME, Several, table_files};
+use crate::args::Output;
 use blox_core::ClusterSpec;
 use blox_results::chrome::Chrome;
 use blox_results::{AssignmentWriter, WriteError};
@@ -108,7 +108,7 @@ impl WaitSink for Writers {
 
 impl Recording {
     /// Creates the files in the folder of a run; `None` if no record is requested.
-    pub fn create(dir: &Path, o: &Options, cluster: &ClusterSpec) -> Result<Option<Self>, Failure> {
+    pub fn create(dir: &Path, o: &Output, cluster: &ClusterSpec) -> Result<Option<Self>, Failure> {
         let formats = o.formats();
         let table = (o.assignments || o.plots).then(|| table_files(dir, "assignments", formats));
         let chrome = formats.chrome.then(|| dir.join(CHROME));

@@ -1,8 +1,9 @@
 //! `blox replay`: repeats the decisions of a journal.
 
 use super::args::ReplayArgs;
-use super::resolve::Experiment;
+use super::help::Late;
 use crate::config;
+use crate::experiment::Experiment;
 use crate::failure::{Code, Coded, Failure};
 use crate::terminal::{OK, Terminal};
 use blox_core::State;
@@ -20,11 +21,11 @@ const DIFFERS: i32 = 1;
 
 pub(super) fn run(
     registry: &Registry,
-    args: ReplayArgs,
+    late: Late<ReplayArgs>,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let mut given = config::replay(args, scheduler_of)?;
-    let path = given.options.journal.take().unwrap_or_default();
+    let mut given = config::replay(late, scheduler_of)?;
+    let path = given.output.journal.take().unwrap_or_default();
     let journal = open(&path)?;
     let experiment = Experiment::of(given, registry)?;
     let scheduler = experiment.pipeline(0)?;

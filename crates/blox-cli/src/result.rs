@@ -1,6 +1,6 @@
 //! Results of the runs of an experiment.
 
-use super::resolve::Experiment;
+use crate::experiment::Experiment;
 pub(super) use blox_results::Run;
 use blox_results::{Comparison, number_of};
 use blox_sim::Ended;
@@ -27,7 +27,7 @@ pub(super) fn check_measured(run: &Run, experiment: &Experiment<'_>) -> Result<(
             n - 1
         ),
     };
-    match &experiment.options.measure {
+    match &experiment.given.measure {
         Some(wanted) if s.measured == 0 && run.report.ended != Ended::Interrupted => {
             Err(format!("--measure is `{wanted}`, but {came}"))
         }

@@ -4,16 +4,16 @@ use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{Records, execute, now, print_time};
 use super::output;
-use super::plan::Plan;
 use super::plot::Drawing;
 use super::recording::Recording;
 use super::result::{Run, check_measured};
 use super::table::Failed;
-use super::value::Limit;
+use crate::experiment::Plan;
 use crate::failure::{Code, Failure};
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use crate::{plot, table};
 use blox_core::JobId;
+use blox_experiment::value::Limit;
 use blox_registry::Registry;
 use blox_results::{Summary, called};
 use blox_sim::Ended;
@@ -40,6 +40,7 @@ pub(super) fn simulate(
         o.output_dir = Some(scratch.path().to_owned());
     }
     o.assignments |= drawings.iter().any(Drawing::needs_assignments);
+    experiment.given.records.timeline |= only_drawn;
     let experiment = &plan.cells[0].experiment;
     let o = &experiment.options;
     let journals = output::journals(experiment)?;
@@ -97,7 +98,7 @@ pub(super) fn simulate(
     // Results are printed before the error of a full disk is reported.
     let mut written = runs.iter().map(|(_, written)| written.clone());
     let kept = written.find(Result::is_err).unwrap_or_else(keep);
-    let format = o.output();
+    let format = o.format();
     let text = match format {
         OutputFormat::Json => output::json(experiment, &done, explained)?,
         OutputFormat::Csv => output::csv(experiment, &done),
@@ -156,7 +157,7 @@ pub(super) fn simulate(
             never_came(id, run)?;
         }
     }
-    nothing_ran(&done, o.until.as_deref())?;
+    nothing_ran(&done, experiment.given.until.as_deref())?;
     if terminal.interactive {
         // The process ends: freeing the rows of all jobs one by one would delay it.
         std::mem::forget(runs);

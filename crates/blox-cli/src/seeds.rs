@@ -9,11 +9,11 @@ use super::assumptions::Assumptions;
 use super::config::Given;
 use super::execute::{now, print_time, run_several};
 use super::output;
-use super::plan::Plan;
 use super::plot::Drawing;
-use super::resolve::Experiment;
 use super::result::{Run, check_measured};
 use super::table::{self, Failed};
+use crate::experiment::Experiment;
+use crate::experiment::Plan;
 use crate::failure::Failure;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
@@ -63,7 +63,7 @@ pub(super) fn compare(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = given.options.output();
+    let format = given.output.format();
     if let Some(name) = given.first_of(&[
         "output-dir",
         "rounds",
@@ -256,7 +256,7 @@ fn about(plan: &Plan<'_>, results: &Results<'_>, failed: &[Failed], left_out: &[
         let workload = first.workload.trim_end_matches(&seed);
         about.add("workload", workload);
     }
-    let given = cell.experiment.options.measure.as_deref();
+    let given = cell.experiment.given.measure.as_deref();
     let figures = results.kept.iter().flatten().map(|kept| &kept.run.figures);
     about.add("measured", table::measured_in_each(given, figures));
     about.0.extend(results.figures.has_marks().then(marks));
@@ -274,9 +274,7 @@ fn about(plan: &Plan<'_>, results: &Results<'_>, failed: &[Failed], left_out: &[
         about.add("diff.", format!("mean over jobs of JCT - JCT under {base}"));
     }
     about.0.push(intervals(seeds.len()));
-    about
-        .0
-        .extend(cell.experiment.options.fairness.then(of_rho));
+    about.0.extend(cell.experiment.given.fairness.then(of_rho));
     let failures = table::of_failed(&cell.experiment, failed);
     let all = notices(plan, results, left_out);
     for notice in failures.into_iter().chain(all) {
@@ -311,7 +309,7 @@ fn of_runs<'a>(results: &'a Results<'_>) -> impl Iterator<Item = (&'a str, &'a L
 }
 
 fn of_settings(plan: &Plan<'_>) -> Vec<String> {
-    losses::each_once(plan.cells.iter().flat_map(|c| &c.experiment.settings))
+    losses::each_once(plan.cells.iter().flat_map(|c| &c.experiment.notices))
 }
 
 /// Returns one line for each scheduler with measured jobs that did not complete.

@@ -1,11 +1,11 @@
 //! Results as tables for users.
 
 use super::assumptions::Assumptions;
-use super::resolve::Experiment;
 use super::result::{Run, comparison};
-use super::value::Measured;
+use crate::experiment::Experiment;
 use blox_core::JobId;
 use blox_core::suggest::nearest;
+use blox_experiment::value::Measured;
 use blox_results::grid::{About, Form, decimal};
 use blox_results::{Fields, losses, marks, number_of, whole};
 use blox_sim::{Ended, Measure};
@@ -92,13 +92,13 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run], failed: &[Failed]) -> About
     };
     about.add("workload", &*first.workload);
     about.add("measured", measured(experiment, runs));
-    let (results, options) = (comparison(experiment, runs), &experiment.options);
+    let results = comparison(experiment, runs);
     about.0.extend(results.has_marks().then(marks));
     about
         .0
         .extend(Assumptions::of(experiment, results.lost()).lines());
-    results.describe_base(&mut about, options.baseline.is_some());
-    results.describe_rest(&mut about, options.fairness);
+    results.describe_base(&mut about, experiment.given.baseline.is_some());
+    results.describe_rest(&mut about, experiment.given.fairness);
     let failures = of_failed(experiment, failed);
     for notice in failures.into_iter().chain(notices(experiment, runs)) {
         about.add("notice", notice);
@@ -197,7 +197,7 @@ fn which(measure: &Measure) -> Option<String> {
 
 /// Returns the measured jobs as given on the command line, before ids are replaced by ranks.
 fn as_given(experiment: &Experiment<'_>) -> Measure {
-    let given = experiment.options.measure.as_deref();
+    let given = experiment.given.measure.as_deref();
     given.map_or_else(|| experiment.measure.clone(), |given| given.0.clone())
 }
 
@@ -233,7 +233,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
             lines.push(format!("{}: {line}", run.summary.scheduler));
         }
     }
-    lines.extend(experiment.settings.iter().cloned());
+    lines.extend(experiment.notices.iter().cloned());
     lines.extend(losses::of_runs(comparison(experiment, runs).lost(), true));
     lines
 }
@@ -241,7 +241,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
 /// Returns notices that affect the interpretation of the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut list = about_runs(experiment, runs);
-    list.extend(experiment.settings.iter().cloned());
+    list.extend(experiment.notices.iter().cloned());
     list.extend(losses::of_runs(comparison(experiment, runs).lost(), false));
     list
 }
@@ -292,7 +292,7 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     list.extend(first.notices.iter().cloned());
     let nodes = &experiment.cluster.nodes;
     let partitions = nodes.iter().any(|n| n.partition.is_some());
-    match &experiment.options.virtual_cluster {
+    match &experiment.given.virtual_cluster {
         Some(name) if experiment.left_out > 0 => list.push(format!(
             "virtual cluster {name}: {} of other virtual clusters, or of none, left out",
             number_of(experiment.left_out, "job")

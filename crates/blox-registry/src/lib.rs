@@ -224,8 +224,7 @@ impl Params {
     }
 
     fn with(values: SortedMap<String, Param>, described: &[ParamDoc]) -> Self {
-        // The name of an option is no value.
-        let described = described.iter().filter(|doc| doc.option().is_none());
+        let described = described.iter().filter(|doc| !doc.default.is_none());
         let defaults = described.map(|doc| (doc.name, Param::read(&doc.default.to_string())));
         Params {
             values,
@@ -387,8 +386,9 @@ pub struct ParamDoc {
 /// Default of a parameter. Its text is the value as written on a command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DefaultValue {
-    /// A text. If it begins with `--`, it names an [option](ParamDoc::option) of the command line,
-    /// which sets the parameter.
+    /// None: the parameter is given, or left out.
+    None,
+    /// A text.
     Text(&'static str),
     /// A number.
     Number(f64),
@@ -399,6 +399,7 @@ pub enum DefaultValue {
 impl fmt::Display for DefaultValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            DefaultValue::None => Ok(()),
             DefaultValue::Text(text) => f.write_str(text),
             DefaultValue::Number(number) => number.fmt(f),
             DefaultValue::Numbers(numbers) => {
@@ -415,13 +416,26 @@ impl PartialEq<DefaultValue> for &str {
     }
 }
 
-impl ParamDoc {
-    /// Returns the option that the default names, without `--`; `None` for any other default.
-    pub fn option(&self) -> Option<&'static str> {
-        match self.default {
-            DefaultValue::Text(text) => text.strip_prefix("--"),
-            _ => None,
-        }
+impl DefaultValue {
+    /// Returns whether there is no default.
+    pub fn is_none(self) -> bool {
+        self == DefaultValue::None
+    }
+}
+
+/// Describes a parameter without a default.
+///
+/// ```
+/// use blox_registry::{Params, without_default};
+///
+/// let load = without_default("load", "jobs per hour");
+/// assert!(Params::of(&[load]).f64("load").is_err());
+/// ```
+pub const fn without_default(name: &'static str, about: &'static str) -> ParamDoc {
+    ParamDoc {
+        name,
+        default: DefaultValue::None,
+        about,
     }
 }
 
@@ -692,20 +706,18 @@ impl<T> ComponentRegistry<T> {
         self.entries.get(name)
     }
 
-    /// Returns `named` with its open parameters set from options of the command line.
-    ///
-    /// It sets each parameter that `named` does not set to the value that `option` returns for it,
-    /// if any.
+    /// Returns `named` with each parameter that it does not set at the value that `value` returns for
+    /// it, if any.
     #[must_use]
     pub fn filled(
         &self,
         named: &ComponentSpec,
-        option: impl Fn(&ParamDoc) -> Option<Value>,
+        value: impl Fn(&ParamDoc) -> Option<Value>,
     ) -> ComponentSpec {
         let mut filled = named.clone();
         let params = self.get(&named.name).into_iter().flat_map(|e| &e.params);
         for param in params.filter(|p| !named.params.has(p.name)) {
-            if let Some(value) = option(param) {
+            if let Some(value) = value(param) {
                 filled.params.set(param.name, value);
             }
         }
@@ -876,15 +888,15 @@ mod tests {
     }
 
     #[test]
-    fn open_parameters_take_the_value_of_an_option() {
+    fn parameters_without_a_value_can_be_filled() {
         let mut components: ComponentRegistry<u32> = ComponentRegistry::new("thing");
-        let load = param("load", "--load", "");
+        let load = without_default("load", "");
         components
             .add("fast", "", &[load], |p, _| Ok(p.u64("load")? as u32))
             .with_execution("model");
         let of = |text: &str, option: Option<u32>| {
             let filled = components.filled(&text.parse().unwrap(), |param| {
-                assert_eq!(param.option(), Some("load"));
+                assert!(param.name == "load" && param.default.is_none());
                 option.map(Value::from)
             });
             filled.to_string()
@@ -892,7 +904,6 @@ mod tests {
         assert_eq!(of("fast", Some(4)), "fast{load=4}");
         assert_eq!(of("fast{load=7}", Some(4)), "fast{load=7}");
         assert_eq!(of("fast", None), "fast");
-        // The name of an option is no value.
         let built = components.build(&ComponentSpec::plain("fast"), 0);
         let text = built.unwrap_err().to_string();
         assert_eq!(

@@ -15,16 +15,16 @@ mod table;
 pub(crate) use table::Numbers;
 
 use blox_core::{Pipeline, sort};
+use blox_experiment::each;
 use blox_results::Summary;
 use blox_results::statistics::Estimate;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
-use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::Deserialize;
 use simulations::Simulations;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use table::{Drawing, Order, Rows, Statement};
 
 /// A figure or table of a publication.
@@ -506,25 +506,22 @@ fn run_all(
     watches: &[Arc<Watch>],
     ended: &AtomicU64,
 ) -> Result<Vec<Option<Report>>, ReproduceError> {
-    let failed = AtomicBool::new(false);
-    let one = |(i, run): (usize, Run)| {
-        let watch = watches.get(i).cloned().unwrap_or_default();
-        if failed.load(Ordering::Relaxed) {
-            return None;
-        }
-        if watch.stop.load(Ordering::Relaxed) {
-            return Some((i, Ok(None)));
-        }
-        let report = (run.run)(&watch);
-        failed.fetch_or(report.is_err(), Ordering::Relaxed);
+    let watch = |i| watches.get(i).cloned().unwrap_or_default();
+    let watches: Vec<Arc<Watch>> = (0..runs.len()).map(watch).collect();
+    let runs: Vec<_> = runs
+        .into_iter()
+        .map(|run| Mutex::new(Some(run.run)))
+        .collect();
+    let reports = each(&watches, None, |i, watch| {
+        let run = runs[i]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let report = run.map_or(Ok(None), |run| run(watch));
         ended.fetch_add(1, Ordering::Relaxed);
-        Some((i, report))
-    };
-    // The bridge starts runs in order, so an error comes before all runs that never began.
-    let runs = runs.into_iter().enumerate().par_bridge();
-    let mut reports: Vec<_> = runs.filter_map(one).collect();
-    sort::by_key(&mut reports, |(i, _)| *i);
-    reports.into_iter().map(|(_, report)| report).collect()
+        report
+    });
+    Ok(reports?.into_iter().map(Option::flatten).collect())
 }
 
 #[cfg(test)]

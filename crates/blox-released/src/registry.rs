@@ -7,7 +7,7 @@ use crate::tiresias::{self, quirks::DlasQueues};
 use blox_components::parameters::{PROMOTE, param, promote, thresholds};
 use blox_core::Pipeline;
 use blox_core::estimate::{ESTIMATE, check_estimate};
-use blox_registry::{DefaultValue, JobData, ParamDoc, Registry};
+use blox_registry::{DefaultValue, JobData, ParamDoc, Registry, without_default};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Profiles, built_in};
 use blox_sim::registry::World;
@@ -34,7 +34,7 @@ pub fn register(mut r: Registry) -> Registry {
     r.execution_models_mut().add(
         "blox-optimus",
         "jobs have a speed-up by load, as in Blox's released program under Optimus",
-        &[param("load", "--load", "jobs per hour, from 1 to 9")],
+        &[without_default("load", "jobs per hour, from 1 to 9")],
         |p, _| {
             let speed = blox::OptimusSpeed::at_load(p.f64("load").unwrap_or(f64::NAN));
             let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its \

@@ -104,9 +104,8 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
     parse_cluster(&text, path)
 }
 
-/// Returns the line of an error in TOML, from 1, and the start of its text.
-pub fn place_of(error: &toml::de::Error, text: &str) -> (usize, String) {
-    let at = error.span().map_or(0, |span| span.start);
+/// Returns the line at a position of a text, from 1, and the first characters of the line.
+pub fn line_at(text: &str, at: usize) -> (usize, String) {
     let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
     let found = text.lines().nth(line).unwrap_or_default().trim();
     (line + 1, found.chars().take(60).collect())
@@ -125,7 +124,7 @@ pub fn message_of(message: &str) -> String {
 pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: ClusterFile = toml::from_str(text).map_err(|e| {
-        let (line, found) = place_of(&e, text);
+        let (line, found) = line_at(text, e.span().map_or(0, |span| span.start));
         ClusterFileError::Parse {
             path: path.to_owned(),
             line,

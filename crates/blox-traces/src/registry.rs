@@ -23,7 +23,7 @@ use crate::generate::{
     need_of_file, sine_need,
 };
 use blox_core::{ClusterSpec, Curve, GpuCount, Name, Seconds};
-use blox_registry::{ParamDoc, Params, Registry, RegistryError, param};
+use blox_registry::{ParamDoc, Params, Registry, RegistryError, param, without_default};
 use blox_workloads::{Workload, WorkloadError, WorkloadSource};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -36,30 +36,25 @@ const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:
 
 /// Parameters of all generated workloads except `blox`.
 const COMMON: [ParamDoc; 6] = [
-    param(
+    without_default(
         "load",
-        "--load",
         "jobs per hour; between bursts for bursty; or load_of_capacity",
     ),
-    param(
+    without_default(
         "load_of_capacity",
-        "--load-of-capacity",
         "average GPU demand of the jobs as a fraction of the cluster's GPUs",
     ),
     param("durations", "blox", LAWS),
-    param(
+    without_default(
         "gpu_mix",
-        "--gpu-mix",
         "GPUs of jobs with weights, such as 0.5:70,2:10,8:20; one GPU each if not given",
     ),
-    param(
+    without_default(
         "models",
-        "--models",
         "models with weights, such as resnet50:70,bert:30; none if not given",
     ),
-    param(
+    without_default(
         "users",
-        "--users",
         "users with weights, such as ada:70,bob:30; ada:70x0.5 halves the durations of ada; none if not given",
     ),
 ];
@@ -78,9 +73,8 @@ const BURSTY: [ParamDoc; 4] = [
         "5",
         "load during a burst as a multiple of the load between bursts",
     ),
-    param(
+    without_default(
         "burst_durations",
-        "--burst-durations",
         "durations of the jobs that bursts add; as durations if not given",
     ),
 ];

@@ -2,8 +2,9 @@
 
 use crate::args::{SimulateArgs, decides};
 use crate::help::Late;
-use crate::value::{AboveZero, Duration, Expected, NotNegative, parser};
+use crate::value::{above_zero, not_negative};
 use blox_core::{Class, Curve, Share};
+use blox_experiment::value::{Duration, Expected, parser};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -171,15 +172,15 @@ pub(crate) struct SubmitArgs {
     )]
     pub priority: i32,
     /// Estimated duration on these GPUs
-    #[arg(long, value_name = "SECONDS", default_value = "3600")]
-    pub duration: NotNegative,
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = not_negative)]
+    pub duration: f64,
     /// Iterations in that time, as the job writes them to its progress file [default: one per
     /// second]
-    #[arg(long, value_name = "N")]
-    pub iterations: Option<AboveZero>,
+    #[arg(long, value_name = "N", value_parser = above_zero)]
+    pub iterations: Option<f64>,
     /// Time from SIGTERM to the end when the job is preempted [default: 30]
-    #[arg(long, value_name = "SECONDS")]
-    pub grace: Option<AboveZero>,
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    pub grace: Option<f64>,
     /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
@@ -188,8 +189,8 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "CODE=MEANING", value_parser = on_exit)]
     pub on_exit: Vec<(i32, Meaning)>,
     /// Deadline in seconds from now
-    #[arg(long, value_name = "SECONDS")]
-    pub deadline: Option<AboveZero>,
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    pub deadline: Option<f64>,
     /// GPU counts at which an elastic job may run, in ascending order
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     pub levels: Vec<u32>,
@@ -198,9 +199,10 @@ pub(crate) struct SubmitArgs {
         long,
         value_name = "X,X,..",
         value_delimiter = ',',
+        value_parser = not_negative,
         requires = "levels"
     )]
-    pub rates: Vec<NotNegative>,
+    pub rates: Vec<f64>,
     /// Name of the model in profiles
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,

@@ -52,7 +52,7 @@ pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Resul
 
 async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Submit(Late(a)) => submit(*a, terminal).await?,
+        ClusterCommand::Submit(Late { args, .. }) => submit(*args, terminal).await?,
         ClusterCommand::Queue(a) => {
             let jobs = client(&a.at).await?.list(None, a.all).await?;
             let lines = a.json.then(|| jobs.iter().map(job_json).collect());
@@ -199,13 +199,13 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
             "--rates has {rates}, expected {levels}: one for each of --levels"
         )));
     }
-    let duration = a.duration.0;
+    let duration = a.duration;
     if a.iterations.is_some() && duration == 0.0 {
         return Err(Failure::new(
             "--duration is `0`, expected a finite number above 0 with --iterations",
         ));
     }
-    let iterations = a.iterations.map_or(duration, |iterations| iterations.0);
+    let iterations = a.iterations.unwrap_or(duration);
     let speed = a.iterations.map_or(1.0, |_| iterations / duration);
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
@@ -230,13 +230,13 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         command: a.command,
         env,
         working_directory: here.to_string_lossy().into_owned(),
-        grace_s: a.grace.map(|grace| grace.0),
+        grace_s: a.grace,
         max_retries: a.max_retries,
         on_exit,
         attributes,
         levels: a.levels,
-        rates: a.rates.iter().map(|rate| rate.0 * speed).collect(),
-        deadlines_s: a.deadline.iter().map(|deadline| deadline.0).collect(),
+        rates: a.rates.iter().map(|rate| rate * speed).collect(),
+        deadlines_s: Vec::from_iter(a.deadline),
         model: a.model.unwrap_or_default(),
         batch_size: a.batch_size.unwrap_or(0),
         training: a.training.as_deref().map_or(Ok(String::new()), training)?,

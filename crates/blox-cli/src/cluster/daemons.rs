@@ -3,8 +3,9 @@
 use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
 use super::text::plain;
 use crate::config;
+use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
-use crate::resolve::Experiment;
+use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use blox_cluster::client::{self, Token};
 use blox_cluster::protocol::launches::NodeLimits;
@@ -56,12 +57,13 @@ pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
 
 pub(super) fn scheduler(
     registry: &Registry,
-    SchedulerArgs {
-        mut simulate,
-        daemon: a,
-    }: SchedulerArgs,
+    late: Late<SchedulerArgs>,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
+    let SchedulerArgs {
+        mut simulate,
+        daemon: a,
+    } = *late.args;
     let (listen, metrics) = (a.listen, a.metrics);
     let token = token(a.token_file.as_deref())?;
     let open = !listen.ip().is_loopback() && !token.is_some();
@@ -71,11 +73,12 @@ pub(super) fn scheduler(
         )));
     }
     let mut watch = scheduler::Watch::default();
-    if let Some(path) = simulate.options.journal.take() {
+    if let Some(path) = simulate.options.output.journal.take() {
         watch.observers.set_journal(journal(&path)?);
     }
     // Every simulated scheduler can also schedule a real cluster.
-    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0)?;
+    let experiment = Experiment::of(config::scheduler(simulate, &late.matches)?, registry)?;
+    let pipeline = experiment.pipeline(0)?;
     let (settings, limits) = (settings(&a, offers(a.offers.as_deref())?), limits(&a));
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);

@@ -22,8 +22,6 @@ mod text;
 pub(super) use args::ClusterCommand;
 
 use crate::failure::Failure;
-#[cfg(feature = "cluster")]
-use crate::help::Late;
 use crate::terminal::Terminal;
 use blox_registry::Registry;
 
@@ -78,7 +76,7 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Scheduler(Late(a)) => daemons::scheduler(registry, *a, terminal),
+        ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),

@@ -1,15 +1,15 @@
 //! Result folders, in which each file is complete or missing.
 
-use super::super::args::Options;
 use super::super::files::{check_writable, write_whole};
 use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
-use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::names::{CHROME, GROUPS, RUN_FILES};
 use super::printed::pretty;
 use super::tables::write_table;
+use crate::args::Output;
+use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
 use crate::plot;
 use blox_results::grid::csv;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Returns the output folder. Without one, options that write into it are an error.
-pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
+pub(crate) fn folder(o: &Output) -> Result<Option<&Path>, Failure> {
     let asked = [
         ("plots", o.plots),
         ("report", o.report),
@@ -73,7 +73,7 @@ pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Fail
     let files = resolved(&experiment.files);
     let mut list = Vec::new();
     for text in experiment.options.plot.iter().flatten() {
-        let folders = experiment.contestants.iter().map(|c| c.folder.as_str());
+        let folders = experiment.folders.iter().map(String::as_str);
         let drawing = Drawing::of(text, folders)?;
         let path = drawing.path();
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {

@@ -1,7 +1,7 @@
 //! Journals, one for each scheduler.
 
-use super::super::resolve::Experiment;
 use super::folder::resolved;
+use crate::experiment::Experiment;
 use crate::failure::Failure;
 use blox_core::input::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
@@ -62,9 +62,9 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<PathBuf>, Fail
         Some(ending) => path.with_extension(format!("{folder}.{}", ending.to_string_lossy())),
         None => path.with_extension(folder),
     };
-    let list: Vec<PathBuf> = match experiment.contestants.as_slice() {
+    let list: Vec<PathBuf> = match experiment.folders.as_slice() {
         [_] => vec![path.clone()],
-        several => several.iter().map(|c| path_of(&c.folder)).collect(),
+        several => several.iter().map(|folder| path_of(folder)).collect(),
     };
     let files = resolved(&experiment.files);
     for path in &list {

@@ -1,15 +1,15 @@
 //! The manifest, which is the last file of a result folder and describes the origin of the others.
 
-use super::super::args::Options;
 use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
-use super::super::resolve::{Experiment, Input};
 use super::super::result::{Run, comparison};
 use super::super::table::{self, Failed};
 use super::names::MANIFEST;
 use super::printed::pretty;
+use crate::experiment::Experiment;
 use crate::failure::Failure;
 use blox_core::{ClusterSpec, NodeSpec, Offer, Seconds};
+use blox_experiment::Input;
 use blox_results::ended;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -29,8 +29,11 @@ pub(crate) fn write_manifest(
     status: &str,
 ) -> Result<(), Failure> {
     let folder = |name: &str| {
-        let c = experiment.contestants.iter().find(|c| c.label == name);
-        c.map(|c| c.folder.as_str())
+        let labels = experiment.contestants.iter().map(|c| &c.label);
+        let mut named = labels.zip(&experiment.folders);
+        named
+            .find(|(label, _)| *label == name)
+            .map(|(_, folder)| folder)
     };
     let schedulers: Vec<Value> = runs
         .iter()
@@ -51,7 +54,7 @@ pub(crate) fn write_manifest(
         "commit": COMMIT,
         "status": status,
         "command_line": command_line(args),
-        "configuration": configuration(&experiment.options),
+        "configuration": configuration(experiment.values()),
         "seeds": [experiment.seed],
         "inputs": inputs(&experiment.inputs),
         "workload": runs.first().map(|r| &r.workload),
@@ -97,9 +100,8 @@ pub(crate) fn offers(spec: &ClusterSpec) -> Vec<Value> {
     spec.offers.iter().map(one).collect()
 }
 
-/// Returns the options on which results depend, by their long names.
-pub(crate) fn configuration(options: &Options) -> Map<String, Value> {
-    let mut all = options.given();
+/// Returns the options on which results depend, among all by their long names.
+pub(crate) fn configuration(mut all: Map<String, Value>) -> Map<String, Value> {
     let mut about_output = LEFT_OUT.to_vec();
     about_output.extend(FLAGS_LEFT_OUT);
     about_output.push("report");

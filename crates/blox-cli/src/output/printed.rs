@@ -1,7 +1,7 @@
 //! Figures as JSON and CSV.
 
-use super::super::resolve::Experiment;
 use super::super::result::{Run, comparison};
+use crate::experiment::Experiment;
 use crate::failure::Failure;
 use blox_core::JobId;
 use serde::Serialize;

@@ -3,12 +3,12 @@
 mod show;
 
 use super::config::Given;
-use super::resolve::Experiment;
-use super::value::parse_time;
+use crate::experiment::Experiment;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
 use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Time, View};
+use blox_experiment::value::parse_time;
 use blox_registry::Registry;
 use blox_results::losses::{self, cut_short};
 use blox_results::number_of;
@@ -46,7 +46,7 @@ pub(super) fn run(
     let quiet = experiment.options.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);
-    terminal.notices(first.iter().chain(&experiment.settings));
+    terminal.notices(first.iter().chain(&experiment.notices));
     let stepper = Stepper::new(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,

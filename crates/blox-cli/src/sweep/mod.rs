@@ -7,11 +7,12 @@ use super::assumptions::{Assumptions, Setting};
 use super::config::Given;
 use super::execute::{now, print_time, run_several};
 use super::output;
-use super::plan::{Cell, Plan, Planned, shown};
 use super::result::check_measured;
 use super::table;
+use crate::experiment::{Cell, Plan, Planned};
 use crate::failure::Failure;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
+use blox_experiment::shown;
 use blox_registry::Registry;
 use blox_results::grid::{About, Form, Grid};
 use blox_results::losses::{self, Lost};
@@ -35,8 +36,8 @@ pub(super) fn sweep(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = given.options.output();
-    let (plots, report) = (given.options.plots, given.options.report);
+    let format = given.output.format();
+    let (plots, report) = (given.output.plots, given.output.report);
     let plan = Plan::of_lists(given, registry)?;
     let dir = plan.base.output_dir.as_deref();
     let store = dir.map(|dir| Store::open(dir, &plan, args)).transpose()?;
@@ -153,7 +154,7 @@ fn notices(plan: &Plan<'_>, rows: &[Option<Row>]) -> Vec<String> {
     let finished = || finished(plan, rows).map(|(run, done)| (plan.label(run), &done.lost));
     let mut lines = losses::distinct(finished().map(|(_, lost)| lost.input.as_slice()));
     lines.extend(losses::of_figures(finished_rows(rows)));
-    let settings = plan.cells.iter().flat_map(|c| &c.experiment.settings);
+    let settings = plan.cells.iter().flat_map(|c| &c.experiment.notices);
     lines.extend(losses::each_once(settings));
     lines.extend(losses::of_runs(finished(), true));
     lines
@@ -291,7 +292,7 @@ fn about(plan: &Plan<'_>, rows: &[Option<Row>]) -> About {
     }
     // A default follows from the workload.
     let experiments = || plan.cells.iter().map(|c| &c.experiment);
-    let mut measures = experiments().map(|e| e.options.measure.as_deref());
+    let mut measures = experiments().map(|e| e.given.measure.as_deref());
     let first = measures.next().flatten();
     if measures.all(|m| m == first) {
         about.add(

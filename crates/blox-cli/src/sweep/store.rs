@@ -40,9 +40,9 @@ use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::lock::Lock;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
-use super::super::plan::{Plan, Planned};
 use super::super::result::{Run, comparison};
 use super::super::table;
+use crate::experiment::{Plan, Planned};
 use crate::failure::Failure;
 use blox_results::losses::Lost;
 use blox_results::{Groups, collected_columns, figure_columns, flattened, grid, part_columns};
@@ -317,7 +317,7 @@ pub(super) fn row(
 /// Returns the options of a run by column.
 fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
     let experiment = plan.experiment(run);
-    output::configuration(&experiment.options)
+    output::configuration(experiment.values())
         .into_iter()
         .filter(|(key, v)| {
             let of_results = [
@@ -341,7 +341,9 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
 
 /// Returns the settings that identify a sweep.
 fn settings(plan: &Plan<'_>) -> Value {
-    let mut base = output::configuration(&plan.base);
+    let mut base = plan.given.values();
+    base.extend(plan.base.values());
+    let mut base = output::configuration(base);
     base.remove("schedulers");
     let axes: Map<String, Value> = plan
         .axes
@@ -353,8 +355,7 @@ fn settings(plan: &Plan<'_>) -> Value {
         for input in output::inputs(&cell.experiment.inputs) {
             // The content of the configuration file is in the settings themselves.
             let is_file = plan
-                .file
-                .as_ref()
+                .file()
                 .is_some_and(|f| input["path"].as_str() == Some(&*f.to_string_lossy()));
             if !is_file && !inputs.contains(&input) {
                 inputs.push(input);
@@ -373,7 +374,7 @@ fn settings(plan: &Plan<'_>) -> Value {
 /// Returns the settings that identify a run.
 fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     let experiment = plan.experiment(run);
-    let mut options = output::configuration(&experiment.options);
+    let mut options = output::configuration(experiment.values());
     options.remove("schedulers");
     json!({
         "blox_version": env!("CARGO_PKG_VERSION"),

@@ -6,9 +6,12 @@ mod plot;
 mod write;
 
 use super::args::Options;
-use super::value::{Probability, Window};
+use super::config::generates;
+use super::help::Late;
+use super::value::number;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use blox_experiment::value::Window;
 use blox_registry::Registry;
 use blox_traces::{ColumnMap, Format, ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
@@ -26,23 +29,17 @@ pub(super) enum TraceCommand {
     /// Write a part of a file: a time window, a random sample, the first jobs
     Sample(SampleArgs),
     /// Write a generated workload, with the options of `blox simulate --workload`
-    Generate(GenerateArgs),
+    Generate(Late<GenerateArgs>),
 }
 
 /// Hides the other options of `simulate`, which have no effect here: see [`write::generate`].
 fn show_workload_alone(arg: clap::Arg) -> clap::Arg {
-    let id = arg.get_id().as_str();
-    let shown = arg.get_help_heading() == Some("Workload")
-        || [
-            "output", "to", "force", "quiet", "cluster", "config", "help",
-        ]
-        .contains(&id);
-    let shown = shown && !NOT_GENERATED.contains(&id);
+    let own = [
+        "output", "to", "force", "quiet", "cluster", "config", "help",
+    ];
+    let shown = arg.get_long().is_some_and(generates) || own.contains(&arg.get_id().as_str());
     arg.hide(!shown)
 }
-
-/// Options about workloads that are not generated.
-const NOT_GENERATED: [&str; 3] = ["trace", "format", "map"];
 
 /// A workload file.
 #[derive(Args)]
@@ -146,8 +143,13 @@ pub(super) struct SampleArgs {
     #[arg(long, value_name = "A..B")]
     window: Option<Window>,
     /// Select each job with this probability, which also scales the load
-    #[arg(long, value_name = "P", conflicts_with = "count")]
-    fraction: Option<Probability>,
+    #[arg(
+        long,
+        value_name = "P",
+        conflicts_with = "count",
+        value_parser = number("a probability, from 0 to 1", |v| (0.0..=1.0).contains(&v))
+    )]
+    fraction: Option<f64>,
     /// Select N jobs at random; all subsets are equally likely
     #[arg(long, value_name = "N")]
     count: Option<usize>,

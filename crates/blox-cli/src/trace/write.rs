@@ -1,12 +1,12 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
-use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
+use super::{ConvertArgs, GenerateArgs, OutArgs, SampleArgs, To};
 use crate::config;
+use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
 use crate::files::{check_writable, write_whole};
-use crate::resolve::Experiment;
+use crate::help::Late;
 use crate::terminal::{OK, Terminal};
-use crate::value::Probability;
 use blox_registry::Registry;
 use blox_results::{losses, number_of};
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
@@ -31,7 +31,7 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
             Some(range) => Box::new(window(jobs, range.0, range.1)),
             None => Box::new(jobs),
         };
-        if let Some(Probability(p)) = args.fraction {
+        if let Some(p) = args.fraction {
             jobs = Box::new(thinned(jobs, p, args.seed));
         }
         if let Some(count) = args.count {
@@ -49,10 +49,11 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
 
 pub(super) fn generate(
     registry: &Registry,
-    args: GenerateArgs,
+    late: Late<GenerateArgs>,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let (force, quiet) = (args.options.force, args.options.quiet);
+    let args = *late.args;
+    let (force, quiet) = (args.options.output.force, args.options.output.quiet);
     let out = OutArgs {
         output: args.output,
         to: args.to,
@@ -60,14 +61,14 @@ pub(super) fn generate(
         quiet,
     };
     let to = out.check()?;
-    let given = config::generate(args.options, &NOT_GENERATED)?;
-    if given.options.jobs.is_none() {
+    let given = config::generate(args.options, &late.matches)?;
+    if given.experiment.jobs.is_none() {
         return Err(Failure::new(
             "--jobs is missing, expected how many jobs to generate",
         ));
     }
     let experiment = Experiment::of(given, registry)?;
-    out.write(to, &|| experiment.workload(), terminal)
+    out.write(to, &|| Ok(experiment.workload()?), terminal)
 }
 
 impl OutArgs {

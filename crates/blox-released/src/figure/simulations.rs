@@ -3,6 +3,7 @@
 use super::table::{Numbers, nth};
 use super::{Figure, Plan, ReproduceError, Run, jct_s};
 use blox_core::ClusterSpec;
+use blox_experiment::{Replacements, replace, scheduler};
 use blox_registry::{ComponentSpec, Registry};
 use blox_results::Summary;
 use blox_sim::registry::World;
@@ -165,16 +166,15 @@ impl Simulations {
             let rule = REGISTRY.completion_rules().build(&rule, of_scheduler)?;
             simulation = simulation.completion(rule);
         }
-        let scheduler = component(&self.scheduler)?.unwrap_or_default();
-        let mut scheduler = REGISTRY.schedulers.build(&scheduler, of_scheduler)?;
-        if let Some(policy) = component(&self.admission)? {
-            let policy = REGISTRY.admission.build(&policy, of_scheduler)?;
-            scheduler = scheduler.with_admission(policy).expect(crate::ONCE);
-        }
-        if let Some(policy) = component(&self.placement)? {
-            let policy = REGISTRY.placement.build(&policy, of_scheduler)?;
-            scheduler = scheduler.with_placement(policy).expect(crate::ONCE);
-        }
+        let (_, scheduler) = scheduler(&REGISTRY, &own(&self.scheduler), of_scheduler)?;
+        let (admission, placement) = (component(&self.admission)?, component(&self.placement)?);
+        let by = Replacements {
+            admission: admission.as_ref(),
+            placement: placement.as_ref(),
+            ..Replacements::default()
+        };
+        let replaced = replace(scheduler, &REGISTRY, by, of_scheduler);
+        let mut scheduler = replaced.map_err(|(_, error)| *error)?;
         if let Some(name) = &self.named {
             scheduler = scheduler.renamed(filled(name));
         }

@@ -1,27 +1,37 @@
-//! Simulated environment and decision triggers.
+//! The simulated world of an experiment.
 
-use super::super::args::{NODE_MTTR_H, Options, WORKLOAD};
-use super::super::config::Given;
-use super::super::value::{Duration, Written};
-use super::contestant::Contestant;
-use crate::failure::Failure;
+use crate::contestant::Contestant;
+use crate::error::ExperimentError;
+use crate::parameters::{GROUP_OVERHEADS, Parameter, open_parameter};
+use crate::settings::Experiment;
+use crate::value::Written;
 use blox_core::{GpuCount, Seconds, Submission, Time};
 use blox_registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,
 };
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
-use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads};
 use blox_sim::registry::World as _;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+/// The workload, if no setting names one.
+pub const WORKLOAD: &str = "blox";
+/// The cluster, if no setting names one.
+pub const CLUSTER: &str = "32x4";
+/// The seed, if no setting names one.
+pub const SEED: u64 = 1;
+/// Mean hours until a failed node returns, if no setting names them.
+pub const NODE_MTTR_H: f64 = 1.0;
 
 /// Simulated environment, the same for all schedulers.
-pub(super) struct World {
-    overheads: FixedOverheads,
-    /// Group overheads, which replace `overheads`.
-    group: Option<GroupOverheads>,
-    /// Additions to the line about overheads that no option sets: about the costs, and an advice.
-    about_default: [&'static str; 2],
+pub(crate) struct World {
+    /// The overheads that settings in seconds give.
+    costs: Option<ComponentSpec>,
+    /// The overheads if there are no such settings.
+    default: FixedOverheads,
+    /// Additions to the line about overheads that no setting gives: about the costs, and an advice.
+    about_default: [String; 2],
     pub faults: Faults,
     /// Completion rule; `None` for detection at the ends of rounds, if there are rounds.
     pub completion: Option<ComponentSpec>,
@@ -29,25 +39,49 @@ pub(super) struct World {
 
 impl World {
     /// Sets the overheads of launches and changes.
-    pub fn charge(&self, simulation: Simulation) -> Simulation {
-        match self.group {
-            Some(group) => simulation.overheads(group),
+    pub fn charge(
+        &self,
+        simulation: Simulation,
+        registry: &Registry,
+        seed: u64,
+    ) -> Result<Simulation, RegistryError> {
+        Ok(match &self.costs {
+            Some(costs) => simulation.overheads(registry.overhead_models().build(costs, seed)?),
             None => simulation.overheads(CheckpointRestart {
-                others: self.overheads,
+                others: self.default,
             }),
-        }
+        })
     }
 
     /// Returns the line about overheads that are not a model of a scheduler. `trained` is true if
     /// jobs have training data.
     pub fn overheads_line(&self, trained: bool) -> String {
-        if let Some(group) = self.group {
-            let (switch, doubling) = group.seconds();
+        let cost = |name: &str| {
+            let costs = self.costs.as_ref();
+            let cost = costs.map(|costs| costs.params.f64(name));
+            Seconds::new(cost.and_then(Result::ok).unwrap_or(0.0))
+        };
+        if self
+            .costs
+            .as_ref()
+            .is_some_and(|costs| costs.name == "groups")
+        {
+            let (switch, doubling) = (cost("switch_s"), cost("doubling_s"));
             return format!(
                 "each launch and change takes {switch} s, and {doubling} s more for each doubling of a new group of GPUs"
             );
         }
-        let (costs, [more, advice]) = (self.overheads, self.about_default);
+        let costs = match &self.costs {
+            Some(_) => FixedOverheads {
+                launch: cost("launch_s"),
+                checkpoint: cost("checkpoint_s"),
+                restart: cost("restart_s"),
+                migration: cost("migration_s"),
+                ..FixedOverheads::FREE
+            },
+            None => self.default,
+        };
+        let [more, advice] = &self.about_default;
         let training = restarts(trained);
         if costs == FixedOverheads::FREE {
             return format!("{FREE}{more}{training}{advice}");
@@ -86,7 +120,7 @@ fn restarts(trained: bool) -> &'static str {
 }
 
 /// Describes a model of overheads. `trained` is true if jobs have training data.
-pub(super) fn overheads_of(
+pub(crate) fn overheads_of(
     model: &ComponentSpec,
     registry: &Registry,
     seed: u64,
@@ -108,7 +142,7 @@ pub(super) fn overheads_of(
 }
 
 /// Describes random faults, if there are any.
-pub(super) fn faults_line(faults: &Faults) -> Option<String> {
+pub(crate) fn faults_line(faults: &Faults) -> Option<String> {
     if faults.is_none() {
         return None;
     }
@@ -144,109 +178,98 @@ fn shortest(number: f64) -> String {
     ((number * 1e9).round() / 1e9).to_string()
 }
 
-/// Options that set the parameter of a workload with the same name.
-pub(super) const OPTIONS: [&str; 11] = [
-    "load",
-    "load-of-capacity",
-    "durations",
-    "gpu-mix",
-    "models",
-    "users",
-    "quiet-h",
-    "burst-h",
-    "burst-factor",
-    "burst-durations",
-    "diurnal",
-];
-
-/// Returns the option that sets a parameter of a workload: the option that its default names, or
-/// the option with its name.
-pub(super) fn option_of(param: &ParamDoc) -> Option<&'static str> {
-    let same = |name: &&str| name.split('-').eq(param.name.split('_'));
-    let by_name = || OPTIONS.into_iter().find(same);
-    param.option().or_else(by_name)
-}
-
-/// Returns the value of an option for a parameter, from the given options; whole numbers have no
-/// decimal point.
-fn value(given: &Map<String, Value>, option: &str) -> Option<Value> {
-    let value = given.get(option)?;
+/// Returns the given value of a parameter; whole numbers have no decimal point.
+fn value(of: &Experiment, parameter: &Parameter) -> Option<Value> {
+    let value = of.workload_parameters.get(parameter.key)?;
     Some(match value.as_f64() {
         Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
         _ => value.clone(),
     })
 }
 
-/// Options of overheads, which replace the overheads of every scheduler.
-const CHARGES: [&str; 6] = [
-    "overheads",
-    "group-overheads-s",
-    "launch-s",
-    "checkpoint-s",
-    "restart-s",
-    "migration-s",
-];
+/// Returns the first given setting of overheads, which replaces the overheads of every scheduler, with
+/// its value.
+fn charge(of: &Experiment) -> Option<(&'static str, String)> {
+    let given = of.overheads.as_ref();
+    let named = given.map(|model| ("overheads", model.to_string()));
+    let group = of.overhead_parameters.get(GROUP_OVERHEADS);
+    let group = group.map(|pair| {
+        (
+            GROUP_OVERHEADS,
+            pair.as_str().unwrap_or_default().to_owned(),
+        )
+    });
+    let costs = of.overhead_parameters.given();
+    let mut costs = costs.filter_map(|(p, value)| Some((p.key, value.as_f64()?.to_string())));
+    named.or(group).or_else(|| costs.next())
+}
 
-/// Returns the models that options name. Otherwise returns the defaults of the scheduler.
-pub(super) fn models(o: &Options, registry: &Registry, scheduler: &ComponentSpec) -> WorldParts {
+/// Returns the models that settings name. Otherwise returns the defaults of the scheduler.
+pub(crate) fn models(
+    of: &Experiment,
+    registry: &Registry,
+    scheduler: &ComponentSpec,
+) -> WorldParts {
     let mut models = own_world(registry, scheduler).cloned().unwrap_or_default();
-    // Options in seconds replace the overheads of every scheduler.
-    let given = o.given();
-    if CHARGES[1..].iter().any(|key| given.contains_key(*key)) {
+    // Settings in seconds replace the overheads of every scheduler.
+    if of.overhead_parameters.component().is_some() {
         models.overheads = None;
     }
-    models.execution = component(&o.execution).or(models.execution);
-    models.overheads = component(&o.overheads).or(models.overheads);
+    models.execution = component(&of.execution).or(models.execution);
+    models.overheads = component(&of.overheads).or(models.overheads);
     models
 }
 
 /// Returns the execution model and the overheads.
-pub(super) fn each(models: &WorldParts) -> impl Iterator<Item = &ComponentSpec> {
+pub(crate) fn each(models: &WorldParts) -> impl Iterator<Item = &ComponentSpec> {
     models.execution.iter().chain(&models.overheads)
 }
 
-/// Returns a line for each model of the scheduler's own world that an option replaces. `models` are
-/// those of [`models`].
-pub(super) fn replaced(
+/// Returns a line for each model of the scheduler's own world that a setting replaces. [`models`]
+/// returned `models`.
+pub(crate) fn replaced(
     models: &WorldParts,
-    o: &Options,
+    of: &Experiment,
     registry: &Registry,
     Contestant { named, label, .. }: &Contestant,
 ) -> Vec<String> {
     let Some(own) = own_world(registry, named) else {
         return Vec::new();
     };
-    let given = o.given();
-    let first = |keys: &[&str]| {
-        keys.iter().find_map(|key| {
-            let value = given.get(*key)?;
-            let number = value.as_f64().map(|v| v.to_string());
-            let text = number.or_else(|| Some(value.as_str()?.to_owned()));
-            Some(format!("--{key} {}", text?))
-        })
-    };
-    let of = |keys, what, own: &Option<ComponentSpec>, now: &Option<ComponentSpec>| {
-        let own = own.as_ref().filter(|own| Some(*own) != now.as_ref())?;
+    let execution = of.execution.as_ref();
+    let execution = execution.map(|model| ("execution", model.to_string()));
+    let line = |by: Option<(&str, String)>, what, own: &Option<ComponentSpec>, now| {
+        let own = own.as_ref().filter(|own| Some(*own) != now)?;
+        let (key, value) = by?;
+        let option = of.origin.option(key);
         Some(format!(
-            "{} replaces {label}'s own {what} `{own}`",
-            first(keys)?
+            "{option} {value} replaces {label}'s own {what} `{own}`"
         ))
     };
     let lines = [
-        of(
-            &["execution"],
+        line(
+            execution,
             "execution model",
             &own.execution,
-            &models.execution,
+            models.execution.as_ref(),
         ),
-        of(&CHARGES, "overheads", &own.overheads, &models.overheads),
+        line(
+            charge(of),
+            "overheads",
+            &own.overheads,
+            models.overheads.as_ref(),
+        ),
     ];
     lines.into_iter().flatten().collect()
 }
 
 /// Returns a line for each scheduler with models of its own, if the models of the schedulers
 /// differ.
-pub(super) fn differing(contestants: &[Contestant], all: &[WorldParts]) -> Vec<String> {
+pub(crate) fn differing(
+    of: &Experiment,
+    contestants: &[Contestant],
+    all: &[WorldParts],
+) -> Vec<String> {
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
         return Vec::new();
     }
@@ -255,46 +278,48 @@ pub(super) fn differing(contestants: &[Contestant], all: &[WorldParts]) -> Vec<S
         let models: Vec<String> = each(models).map(|model| format!("`{model}`")).collect();
         if !models.is_empty() {
             lines.push(format!(
-                "{}: jobs run under its own {}, unlike those of other schedulers; --execution or --overheads sets one for all",
+                "{}: jobs run under its own {}, unlike those of other schedulers; {} or {} sets one for all",
                 contestant.label,
-                models.join(" and ")
+                models.join(" and "),
+                of.origin.option("execution"),
+                of.origin.option("overheads")
             ));
         }
     }
     lines
 }
 
-/// Returns whether a model takes a parameter from a command-line option.
-pub(super) fn reads(models: &WorldParts, registry: &Registry, option: &str) -> bool {
+/// Returns whether a model takes the load of the workload.
+pub(crate) fn reads_load(models: &WorldParts, registry: &Registry) -> bool {
     let (known, costs) = (registry.execution_models(), registry.overhead_models());
     let model = models.execution.iter().flat_map(|m| known.get(&m.name));
     let costs = models.overheads.iter().flat_map(|m| costs.get(&m.name));
     let params = model.flat_map(|m| &m.params);
     let mut params = params.chain(costs.flat_map(|m| &m.params));
-    params.any(|param| param.option() == Some(option))
+    params.any(|param| open_parameter(param).is_some_and(|p| p.key == "load"))
 }
 
-/// Fills parameters from the options, and checks each model by building it once.
-pub(super) fn checked(
+/// Fills parameters from the settings, and checks each model by building it once.
+pub(crate) fn checked(
     mut models: WorldParts,
-    given: &Given,
+    of: &Experiment,
     registry: &Registry,
     seed: u64,
-) -> Result<WorldParts, Failure> {
+) -> Result<WorldParts, ExperimentError> {
     let components = registry.execution_models();
-    models.execution = filled(given, "execution", models.execution, &components, seed)?;
+    models.execution = filled(of, "execution", models.execution, &components, seed)?;
     let components = registry.overhead_models();
-    models.overheads = filled(given, "overheads", models.overheads, &components, seed)?;
+    models.overheads = filled(of, "overheads", models.overheads, &components, seed)?;
     Ok(models)
 }
 
 /// Adds models to a simulation.
-pub(super) fn put_into(
+pub(crate) fn put_into(
     mut simulation: Simulation,
     models: &WorldParts,
     registry: &Registry,
     seed: u64,
-) -> Result<Simulation, Failure> {
+) -> Result<Simulation, ExperimentError> {
     if let Some(named) = &models.execution {
         let model = registry.execution_models().build(named, seed);
         simulation = simulation.execution(model?);
@@ -314,35 +339,34 @@ fn own_world<'r>(registry: &'r Registry, scheduler: &ComponentSpec) -> Option<&'
 }
 
 /// Returns the component of an option.
-pub(super) fn component(option: &Option<Written<ComponentSpec>>) -> Option<ComponentSpec> {
+pub(crate) fn component(option: &Option<Written<ComponentSpec>>) -> Option<ComponentSpec> {
     option.as_deref().cloned()
 }
 
 /// Returns a component whose missing parameters are filled from the options. It is checked by
 /// building it once.
 fn filled<T>(
-    given: &Given,
+    of: &Experiment,
     key: &str,
     part: Option<ComponentSpec>,
     components: &ComponentRegistry<T>,
     seed: u64,
-) -> Result<Option<ComponentSpec>, Failure> {
-    part.map(|part| Ok(built(given, key, part, components, seed, ParamDoc::option)?.0))
+) -> Result<Option<ComponentSpec>, ExperimentError> {
+    part.map(|part| Ok(built(of, key, part, components, seed, open_parameter)?.0))
         .transpose()
 }
 
-/// Builds a component whose missing parameters are filled from the options. `option` returns the
-/// option that sets a parameter.
-pub(super) fn built<T>(
-    given: &Given,
+/// Builds a component whose missing parameters are filled from the settings. `setting` returns the
+/// setting that stands for a parameter.
+pub(crate) fn built<T>(
+    of: &Experiment,
     key: &str,
     part: ComponentSpec,
     components: &ComponentRegistry<T>,
     seed: u64,
-    option: impl Fn(&ParamDoc) -> Option<&'static str>,
-) -> Result<(ComponentSpec, T), Failure> {
-    let options = given.options.given();
-    let whole = components.filled(&part, |p| value(&options, option(p)?));
+    setting: impl Fn(&ParamDoc) -> Option<&'static Parameter>,
+) -> Result<(ComponentSpec, T), ExperimentError> {
+    let whole = components.filled(&part, |p| value(of, setting(p)?));
     let error = match components.build(&whole, seed) {
         Ok(built) => return Ok((whole, built)),
         Err(error) => error,
@@ -351,122 +375,126 @@ pub(super) fn built<T>(
         param, expected, ..
     } = &error
     else {
-        return Err(Failure::new(error));
+        return Err(error.into());
     };
     let params = components.get(&part.name).map_or(&[][..], |e| &e.params);
     let open = params.iter().find(|p| p.name == param);
     let open = open.filter(|_| !part.params.has(param));
-    match open.and_then(option) {
-        None => Err(given.because(key, error)),
-        Some(name) if whole.params.has(param) => {
-            Err(given.wrong(name, whole.params.text(param), expected))
+    match open.and_then(setting) {
+        None => Err(of.because(key, error)),
+        Some(p) if whole.params.has(param) => {
+            Err(of.wrong(p.key, whole.params.text(param), expected))
         }
-        Some(name) => Err(Failure::new(format!(
-            "--{name} is missing, expected {expected}"
-        ))),
+        Some(p) => {
+            let option = of.origin.option(p.key);
+            Err(ExperimentError::Setting(format!(
+                "{option} is missing, expected {expected}"
+            )))
+        }
     }
 }
 
-/// Parses the collectors, and checks each by building it once.
-pub(super) fn collectors(
-    given: &Given,
+/// Checks each collector by building it once.
+pub(crate) fn collectors(
+    of: &Experiment,
     registry: &Registry,
     seed: u64,
-) -> Result<Vec<ComponentSpec>, Failure> {
+) -> Result<Vec<ComponentSpec>, ExperimentError> {
     let mut list: Vec<ComponentSpec> = Vec::new();
-    for one in given.options.collect.iter().flatten() {
+    for one in &of.records.collectors {
         if list.contains(one) {
-            return Err(given.wrong("collect", &**one, "each collector once"));
+            return Err(of.wrong("collect", &**one, "each collector once"));
         }
         let collector = registry.collectors.build(one, seed);
-        collector.map_err(|e| given.because("collect", e))?;
+        collector.map_err(|e| of.because("collect", e))?;
         list.push((**one).clone());
     }
     Ok(list)
 }
 
-pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<World, Failure> {
-    let o = &given.options;
-    if o.round.is_some() && o.on_event.is_some() {
-        return Err(given.both("round", "on-event"));
+pub(crate) fn world(
+    of: &Experiment,
+    registry: &Registry,
+    seed: u64,
+) -> Result<World, ExperimentError> {
+    if of.round.is_some() && of.on_event.is_some() {
+        return Err(of.both("round", "on-event"));
     }
-    let free = FixedOverheads::default();
-    let seconds = |cost: Option<Duration>, free| cost.map_or(free, |cost| Seconds::new(cost.0));
-    let mut overheads = FixedOverheads {
-        launch: seconds(o.launch_s, free.launch),
-        checkpoint: seconds(o.checkpoint_s, free.checkpoint),
-        restart: seconds(o.restart_s, free.restart),
-        migration: seconds(o.migration_s, free.migration),
-        ..free
-    };
-    let charged = overheads != free;
+    let costs = of.overhead_parameters.component();
+    let group = of.overhead_parameters.get(GROUP_OVERHEADS).is_some();
+    let mut seconds = of
+        .overhead_parameters
+        .given()
+        .map(|(_, cost)| cost.as_f64());
+    let charged = seconds.any(|cost| cost.is_some_and(|cost| cost != 0.0));
     for (key, beside) in [
-        (
-            "group-overheads-s",
-            o.group_overheads_s.is_some() && charged,
-        ),
-        (
-            "overheads",
-            o.overheads.is_some() && (charged || o.group_overheads_s.is_some()),
-        ),
+        (GROUP_OVERHEADS, group && charged),
+        ("overheads", of.overheads.is_some() && (charged || group)),
     ] {
         if beside {
-            return Err(Failure::new(format!(
+            return Err(ExperimentError::Setting(format!(
                 "{} is given beside other overheads, expected one or the other",
-                given.name(key)
+                of.name(key)
             )));
         }
     }
-    if o.execution.is_some() && o.data.is_some() {
-        return Err(Failure::new(format!(
+    if of.execution.is_some() && of.data.is_some() {
+        return Err(ExperimentError::Setting(format!(
             "{} and {} are both given, expected one of them: both say how fast jobs are",
-            given.name("execution"),
-            given.name("data")
+            of.name("execution"),
+            of.name("data")
         )));
     }
-    let blox = o.workload.as_ref().is_some_and(|w| w.name == WORKLOAD);
-    let about_default = match given.first_of(&CHARGES) {
-        Some(_) => ["", ""],
+    let blox = of.workload.as_ref().is_some_and(|w| w.name == WORKLOAD);
+    let option = of.origin.option("overheads");
+    let (default, about_default) = match charge(of) {
+        Some(_) => (FixedOverheads::FREE, [String::new(), String::new()]),
         // As published: the simulations of Blox have no overheads.
-        None if blox => [
-            ", as in Blox's own simulations",
-            "; see --overheads typical",
-        ],
-        None => {
-            overheads = FixedOverheads::TYPICAL;
-            ["", "; with --overheads none, they are free"]
-        }
+        None if blox => (
+            FixedOverheads::FREE,
+            [
+                ", as in Blox's own simulations".to_owned(),
+                format!("; see {option} typical"),
+            ],
+        ),
+        None => (
+            FixedOverheads::TYPICAL,
+            [
+                String::new(),
+                format!("; with {option} none, they are free"),
+            ],
+        ),
     };
     let hours = |hours: Option<f64>| hours.map(Seconds::from_hours);
     let faults = Faults {
         seed,
-        node_mtbf: hours(o.node_mtbf_h.map(|h| h.0)),
-        node_mttr: hours(o.node_mttr_h.map(|h| h.0)).unwrap_or(Seconds::from_hours(NODE_MTTR_H)),
-        job_mtbf: hours(o.job_mtbf_h.map(|h| h.0)),
-        checkpoint_every: o.checkpoint_every_s.map(|period| Seconds::new(period.0)),
-        launch_failure: o
+        node_mtbf: hours(of.node_mtbf_h.map(|h| h.0)),
+        node_mttr: hours(of.node_mttr_h.map(|h| h.0)).unwrap_or(Seconds::from_hours(NODE_MTTR_H)),
+        job_mtbf: hours(of.job_mtbf_h.map(|h| h.0)),
+        checkpoint_every: of.checkpoint_every_s.map(|period| Seconds::new(period.0)),
+        launch_failure: of
             .launch_failure
             .map_or(Faults::default().launch_failure, |risk| risk.0),
     };
     let rules = registry.completion_rules();
-    let completion = match component(&o.completion) {
-        Some(rule) if rule.name == "round" && o.on_event.is_some() => {
-            return Err(Failure::new(format!(
+    let completion = match component(&of.completion) {
+        Some(rule) if rule.name == "round" && of.on_event.is_some() => {
+            return Err(ExperimentError::Setting(format!(
                 "{} is `round`, which has no meaning with {}",
-                given.name("completion"),
-                given.name("on-event")
+                of.name("completion"),
+                of.name("on-event")
             )));
         }
         Some(rule) if rule == ComponentSpec::plain("round") => None,
         Some(rule) if rules.get(&rule.name).is_none() => {
             let known = std::iter::once("round").chain(rules.names());
-            return Err(given.unknown("completion", &rule.to_string(), known));
+            return Err(of.unknown("completion", &rule.to_string(), known));
         }
-        rule => filled(given, "completion", rule, &rules, seed)?,
+        rule => filled(of, "completion", rule, &rules, seed)?,
     };
     Ok(World {
-        overheads,
-        group: o.group_overheads_s.as_ref().map(|group| group.0),
+        costs,
+        default,
         about_default,
         faults,
         completion,
@@ -477,11 +505,11 @@ pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<Wor
 mod tests {
     use super::*;
 
-    fn world(overheads: FixedOverheads, about_default: [&'static str; 2]) -> World {
+    fn world(default: FixedOverheads, about_default: [&'static str; 2]) -> World {
         World {
-            overheads,
-            group: None,
-            about_default,
+            costs: None,
+            default,
+            about_default: about_default.map(str::to_owned),
             faults: Faults::default(),
             completion: None,
         }

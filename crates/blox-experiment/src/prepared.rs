@@ -1,58 +1,57 @@
-//! Turns options into checked experiments. All errors in the options are reported here, before
-//! anything runs.
+//! An experiment that has been checked, and is ready to run.
 
-mod contestant;
-mod inputs;
-mod jobs;
-mod world;
-
-pub(super) use contestant::Contestant;
-pub(super) use inputs::{Input, Known};
-
-use super::args::{CLUSTER, Options, SEED};
-use super::config::Given;
-use super::job_data::{ESTIMATES, JobsWith};
-use super::reading;
-use crate::failure::Failure;
+use crate::contestant::{self, Contestant};
+use crate::error::ExperimentError;
+use crate::inputs::{self, Input, Known, OF_JOBS, OF_TRACE};
+use crate::jobs::{self, Source};
+use crate::settings::Experiment;
+use crate::world::{self, CLUSTER, SEED, World};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Event, Pipeline, Time};
-use blox_registry::{ComponentSpec, Registry, WorldParts};
-use blox_results::number_of;
+use blox_registry::{ComponentSpec, JobData, NodeData, Registry, WorldParts};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::Applications;
 use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
-use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation, Until};
 use blox_traces::applications::with_applications;
+use blox_traces::cluster_file::{ClusterFileError, read_cluster};
 use blox_traces::formats::gavel::{Oracle, with_oracle};
 use blox_traces::generate::{Beside, with_losses};
 use blox_traces::prices::read_prices;
 use blox_traces::sample::in_virtual_cluster;
 use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
-use inputs::{OF_JOBS, OF_TRACE};
-use jobs::Source;
+use blox_workloads::{Limited, Workload, WorkloadError, whole_ids};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::World;
 
-/// Data of jobs that no option replaces.
-pub(super) const AS_STATED: &str = "as the jobs state them";
+/// Data of jobs that no setting replaces.
+pub const AS_STATED: &str = "as the jobs state them";
 
-/// An experiment that has been checked and is ready to run.
-pub(crate) struct Experiment<'r> {
+const NO_SCHEDULER: &str =
+    "no scheduler, expected names such as fifo srtf las; `blox policies` lists them";
+
+/// An experiment with one value for each setting, which has been checked and is ready to run.
+#[allow(
+    missing_debug_implementations,
+    reason = "it has a registry of closures"
+)]
+pub struct Prepared<'r> {
+    /// The settings, with the defaults in use.
+    pub given: Experiment,
+    /// The components that they name.
     pub registry: &'r Registry,
-    pub options: Options,
-    pub compares: bool,
     /// Index of the contestant with which the others are compared.
     pub baseline: usize,
+    /// The schedulers.
     pub contestants: Vec<Contestant>,
+    /// The cluster.
     pub cluster: ClusterSpec,
-    pub cluster_text: String,
+    /// The measured jobs. Ids of a trace are replaced by numbers.
     pub measure: Measure,
     /// Expected number of submitted jobs, if known.
     pub expected_jobs: Option<u64>,
@@ -60,9 +59,15 @@ pub(crate) struct Experiment<'r> {
     pub left_out: u64,
     /// Files that are read, including the trace.
     pub files: Vec<PathBuf>,
-    /// The same files with their hashes, if a manifest is written.
+    /// The same files with their hashes, if [requested](crate::Records::hashes).
     pub inputs: Vec<Input>,
+    /// The seed.
     pub seed: u64,
+    /// A line for each part of schedulers that a setting replaces, and one for each scheduler with
+    /// a simulated world of its own.
+    pub notices: Vec<String>,
+    /// Collectors whose figures are in the report.
+    pub collectors: Vec<ComponentSpec>,
     source: Source,
     /// The services beside the jobs.
     services: Option<jobs::Named>,
@@ -76,13 +81,6 @@ pub(crate) struct Experiment<'r> {
     world: World,
     /// Execution and overhead models of each contestant.
     parts: Vec<WorldParts>,
-    /// A line for each part of schedulers that an option replaces, and one for each scheduler with
-    /// a simulated world of its own.
-    pub settings: Vec<String>,
-    /// Length of a round of each contestant in seconds, if it has rounds.
-    periods: Vec<Option<f64>>,
-    /// Collectors whose figures are shown.
-    pub collectors: Vec<ComponentSpec>,
 }
 
 /// Source of job speeds.
@@ -94,7 +92,7 @@ enum Throughputs {
 }
 
 impl Throughputs {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path) -> Result<Self, ExperimentError> {
         Ok(match inputs::is_oracle(path) {
             true => Throughputs::Oracle(Arc::new(Oracle::read(path)?)),
             false => {
@@ -105,104 +103,106 @@ impl Throughputs {
     }
 }
 
-impl<'r> Experiment<'r> {
-    pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
-        Self::with_cache(given, registry, &mut Known::default())
+impl<'r> Prepared<'r> {
+    /// Checks an experiment with one value for each setting.
+    ///
+    /// # Errors
+    /// A setting is wrong, or contradicts another.
+    pub fn of(of: Experiment, registry: &'r Registry) -> Result<Self, ExperimentError> {
+        Self::with_cache(of, registry, &mut Known::default())
+    }
+
+    /// Returns the `i`th scheduler.
+    ///
+    /// # Errors
+    /// A policy cannot be built.
+    pub fn pipeline(&self, i: usize) -> Result<Pipeline, ExperimentError> {
+        let Contestant { kept, label, .. } = &self.contestants[i];
+        if let Some(kept) = kept {
+            return Ok(kept.clone());
+        }
+        let (_, built) = Contestant::of(label, self.registry, &self.given, self.seed)?;
+        Ok(built)
+    }
+
+    /// Drops the schedulers until they run: memory does not hold all schedulers of a large plan.
+    pub(crate) fn without_schedulers(mut self) -> Self {
+        self.contestants.iter_mut().for_each(|c| c.kept = None);
+        self
     }
 
     /// Creates one of several experiments, with a shared cache of file data.
-    pub fn with_cache(
-        mut given: Given,
+    pub(crate) fn with_cache(
+        mut of: Experiment,
         registry: &'r Registry,
         known: &mut Known,
-    ) -> Result<Self, Failure> {
-        let contestants = contestant::contestants(&given.schedulers)?;
-        let baseline = contestant::baseline(&given, &contestants)?;
-        jobs::complete(&mut given.options, registry);
-        let o = &given.options;
-        let cluster_text = o.cluster.clone().unwrap_or_else(|| CLUSTER.to_owned());
-        let cluster = reading::cluster(&cluster_text, &given.name("cluster"))?;
-        let cluster = match &o.virtual_cluster {
-            Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
-                let expected = match known.is_empty() {
-                    true => "a cluster whose nodes have partitions".to_owned(),
-                    false => one_of(name, known.iter().map(|name| &**name)),
-                };
-                given.wrong("virtual-cluster", name, &expected)
-            })?,
-            None => cluster,
-        };
-        let seed = o.seed.unwrap_or(SEED);
+    ) -> Result<Self, ExperimentError> {
+        let names = of.schedulers.clone();
+        let names = names.unwrap_or_else(|| Vec::from_iter(of.scheduler.clone()));
+        if names.is_empty() {
+            return Err(ExperimentError::Setting(NO_SCHEDULER.to_owned()));
+        }
+        let seed = of.seed.unwrap_or(SEED);
+        let contestants = contestant::contestants(&names, registry, &of, seed)?;
+        let baseline = contestant::baseline(&of, &contestants)?;
+        jobs::complete(&mut of, registry);
+        let cluster_text = of.cluster.clone().unwrap_or_else(|| CLUSTER.to_owned());
+        let cluster = cluster(&of, &cluster_text)?;
         let parts = contestants.iter();
-        let parts = parts.map(|c| world::models(o, registry, &c.named));
+        let parts = parts.map(|c| world::models(&of, registry, &c.named));
         let parts: Vec<WorldParts> = parts.collect();
-        let mut settings = contestant::replaced(o);
+        let mut notices = contestant::replaced(&of);
         for (contestant, parts) in contestants.iter().zip(&parts) {
-            settings.extend(world::replaced(parts, o, registry, contestant));
+            notices.extend(world::replaced(parts, &of, registry, contestant));
         }
         for contestant in &contestants {
             let entry = registry.schedulers.get(&contestant.named.name);
-            let notices = entry.map(|entry| entry.notices_with(&contestant.named.params));
-            let notices = notices.into_iter().flatten();
-            settings.extend(notices.map(|notice| format!("{}: {notice}", contestant.label)));
+            let own = entry.map(|entry| entry.notices_with(&contestant.named.params));
+            let own = own.into_iter().flatten();
+            notices.extend(own.map(|notice| format!("{}: {notice}", contestant.label)));
         }
-        if let Some(placement) = &o.placement
-            && let Some(entry) = registry.placement.get(&placement.name)
-        {
-            for data in &entry.node_data {
-                if !cluster.nodes.iter().any(data.has) {
-                    let (name, without) = (data.name, data.without);
-                    settings.push(format!(
-                        "--placement {}: no node has {name}: {without}",
-                        placement.name
-                    ));
-                }
-            }
-        }
-        let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
-        let source = jobs::source(&given, registry, seed, reads_load)?;
-        let services = jobs::services(&given, registry, seed)?;
-        let measure = jobs::measure(&given, &source, &cluster)?;
-        let checked = |p: WorldParts| world::checked(p, &given, registry, seed);
+        notices.extend(without_node_data(&of, registry, &cluster));
+        let reads_load = parts.iter().any(|p| world::reads_load(p, registry));
+        let source = jobs::source(&of, registry, seed, reads_load)?;
+        let services = jobs::services(&of, registry, seed)?;
+        let measure = jobs::measure(&of, &source, &cluster)?;
+        let checked = |p: WorldParts| world::checked(p, &of, registry, seed);
         let parts = parts.into_iter().map(checked);
         let parts: Vec<WorldParts> = parts.collect::<Result<_, _>>()?;
-        settings.extend(world::differing(&contestants, &parts));
-        let collectors = world::collectors(&given, registry, seed)?;
-        let overrides = [&o.admission, &o.placement, &o.cluster_manager];
+        notices.extend(world::differing(&of, &contestants, &parts));
+        let collectors = world::collectors(&of, registry, seed)?;
+        let overrides = [&of.admission, &of.placement, &of.cluster_manager];
         let overrides = overrides.into_iter().flatten().map(|given| &**given);
-        let world = world::world(&given, registry, seed)?;
+        let world = world::world(&of, registry, seed)?;
         let named = contestants.iter().map(|c| &c.named).chain(overrides);
         let named = named.chain(parts.iter().flat_map(world::each));
         let named = named.chain(&world.completion).chain(&collectors);
         let named = named.chain(source.component());
         let named = named.chain(services.iter().map(|(spec, _)| spec));
-        let files = inputs::other_files(&given, &cluster_text, named)?;
-        let inputs = match o.output_dir {
-            Some(_) => inputs::hashed(&files, known)?,
-            None => Vec::new(),
+        let files = inputs::other_files(&of, &cluster_text, named)?;
+        let inputs = match of.records.hashes {
+            true => inputs::hashed(&files, known)?,
+            false => Vec::new(),
         };
-        let throughputs = o.throughputs.as_deref().map(Throughputs::read);
+        let throughputs = of.throughputs.as_deref().map(Throughputs::read);
         let throughputs = throughputs.transpose()?;
-        let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
+        let applications = of.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose()?;
-        let prices = o.prices.as_ref().map(|path| read_prices(path, &cluster));
+        let prices = of.prices.as_ref().map(|path| read_prices(path, &cluster));
         let prices = prices.transpose()?.unwrap_or_default();
-        // The manifest states the defaults in use.
-        let o = &mut given.options;
-        o.scheduler = None;
-        o.schedulers = Some(contestants.iter().map(|c| c.label.clone()).collect());
-        o.seed = Some(seed);
-        o.cluster = Some(cluster_text.clone());
-        if let (None, Measure::Ids(a, b)) = (&o.measure, &measure) {
-            o.measure = format!("{a}..{b}").parse().ok();
+        // The defaults in use are stated.
+        of.scheduler = None;
+        of.schedulers = Some(contestants.iter().map(|c| c.label.clone()).collect());
+        of.seed = Some(seed);
+        of.cluster = Some(cluster_text);
+        if let (None, Measure::Ids(a, b)) = (&of.measure, &measure) {
+            of.measure = format!("{a}..{b}").parse().ok();
         }
-        let mut experiment = Experiment {
+        let mut prepared = Prepared {
             registry,
-            compares: given.compares,
             baseline,
             contestants,
             cluster,
-            cluster_text,
             measure,
             expected_jobs: None,
             left_out: 0,
@@ -217,59 +217,48 @@ impl<'r> Experiment<'r> {
             applications,
             world,
             parts,
-            settings,
-            periods: Vec::new(),
+            notices,
             collectors,
-            options: given.options,
+            given: of,
         };
-        let completion = experiment.options.completion.as_ref();
-        let at_rounds = completion.is_some_and(|rule| rule.text() == "round");
-        for i in 0..experiment.contestants.len() {
-            let period = experiment.pipeline(i)?.trigger().period();
-            experiment.periods.push(period.map(|p| p.secs()));
-            if at_rounds && period.is_none() {
-                return Err(Failure::new(format!(
-                    "--completion is `round`, but `{}` has no rounds; give --round S",
-                    experiment.contestants[i].label
-                )));
-            }
-        }
-        let of_file = experiment.check_workload(known)?;
-        experiment.measure_by_ids(known)?;
-        let by_measure = experiment.measure.last().map(|last| u64::from(last) + 1);
-        experiment.expected_jobs = [
-            of_file,
-            experiment.options.jobs.map(NonZeroU64::get),
-            by_measure,
-        ]
-        .into_iter()
-        .flatten()
-        .min();
-        Ok(experiment)
+        prepared.check_rounds()?;
+        let of_file = prepared.check_workload(known)?;
+        prepared.measure_by_ids(known)?;
+        let by_measure = prepared.measure.last().map(|last| u64::from(last) + 1);
+        let first = prepared.given.jobs.map(NonZeroU64::get);
+        let limits = [of_file, first, by_measure];
+        prepared.expected_jobs = limits.into_iter().flatten().min();
+        Ok(prepared)
     }
 
-    /// Describes the cluster.
-    pub fn cluster_line(&self) -> String {
-        format!(
-            "{}: {}, {}",
-            self.cluster_text,
-            number_of(self.cluster.nodes.len() as u64, "node"),
-            number_of(self.cluster.total_gpus(), "GPU")
-        ) + &match self.cluster.offers.len() {
-            0 => String::new(),
-            offers => format!(", {}", number_of(offers as u64, "offer")),
+    /// Refuses ends at rounds of a scheduler that has none.
+    fn check_rounds(&self) -> Result<(), ExperimentError> {
+        let completion = self.given.completion.as_ref();
+        let at_rounds = completion.is_some_and(|rule| rule.text() == "round");
+        let mut without = self.contestants.iter().filter(|c| c.period.is_none());
+        match without.next() {
+            Some(contestant) if at_rounds => {
+                let option = |key| self.given.origin.option(key);
+                Err(ExperimentError::Setting(format!(
+                    "{} is `round`, but `{}` has no rounds; give {} S",
+                    option("completion"),
+                    contestant.label,
+                    option("round")
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Returns whether a scheduler decides in rounds.
     pub fn has_rounds(&self) -> bool {
-        self.periods.iter().any(Option::is_some)
+        self.contestants.iter().any(|c| c.period.is_some())
     }
 
     /// Returns the length of a round of a scheduler in seconds; `None` without rounds.
     pub fn period_of(&self, label: &str) -> Option<f64> {
-        let at = self.contestants.iter().position(|c| c.label == label)?;
-        *self.periods.get(at)?
+        let mut contestants = self.contestants.iter();
+        contestants.find(|c| c.label == label)?.period
     }
 
     /// Describes the overheads, with the models of single schedulers. `trained` is true if jobs have
@@ -324,7 +313,10 @@ impl<'r> Experiment<'r> {
     }
 
     /// Returns the jobs from the first on.
-    pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn workload(&self) -> Result<Box<dyn Workload>, ExperimentError> {
         let mut jobs: Box<dyn Workload> = match &self.source {
             Source::Trace(path, options) => {
                 let trace = match &self.trace {
@@ -335,7 +327,7 @@ impl<'r> Experiment<'r> {
             }
             Source::Registered(_, source) => source.open(&self.cluster)?,
         };
-        if let Some(name) = &self.options.virtual_cluster {
+        if let Some(name) = &self.given.virtual_cluster {
             jobs = Box::new(in_virtual_cluster(jobs, name.as_str()));
         }
         jobs = match &self.throughputs {
@@ -346,10 +338,10 @@ impl<'r> Experiment<'r> {
         if let Some(all) = &self.applications {
             jobs = Box::new(with_applications(jobs, all.clone()));
         }
-        if let Some(n) = self.options.jobs {
+        if let Some(n) = self.given.jobs {
             jobs = Box::new(Limited::new(jobs, n.get()));
         }
-        if self.options.losses {
+        if self.given.losses {
             jobs = Box::new(with_losses(jobs, self.seed));
         }
         if let Some((_, services)) = &self.services {
@@ -370,14 +362,14 @@ impl<'r> Experiment<'r> {
 
     /// Returns a cache key: the values of these options.
     fn key(&self, options: &[&str]) -> String {
-        let mut all = self.options.given();
+        let mut all = self.given.values();
         all.retain(|key, _| options.contains(&key.as_str()));
         Value::from(all).to_string()
     }
 
     /// Reads the workload once, so that an invalid line is reported before anything runs. Returns
     /// the number of jobs in a file.
-    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
+    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, ExperimentError> {
         let Source::Trace(path, options) = &self.source else {
             return self.workload().map(|_| None);
         };
@@ -390,7 +382,7 @@ impl<'r> Experiment<'r> {
             .into_iter()
             .chain(trace.file_beside())
             .collect();
-        if self.options.output_dir.is_some() {
+        if self.given.records.hashes {
             if !known.hashes.contains_key(path) {
                 let hash = trace.fingerprint()?;
                 known.hashes.insert(path.clone(), hash);
@@ -400,7 +392,7 @@ impl<'r> Experiment<'r> {
         self.files.extend(read);
         known.traces.insert(key, trace.clone());
         let mut count = trace.len();
-        if let Some(name) = &self.options.virtual_cluster {
+        if let Some(name) = &self.given.virtual_cluster {
             let all = trace.jobs()?;
             let mut ours = in_virtual_cluster(all, name.as_str());
             let mut kept = 0;
@@ -414,24 +406,24 @@ impl<'r> Experiment<'r> {
         Ok(Some(count))
     }
 
-    /// Creates the pipeline of the `i`th scheduler.
-    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
-        self.contestants[i].pipeline(self.registry, &self.options, self.seed)
-    }
-
     /// Creates the simulation of the `i`th scheduler.
-    pub fn simulation(&self, i: usize) -> Result<Simulation, Failure> {
-        let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
+    ///
+    /// # Errors
+    /// A part of the world cannot be built.
+    pub fn simulation(&self, i: usize) -> Result<Simulation, ExperimentError> {
+        let (of, records) = (&self.given, &self.given.records);
+        let simulation = Simulation::new(self.cluster.clone());
+        let simulation = self.world.charge(simulation, self.registry, self.seed)?;
         let mut simulation = simulation
             .seed(self.seed)
             .faults(self.world.faults)
             .measure(self.measure.clone())
             .until(self.until())
-            .keep_rounds(self.options.rounds)
-            .keep_timeline(self.options.output_dir.is_some())
-            .keep_waits(self.options.why)
-            .visiting_every_round(self.options.visit_every_round)
-            .forbidding_truth(self.options.forbid_true_durations);
+            .keep_rounds(records.rounds)
+            .keep_timeline(records.timeline)
+            .keep_waits(records.waits)
+            .visiting_every_round(of.visit_every_round)
+            .forbidding_truth(of.forbid_true_durations);
         if let Some(rule) = &self.world.completion {
             let rule = self.registry.completion_rules().build(rule, self.seed);
             simulation = simulation.completion(rule?);
@@ -446,21 +438,19 @@ impl<'r> Experiment<'r> {
             let collector = self.registry.collectors.build(named, self.seed);
             simulation = simulation.collector(collector?);
         }
-        let named = &self.contestants[i].named;
-        let data = self.registry.schedulers.get(&named.name);
-        let mut data = data.map_or_else(Vec::new, |entry| entry.job_data_with(&named.params));
-        if named.params.text("estimator") == "brought" {
-            data.push(ESTIMATES);
-        }
-        if !data.is_empty() {
-            simulation = simulation.collector(JobsWith::new(self.measure.clone(), data));
-        }
         world::put_into(simulation, &self.parts[i], self.registry, self.seed)
+    }
+
+    /// Returns the data of jobs that the `i`th scheduler is about.
+    pub fn job_data(&self, i: usize) -> Vec<JobData> {
+        let named = &self.contestants[i].named;
+        let entry = self.registry.schedulers.get(&named.name);
+        entry.map_or_else(Vec::new, |entry| entry.job_data_with(&named.params))
     }
 
     /// Returns the limit of a simulation. A registered workload states whether it is endless.
     fn until(&self) -> Until {
-        match &self.options.until {
+        match &self.given.until {
             Some(limit) => limit.0,
             None if self.source.jobs_per_hour(&self.cluster).is_none() => Until::Finished,
             None => Until::default(),
@@ -468,7 +458,7 @@ impl<'r> Experiment<'r> {
     }
 
     /// If all jobs of a trace have whole numbers as ids, applies `--measure A..B` to these ids.
-    fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
+    fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), ExperimentError> {
         let (Source::Trace(..), Measure::Ids(a, b)) = (&self.source, &self.measure) else {
             return Ok(());
         };
@@ -482,8 +472,9 @@ impl<'r> Experiment<'r> {
         let range = of_all.iter().min().zip(of_all.iter().max());
         if let Some((least, most)) = range {
             if !of_all.iter().any(|id| wanted.contains(id)) {
-                return Err(Failure::new(format!(
-                    "--measure is `{a}..{b}`, but no job has such an id: they lie from {least} to {most}"
+                let option = self.given.origin.option("measure");
+                return Err(ExperimentError::Setting(format!(
+                    "{option} is `{a}..{b}`, but no job has such an id: they lie from {least} to {most}"
                 )));
             }
             self.measure = Measure::of_ids(of_all, wanted);
@@ -492,26 +483,60 @@ impl<'r> Experiment<'r> {
         Ok(())
     }
 
-    /// Returns the number of the job to explain: by its `job_id`, otherwise by its number.
-    pub fn explained(&self) -> Result<Option<u32>, Failure> {
-        let Some(text) = &self.options.explain else {
-            return Ok(None);
-        };
+    /// Returns the number of a job: by its `job_id` in a trace, otherwise by its number.
+    ///
+    /// # Errors
+    /// The workload cannot be read.
+    pub fn number_of(&self, text: &str) -> Result<Option<u32>, ExperimentError> {
         if matches!(self.source, Source::Trace(..)) {
             let mut jobs = self.workload()?;
             let mut number = 0;
             while let Some(job) = jobs.next_job()? {
-                if job.name.as_deref() == Some(text.text()) {
+                if job.name.as_deref() == Some(text) {
                     return Ok(Some(number));
                 }
                 number += 1;
             }
         }
-        if let Ok(number) = text.parse() {
-            return Ok(Some(number));
-        }
-        Err(Failure::new(format!(
-            "--explain is `{text}`, expected the job_id of a job in the trace, or its number from 0"
-        )))
+        Ok(text.parse().ok())
     }
+}
+
+/// Reads the cluster, or one partition of it.
+fn cluster(of: &Experiment, text: &str) -> Result<ClusterSpec, ExperimentError> {
+    let cluster = read_cluster(text).map_err(|source| ExperimentError::Cluster {
+        before: match source {
+            ClusterFileError::Shorthand(_) | ClusterFileError::Spec(_) => {
+                format!("{}: ", of.name("cluster"))
+            }
+            _ => String::new(),
+        },
+        source: Box::new(source),
+    })?;
+    let Some(name) = &of.virtual_cluster else {
+        return Ok(cluster);
+    };
+    virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
+        let expected = match known.is_empty() {
+            true => "a cluster whose nodes have partitions".to_owned(),
+            false => one_of(name, known.iter().map(|name| &**name)),
+        };
+        of.wrong("virtual-cluster", name, &expected)
+    })
+}
+
+/// Returns a line for each kind of data that the placement is about and no node has.
+fn without_node_data(of: &Experiment, registry: &Registry, cluster: &ClusterSpec) -> Vec<String> {
+    let Some(placement) = &of.placement else {
+        return Vec::new();
+    };
+    let entry = registry.placement.get(&placement.name);
+    let about = entry.into_iter().flat_map(|entry| &entry.node_data);
+    let missing = about.filter(|data| !cluster.nodes.iter().any(data.has));
+    let line = |data: &NodeData| {
+        let (name, without) = (data.name, data.without);
+        let option = of.origin.option("placement");
+        format!("{option} {}: no node has {name}: {without}", placement.name)
+    };
+    missing.map(line).collect()
 }
