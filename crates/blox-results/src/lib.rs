@@ -52,18 +52,17 @@ pub use comparison::{Comparison, Run, called, marks, of_rho};
 pub use error::FolderError;
 pub use fields::{Fields, figure_columns};
 pub use figures::{
-    Collected, Figures, OF_COMPLETED, PARTIAL, collected_columns, columns, ended, estimate,
-    flattened, group_columns, of_measured, part_columns, partial, total,
+    Collected, Figures, collected_columns, ended, estimate, flattened, part_columns, partial,
 };
 pub use folder::Folder;
-pub use groups::{Group, Groups, compare_values};
+pub use groups::{Group, Groups};
 pub use overview::{FigureRow, MEDIANS, Rows, intervals, table_of};
 pub use pictures::{
     GANTT, GROUP_DISTRIBUTION, JCT, Kind, Picture, SUMMARIES, jct_over_seeds, pictures,
 };
 pub use report::report;
 pub use rows::{AssignmentWriter, InputColumns, write_jobs, write_rounds, write_timeline};
-pub use run::{AssignmentSpan, JobRow, RunResults, value_or_none};
+pub use run::{AssignmentSpan, JobRow, RunResults};
 pub use seeds::{Entry, OverSeeds, Repeated, SeedRun};
 pub use summary::{
     COLUMNS, Column, Deadlines, Evictions, Fairness, MissCauses, Services, Summary, TrainingFigures,
