@@ -9,10 +9,9 @@ use crate::stall::Stall;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch};
 use blox_core::SortedMap;
-use blox_core::core::Core;
-use blox_core::decision::Command;
+use blox_core::decision::{Action, Command, Plan};
 use blox_core::drive::Backend;
-use blox_core::input::Input;
+use blox_core::input::{Input, Instant};
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
     JobSpec, LOSS, NameId, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason,
@@ -165,10 +164,6 @@ pub(crate) struct Simulator<'w> {
     overheads: Arc<dyn AnyOverheads>,
     overheads_memory: AnyMemory,
     completion: Completion,
-    /// True if the execution model listens to events.
-    execution_listens: bool,
-    /// True if the overheads listen to events.
-    overheads_listen: bool,
     pub(crate) faults: Faults,
     measure: Measure,
     watch: Arc<Watch>,
@@ -181,6 +176,8 @@ pub(crate) struct Simulator<'w> {
     linked: LinkJobs,
     /// True if there was a job with nonzero costs of launches or stops.
     charges: bool,
+    /// True if each launch and stop is an event, even if it takes no time.
+    pub(crate) each: bool,
     /// End times of jobs whose rate changed since their launch; their other timers are void.
     moved_ends: SortedMap<JobId, Time>,
     /// The next loss reports, or the last ones until the next are scheduled; other timers are void.
@@ -268,8 +265,6 @@ impl<'w> Simulator<'w> {
             now_events: VecDeque::new(),
             booting: SortedMap::new(),
             boots: 0,
-            execution_listens: world.execution.any_listens(),
-            overheads_listen: world.overheads.any_listens(),
             execution_memory: world.execution.any_initial(world.seed),
             execution: world.execution,
             overheads_memory: world.overheads.any_initial(world.seed),
@@ -283,6 +278,7 @@ impl<'w> Simulator<'w> {
             reach,
             linked: LinkJobs::default(),
             charges: false,
+            each: false,
             moved_ends: SortedMap::new(),
             reports: SortedMap::new(),
             turns: SortedMap::new(),
@@ -1079,32 +1075,23 @@ impl Backend for Simulator<'_> {
         Ok(())
     }
 
-    fn is_instant(&self) -> bool {
-        !self.charges && self.faults.launch_failure <= 0.0 && self.reach == Reach::Gpus
-    }
-
-    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
-        self.watch.deciding.store(false, Ordering::Relaxed);
-        let view = core.view();
-        for job in core.launched() {
-            if self.is_plain(&job) {
-                self.expect_all::<true>(view, &job);
-                continue;
-            }
-            let rate = match job.bound() {
-                Some(bound) => self.rate(view, &job, bound),
-                None => 0.0,
-            };
-            let sound = self.launches(view, &job, rate);
-            // After an error, nothing follows.
-            rates.push((job.id(), if sound { rate } else { 0.0 }));
+    fn instant(&self) -> Instant {
+        let free = !self.charges && self.faults.launch_failure <= 0.0;
+        match free && !self.each && self.reach == Reach::Gpus {
+            true if self.plain_rates => Instant::Own,
+            true => Instant::Stops,
+            false => Instant::Nothing,
         }
     }
 
-    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
-        for (job, _) in rates {
-            if let Some(job) = view.job(*job) {
-                self.expect_all::<false>(view, &job);
+    fn applied_at_once(&mut self, view: View<'_>, plan: &Plan) {
+        self.watch.deciding.store(false, Ordering::Relaxed);
+        for action in &plan.actions {
+            if let Action::Place { job, .. } = action
+                && let Some(job) = view.job(*job)
+                && job.phase() == Phase::Running
+            {
+                self.expect_all::<true>(view, &job);
             }
         }
         self.timers.tidy(view);
@@ -1115,14 +1102,10 @@ impl Backend for Simulator<'_> {
         if self.reach == Reach::Links {
             self.linked.note(view, event);
         }
-        if self.execution_listens {
-            let memory = &mut self.execution_memory;
-            self.execution.any_event(memory, view, event);
-        }
-        if self.overheads_listen {
-            let memory = &mut self.overheads_memory;
-            self.overheads.any_event(memory, view, event);
-        }
+        self.execution
+            .any_event(&mut self.execution_memory, view, event);
+        self.overheads
+            .any_event(&mut self.overheads_memory, view, event);
     }
 
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
@@ -1145,8 +1128,6 @@ impl Backend for Simulator<'_> {
 /// The simulator in a loop that reads each input. If `read` returns `None`, the loop ends.
 pub(crate) struct Read<'a, 'w, F> {
     pub simulator: &'a mut Simulator<'w>,
-    /// True if each launch and stop is an event.
-    pub each: bool,
     pub read: F,
 }
 
@@ -1162,20 +1143,16 @@ impl<F: FnMut(Input) -> Option<Input>> Backend for Read<'_, '_, F> {
         self.simulator.carry_out(view, commands)
     }
 
-    fn is_instant(&self) -> bool {
-        !self.each && self.simulator.is_instant()
-    }
-
-    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
-        self.simulator.launched(core, rates);
-    }
-
-    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
-        self.simulator.rated(view, rates);
+    fn instant(&self) -> Instant {
+        self.simulator.instant()
     }
 
     fn applied(&mut self, view: View<'_>, event: &Event) {
         self.simulator.applied(view, event);
+    }
+
+    fn applied_at_once(&mut self, view: View<'_>, plan: &Plan) {
+        self.simulator.applied_at_once(view, plan);
     }
 
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {

@@ -95,6 +95,9 @@ impl NodeHours {
 
 impl MetricCollector for NodeHours {
     fn on_event(&mut self, view: View<'_>, event: &Event) {
+        if matches!(event, Event::Started { .. } | Event::Stopped { .. }) {
+            return;
+        }
         self.advance(view, matches!(event, Event::Submitted { .. }));
         if matches!(event, Event::Ended { .. }) {
             self.until_end = self.node_seconds;

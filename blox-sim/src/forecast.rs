@@ -73,10 +73,9 @@ impl Forecaster for LookAhead {
             Horizon::UntilDrained => Time::new(f64::MAX),
             Horizon::For(span) => state.now() + span,
         };
-        let before = |input: &Input| input.at().is_none_or(|at| at <= until);
+        let before = |input: &Input| input.at() <= until;
         let mut bounded = Read {
             simulator: &mut backend,
-            each: false,
             read: |input| Some(input).filter(before),
         };
         // If the policy fails in the forecast, the ends so far still count.

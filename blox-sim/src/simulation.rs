@@ -520,7 +520,10 @@ impl Simulation {
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
-        let backend = self.backend(period, workload)?;
+        let mut backend = self.backend(period, workload)?;
+        // Rounds, waits and the history of a job show the phases between a plan and its reports.
+        let waits = self.keep_waits || self.waits_to.is_some();
+        backend.each = waits || self.keep_rounds || self.explain.is_some();
         Ok(Parts {
             core,
             backend,

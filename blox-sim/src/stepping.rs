@@ -95,6 +95,7 @@ impl<'w> Stepper<'w> {
     ) -> Result<Self, SimError> {
         let mut parts = simulation.start(scheduler.trigger(), workload, journal)?;
         parts.core.start(&scheduler)?;
+        parts.backend.each = true;
         Ok(Stepper {
             parts,
             simulation: simulation.clone(),
@@ -184,7 +185,6 @@ impl<'w> Stepper<'w> {
         };
         let mut backend = Read {
             simulator: &mut self.parts.backend,
-            each: true,
             read,
         };
         let (core, memory) = (&mut self.parts.core, &mut self.memory);

@@ -6,11 +6,12 @@ use blox_core::policy::scheduling_fn;
 use blox_core::replay::{replay, watch};
 use blox_core::runtime::Observers;
 use blox_core::{
-    ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, Launches, MetricCollector, Plan,
-    Request, Seconds, State, Time, Validity, View,
+    Assignment, ClusterSpec, Composition, Event, GpuCount, JobQueue, JobRef, JobSpec,
+    MetricCollector, Plan, Request, Seconds, State, Stateless, Time, Validity, View,
 };
 use blox_results::Summary;
 use blox_sim::Simulation;
+use blox_sim::execution::ExecutionModel;
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
@@ -37,7 +38,7 @@ fn fingerprint_repeats_and_differs_between_runs() {
 
 /// A list of all calls.
 #[derive(Clone, Default)]
-struct Calls(Vec<String>, bool);
+struct Calls(Vec<String>);
 
 impl MetricCollector for Calls {
     fn on_event(&mut self, view: View<'_>, event: &Event) {
@@ -50,13 +51,6 @@ impl MetricCollector for Calls {
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         self.0.push(format!("{} {:?}", view.free_gpus(), plan));
-    }
-
-    fn observed_launches(&self) -> Launches {
-        match self.1 {
-            true => Launches::Each,
-            false => Launches::None,
-        }
     }
 }
 
@@ -98,13 +92,16 @@ fn collectors_get_equal_events_with_or_from_a_journal() {
         Jobs::new(lengths.iter().enumerate().map(spec).collect())
     };
     let cluster = ClusterSpec::uniform(1, 2);
-    for (each, launch) in [(false, 0.0), (true, 0.0), (false, 20.0), (true, 20.0)] {
-        let simulation = Simulation::new(cluster.clone())
+    for (own, launch) in [(true, 0.0), (false, 0.0), (true, 20.0)] {
+        let mut simulation = Simulation::new(cluster.clone())
             .overheads(FixedOverheads {
                 launch: Seconds::new(launch),
                 ..FixedOverheads::default()
             })
-            .collector(Calls(Vec::new(), each));
+            .collector(Calls::default());
+        if !own {
+            simulation = simulation.execution(Slower);
+        }
         let calls = |report: &blox_sim::Report| report.collected.get::<Calls>().unwrap().0.clone();
         let plain = calls(&simulation.run(srtf(), &mut jobs()).unwrap());
         let text = Shared::default();
@@ -117,26 +114,62 @@ fn collectors_get_equal_events_with_or_from_a_journal() {
             "{}",
             plain.len()
         );
-        assert_eq!(calls(&run), plain, "{each} {launch}");
-        let mut observers = Observers::default();
-        observers.add(Box::new(Calls(Vec::new(), each)));
-        let bytes = text.0.lock().unwrap().clone();
-        watch(
-            &bytes[..],
-            State::default(),
-            srtf().trigger(),
-            &mut observers,
-        )
-        .unwrap();
-        let calls: &dyn std::any::Any = &*observers.collectors()[0];
-        assert_eq!(
-            calls.downcast_ref::<Calls>().unwrap().0,
-            plain,
-            "{each} {launch}"
-        );
-        let mut nobody = Observers::default();
-        let (state, trigger) = (State::default(), srtf().trigger());
-        let equal = replay(&bytes[..], state, trigger, Box::new(srtf()), &mut nobody);
-        assert_eq!(equal.unwrap(), run.counters.decisions);
+        assert_eq!(calls(&run), plain, "{own} {launch}");
+        let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+        let before = as_before(&text);
+        assert_eq!(text.contains("stops"), !own);
+        for text in [text, before] {
+            let mut observers = Observers::default();
+            observers.add(Box::new(Calls::default()));
+            let (state, trigger) = (State::default(), srtf().trigger());
+            watch(text.as_bytes(), state, trigger, &mut observers).unwrap();
+            let calls: &dyn std::any::Any = &*observers.collectors()[0];
+            let calls = &calls.downcast_ref::<Calls>().unwrap().0;
+            assert_eq!(calls, &plain, "{own} {launch}");
+            let mut nobody = Observers::default();
+            let (state, trigger) = (State::default(), srtf().trigger());
+            let equal = replay(
+                text.as_bytes(),
+                state,
+                trigger,
+                Box::new(srtf()),
+                &mut nobody,
+            );
+            assert_eq!(equal.unwrap(), run.counters.decisions);
+        }
     }
+}
+
+/// Every job runs at half its speed.
+struct Slower;
+
+impl Stateless for Slower {}
+
+impl ExecutionModel for Slower {
+    fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
+        job.own_rate() / 2.0
+    }
+}
+
+/// Returns a journal as earlier versions wrote it: the rates of all launches that take no time are in
+/// one line.
+fn as_before(journal: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut rates: Option<Vec<String>> = None;
+    for line in journal.lines() {
+        let read: serde_json::Value = serde_json::from_str(line).unwrap();
+        let started = &read["event"]["event"]["started"];
+        if let (Some(rates), Some(job)) = (&mut rates, started["job"].as_u64()) {
+            rates.push(format!("[{job},{}]", started["rate"]));
+            continue;
+        }
+        let launched =
+            |rates: Vec<String>| format!(r#"{{"launched":{{"rates":[{}]}}}}"#, rates.join(","));
+        lines.extend(rates.take().filter(|rates| !rates.is_empty()).map(launched));
+        if line.contains(r#""instant":"stops""#) {
+            rates = Some(Vec::new());
+        }
+        lines.push(line.replace(r#""instant":"stops""#, r#""instant":true"#));
+    }
+    lines.join("\n")
 }

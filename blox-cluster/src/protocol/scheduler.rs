@@ -410,7 +410,7 @@ impl Controller {
                             at,
                             question,
                             decision,
-                            instant: false,
+                            instant: Default::default(),
                         },
                         Err(why) => Input::Lost { at, question, why },
                     };

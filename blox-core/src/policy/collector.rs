@@ -34,8 +34,9 @@ use std::any::Any;
 /// ```
 pub trait MetricCollector: Send + Sync + DynClone + Any {
     /// Called after every event. The view shows its effect. Includes admission decisions and node
-    /// actions ([`Event::AdmissionDecided`], [`Event::NodeManaged`]). For launches and stops see
-    /// [`MetricCollector::observed_launches`].
+    /// actions ([`Event::AdmissionDecided`], [`Event::NodeManaged`]). [`Event::Started`] and
+    /// [`Event::Stopped`] are reports that come later than their plan: launches and stops that take no
+    /// time are part of [`MetricCollector::on_launches`] instead.
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
     }
@@ -50,12 +51,6 @@ pub trait MetricCollector: Send + Sync + DynClone + Any {
     /// take no time, it shows their jobs as running.
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         let _ = (view, plan);
-    }
-
-    /// Returns for which launches and stops ([`Event::Started`] and [`Event::Stopped`])
-    /// [`MetricCollector::on_event`] is called. Default: none.
-    fn observed_launches(&self) -> Launches {
-        Launches::None
     }
 
     /// Returns the metrics collected so far, each with its name.
@@ -81,23 +76,7 @@ impl MetricCollector for Box<dyn MetricCollector> {
         (**self).on_launches(view, plan);
     }
 
-    fn observed_launches(&self) -> Launches {
-        (**self).observed_launches()
-    }
-
     fn figures(&self) -> Vec<(String, f64)> {
         (**self).figures()
     }
-}
-
-/// The launches and stops that are reported to a [`MetricCollector`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launches {
-    /// None: plans and ends of jobs are enough.
-    None,
-    /// Launches and stops that are later than their plan. A plan that takes no time is one call of
-    /// [`MetricCollector::on_launches`], with its jobs shown as running.
-    Late,
-    /// Every launch and stop. A simulation then reports each separately, which takes longer.
-    Each,
 }

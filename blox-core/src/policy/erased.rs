@@ -41,9 +41,6 @@ pub trait AnyPolicy: Any + Send + Sync {
     fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan);
 
     #[doc(hidden)]
-    fn any_listens(&self) -> bool;
-
-    #[doc(hidden)]
     fn any_type_name(&self) -> String;
 }
 
@@ -62,10 +59,6 @@ impl<P: Policy> AnyPolicy for P {
 
     fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
         self.on_launches(memory.own::<P>(), view, plan);
-    }
-
-    fn any_listens(&self) -> bool {
-        self.listens()
     }
 
     fn any_type_name(&self) -> String {
@@ -106,10 +99,6 @@ macro_rules! erased_policy {
                 plan: &$crate::Plan,
             ) {
                 (**self).any_launches(memory, view, plan);
-            }
-
-            fn listens(&self) -> bool {
-                (**self).any_listens()
             }
 
             fn type_name(&self) -> String {

@@ -23,7 +23,7 @@ mod scheduling;
 pub use admission::{AcceptAll, AdmissionPolicy};
 pub use by_key::{ByKey, SchedulingFn, by_key, scheduling_fn};
 pub use cluster::{ClusterManager, StaticCluster};
-pub use collector::{Launches, MetricCollector};
+pub use collector::MetricCollector;
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
 pub use order::{KeyFn, RateFn};
@@ -117,23 +117,17 @@ pub trait Policy: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called after every event except launches and stops. The view shows the event. In
-    /// [`Event::Submitted`], the work is 0: the true work is in [`JobRef::truth`](crate::JobRef::truth).
+    /// Called after every event except launches and stops, if the policy has a memory. The view shows
+    /// the event. In [`Event::Submitted`], the work is 0: the true work is in
+    /// [`JobRef::truth`](crate::JobRef::truth).
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
         let _ = (memory, view, event);
     }
 
-    /// Called once for each applied plan that is not empty. The view shows the plan as applied. If
-    /// launches take no time, it shows their jobs as running.
+    /// Called once for each applied plan that is not empty, if the policy has a memory. The view shows
+    /// the plan as applied. If launches take no time, it shows their jobs as running.
     fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
         let _ = (memory, view, plan);
-    }
-
-    /// Returns false for [`Stateless`] policies, whose hooks need not be called. Policies do not
-    /// override it.
-    #[doc(hidden)]
-    fn listens(&self) -> bool {
-        true
     }
 
     /// Returns the type of the policy without modules, for messages. Policies do not override it.
@@ -202,10 +196,6 @@ impl<T: Stateless> Policy for T {
     fn check_job(&self, job: &Submission) -> Result<(), MissingData> {
         Stateless::check_job(self, job)
     }
-
-    fn listens(&self) -> bool {
-        false
-    }
 }
 
 /// Implements [`Policy`] for a decorator. Every hook is forwarded to the policy in a field. The
@@ -271,10 +261,6 @@ macro_rules! forward_policy {
             ) {
                 self.$field.on_launches(memory, view, plan);
             }
-
-            fn listens(&self) -> bool {
-                self.$field.listens()
-            }
         }
     };
     ($name:ident<$inner:ident: $bound:path>, $field:tt, $own:ty $(, $note:expr)?) => {
@@ -313,16 +299,8 @@ macro_rules! forward_policy {
             ) {
                 self.$field.on_launches(&mut memory.inner, view, plan);
             }
-
-            $crate::forward_policy!(@listens $field $(, $note)?);
         }
     };
-    (@listens $field:tt) => {
-        fn listens(&self) -> bool {
-            self.$field.listens()
-        }
-    };
-    (@listens $field:tt, $note:expr) => {};
 }
 
 /// Returns the start of a saved value, for messages.

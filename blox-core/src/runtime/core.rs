@@ -7,7 +7,7 @@ use crate::decision::{
 };
 use crate::event::Event;
 use crate::ids::{JobId, Name};
-use crate::input::{Input, Refused};
+use crate::input::{Input, Instant, Refused};
 use crate::job::{JobRef, Phase, Witness};
 use crate::lens::Lens;
 use crate::pipeline::Scheduler;
@@ -26,8 +26,7 @@ const MOST_COUNTED: usize = 1000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Number of applied events. If a plan is applied without commands, each stop and launch counts
-    /// as an event.
+    /// Number of applied events, with the stops and launches that took no time.
     pub events: u64,
     /// Number of events refused because they contradicted the state (late or repeated messages).
     pub refused_events: u64,
@@ -149,7 +148,7 @@ impl Saved {
 ///
 /// ```
 /// use blox_core::core::Core;
-/// use blox_core::input::Input;
+/// use blox_core::input::{Input, Instant};
 /// use blox_core::{Command, Decision, Event, JobId, JobSpec, Rounds, State};
 /// use blox_core::{ClusterSpec, Composition, GpuCount, Seconds, Time};
 /// # use blox_core::{order::SortKey, policy::by_key};
@@ -169,7 +168,8 @@ impl Saved {
 /// // The state does not change while the scheduler decides.
 /// let mut decision = Box::new(Decision::default());
 /// core.decide(&mut fifo, &mut Default::default(), &mut decision)?;
-/// let answer = Input::Decided { at: Time::ZERO, question: 1, decision, instant: false };
+/// let answer =
+///     Input::Decided { at: Time::ZERO, question: 1, decision, instant: Instant::Nothing };
 /// core.handle(&answer, &mut (), &mut commands)?;
 /// assert_eq!(commands, [Command::Start { job: JobId(0), attempt: 1 }]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -180,7 +180,7 @@ pub struct Core {
     /// Arguments and result of the last call of the trigger.
     moment: ((Time, Option<Time>), Time),
     visit_every_round: bool,
-    /// True if the last decision had steps and they were applied without commands.
+    /// True if stops or launches of the last decision took no time.
     instant: bool,
     /// First node action without effect.
     stale_action: Option<NodeAction>,
@@ -270,7 +270,6 @@ impl Core {
                 self.lose_turn();
                 Ok(())
             }
-            Input::Launched { rates } => self.saved.state.set_rates(rates),
         };
         if self.saved.state.has_commands() {
             self.saved.state.take_commands(out);
@@ -413,15 +412,11 @@ impl Core {
         self.saved.due
     }
 
-    /// Returns whether the last decision had steps that were carried out without commands.
+    /// Returns whether stops or launches of the last decision took no time: the core applied them
+    /// without commands.
     #[inline]
     pub fn was_instant(&self) -> bool {
         self.instant
-    }
-
-    /// Returns the jobs that the last input launched without commands.
-    pub fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
-        self.saved.state.launched()
     }
 }
 
@@ -588,7 +583,7 @@ impl Core {
     fn decided(
         &mut self,
         decision: &Decision,
-        instant: bool,
+        instant: Instant,
         watch: &mut dyn Observer,
     ) -> Result<(), Refused> {
         let seen = decision.version;
@@ -604,7 +599,10 @@ impl Core {
         keep(&mut self.saved.waits, &decision.plan.waits);
         keep(&mut self.saved.waits_by_gpus, &decision.plan.waits_by_gpus);
         self.saved.otherwise.clone_from(&decision.plan.otherwise);
-        let instant = instant && quiet && !self.saved.state.has_commands();
+        let instant = match quiet && !self.saved.state.has_commands() {
+            true => instant,
+            false => Instant::Nothing,
+        };
         self.instant = false;
         let applied = match self.saved.state.commit(&decision.plan, seen, instant) {
             Ok(applied) => applied,
@@ -614,12 +612,9 @@ impl Core {
                 return Err(error.into());
             }
         };
-        if applied.instant {
-            let reports = applied.stops + applied.placements;
-            self.instant = reports > 0;
-            // Each stop and launch counts as an event.
-            self.saved.counters.events += u64::from(reports);
-        }
+        self.instant = applied.done > 0;
+        // Each stop and launch counts as an event.
+        self.saved.counters.events += u64::from(applied.done);
         self.saved.counters.stale_steps += u64::from(applied.stale);
         self.saved.counters.preemptions += u64::from(applied.stops);
         self.saved.counters.placements += u64::from(applied.placements);

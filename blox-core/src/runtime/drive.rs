@@ -1,12 +1,10 @@
 //! Main loop of simulators: passes a backend's inputs to the core and the core's commands to the
 //! backend.
 
-use crate::core::Core;
 use crate::decide_error::DecisionError;
-use crate::decision::Command;
+use crate::decision::{Command, Plan};
 use crate::event::Event;
-use crate::ids::JobId;
-use crate::input::{Input, Refused};
+use crate::input::{Input, Instant, Refused};
 use crate::pipeline::Scheduler;
 use crate::runtime::Runtime;
 use crate::state::EventError;
@@ -21,7 +19,8 @@ use crate::view::View;
 /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobId, JobSpec, Outcome, Rounds};
 /// # use blox_core::{Seconds, State};
 /// use blox_core::drive::{Backend, drive};
-/// use blox_core::{Command, DecisionError, Event, EventError, Input, Time, View, runtime::Runtime};
+/// use blox_core::{Command, DecisionError, Event, EventError, Input, Instant, Time, View};
+/// use blox_core::runtime::Runtime;
 /// use std::collections::VecDeque;
 ///
 /// /// Delivers a list of events. Launches take no time.
@@ -39,11 +38,11 @@ use crate::view::View;
 ///     }
 ///
 ///     fn carry_out(&mut self, _: View<'_>, _: &[Command]) -> Result<(), String> {
-///         Ok(()) // without commands, see `is_instant`
+///         Ok(()) // without commands, see `instant`
 ///     }
 ///
-///     fn is_instant(&self) -> bool {
-///         true
+///     fn instant(&self) -> Instant {
+///         Instant::Own
 ///     }
 ///
 ///     fn refused(&mut self, _: Time, _: &Event, error: EventError) -> Result<(), String> {
@@ -81,27 +80,21 @@ pub trait Backend {
     /// Carries out commands. The results are later inputs.
     fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
 
-    /// Returns whether stops and launches take no time and cannot fail. If so, the core applies
-    /// plans without commands and reports, unless a collector observes each launch and stop.
-    fn is_instant(&self) -> bool {
-        false
-    }
-
-    /// Called after a plan was applied without commands. [`Core::launched`] returns the launched
-    /// jobs in the plan's order. The backend adds each job that does not run at its own rate to
-    /// `rates`, in the same order.
-    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
-        let _ = (core, rates);
-    }
-
-    /// Called after the rates of [`Backend::launched`] were applied. The view shows them.
-    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
-        let _ = (view, rates);
+    /// Returns the stops and launches that take no time and cannot fail. The core applies them with
+    /// their plan, without commands and reports.
+    fn instant(&self) -> Instant {
+        Instant::Nothing
     }
 
     /// Called after an event was applied. The view shows its effect.
     fn applied(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
+    }
+
+    /// Called after a plan was applied some of whose stops and launches took no time. In the view,
+    /// the jobs wait or run. Commands for other launches follow.
+    fn applied_at_once(&mut self, view: View<'_>, plan: &Plan) {
+        let _ = (view, plan);
     }
 
     /// Called if an event contradicted the state and was dropped. An error ends the loop.
@@ -131,7 +124,6 @@ pub fn drive<B: Backend>(
 pub struct Turn {
     pauses: bool,
     commands: Vec<Command>,
-    rates: Vec<(JobId, f64)>,
 }
 
 impl Turn {
@@ -159,7 +151,7 @@ pub fn turn<B: Backend>(
     if memory.pauses
         && let Some(open) = runtime.core().open()
     {
-        decide(runtime, scheduler, backend, memory, open.at)?;
+        decide(runtime, scheduler, backend, open.at)?;
         return settle(runtime, backend, memory);
     }
     let Some(input) = backend.next(runtime.due(), runtime.view())? else {
@@ -189,9 +181,27 @@ pub fn turn<B: Backend>(
         && !memory.pauses
         && runtime.asks()
     {
-        decide(runtime, scheduler, backend, memory, at)?;
+        decide(runtime, scheduler, backend, at)?;
     }
     settle(runtime, backend, memory)
+}
+
+/// Answers the open question.
+#[inline]
+fn decide<B: Backend>(
+    runtime: &mut Runtime,
+    scheduler: &mut dyn Scheduler,
+    backend: &mut B,
+    at: Time,
+) -> Result<(), B::Error> {
+    match runtime.answer(at, backend.instant(), scheduler) {
+        Err(error) => return backend.lost_turn(at, error),
+        Ok(()) if runtime.was_instant() => {
+            backend.applied_at_once(runtime.view(), &runtime.decision().plan);
+        }
+        Ok(()) => {}
+    }
+    Ok(())
 }
 
 /// Ends a turn: carries out its commands, and returns true.
@@ -210,31 +220,4 @@ fn settle<B: Backend>(
         memory.commands.clear();
     }
     Ok(true)
-}
-
-fn decide<B: Backend>(
-    runtime: &mut Runtime,
-    scheduler: &mut dyn Scheduler,
-    backend: &mut B,
-    memory: &mut Turn,
-    at: Time,
-) -> Result<(), B::Error> {
-    if let Err(error) = runtime.answer(at, backend.is_instant(), scheduler) {
-        return backend.lost_turn(at, error);
-    }
-    if !runtime.was_instant() {
-        return Ok(());
-    }
-    let mut rates = std::mem::take(&mut memory.rates);
-    rates.clear();
-    backend.launched(runtime.core(), &mut rates);
-    let input = Input::Launched { rates };
-    let taken = runtime.take(&input, scheduler);
-    if let Input::Launched { rates } = input {
-        if taken.is_ok() {
-            backend.rated(runtime.view(), &rates);
-        }
-        memory.rates = rates;
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@
 //! backend; [`replay`](crate::replay::replay()) checks this.
 
 use crate::core::Saved;
-use crate::ids::Name;
+use crate::ids::{JobId, Name};
 use crate::input::Input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -113,12 +113,15 @@ impl<W: Write + Send> Journal for JsonLines<W> {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
     Start(Box<Start>),
+    /// Rates of the jobs that the last decision launched, in journals of earlier versions. A job that is
+    /// not listed runs at its own rate.
+    Launched(Vec<(JobId, f64)>),
     #[serde(untagged)]
     Input(Input),
 }
 
 impl Line {
-    /// Parses a line. The first key shows whether it is a start.
+    /// Parses a line. The first key shows whether it is an input.
     // Inlined, so that only programs that replay journals compile the parsers, and this crate does
     // not.
     #[inline]
@@ -127,10 +130,20 @@ impl Line {
         struct First {
             start: Box<Start>,
         }
+        #[derive(Deserialize)]
+        struct Before {
+            launched: Rates,
+        }
+        #[derive(Deserialize)]
+        struct Rates {
+            rates: Vec<(JobId, f64)>,
+        }
         match text.split('"').nth(1) {
             Some("start") => {
                 serde_json::from_str(text).map(|first: First| Line::Start(first.start))
             }
+            Some("launched") => serde_json::from_str(text)
+                .map(|before: Before| Line::Launched(before.launched.rates)),
             _ => serde_json::from_str(text).map(Line::Input),
         }
     }

@@ -12,14 +12,14 @@ pub mod trigger;
 
 use crate::core::{Core, Observer, guarded};
 use crate::decide_error::DecisionError;
-use crate::decision::{Action, Command, Decision, Plan};
+use crate::decision::{Command, Decision, Plan};
 use crate::event::Event;
-use crate::ids::{JobId, Name};
-use crate::input::{Input, Refused};
+use crate::ids::Name;
+use crate::input::{Input, Instant, Refused};
 use crate::journal::{Journal, Start};
 use crate::lens::Lens;
 use crate::pipeline::Scheduler;
-use crate::policy::{Launches, MemoryError, MetricCollector};
+use crate::policy::{MemoryError, MetricCollector};
 use crate::state::{EventError, State};
 use crate::trigger::DecisionTrigger;
 use crate::units::Time;
@@ -32,10 +32,6 @@ use std::ops::Deref;
 pub struct Observers {
     collectors: Vec<Box<dyn MetricCollector>>,
     journal: Option<Box<dyn Journal>>,
-    /// True if a collector observes each launch and stop.
-    each: bool,
-    /// Launches that the last plan stopped, if `each`.
-    stops: Vec<(JobId, u32)>,
     missed: Option<Box<DecisionError>>,
     failed: u64,
 }
@@ -43,7 +39,6 @@ pub struct Observers {
 impl Observers {
     /// Adds a collector.
     pub fn add(&mut self, collector: Box<dyn MetricCollector>) {
-        self.each |= collector.observed_launches() == Launches::Each;
         self.collectors.push(collector);
     }
 
@@ -125,32 +120,7 @@ impl Observers {
         {
             journal.record(input);
         }
-        if self.each && matches!((input, &result), (Input::Launched { .. }, Ok(()))) {
-            self.notify_launches(core);
-        }
         result
-    }
-
-    /// Notifies collectors that observe each launch and stop, after a plan was applied without
-    /// commands. They get the same events as if each launch and stop had been reported.
-    fn notify_launches(&mut self, core: &Core) {
-        let stops = self.stops.iter().map(|&(job, attempt)| Event::Stopped {
-            job,
-            attempt,
-            work: None,
-        });
-        let starts = core.launched().map(|job| Event::Started {
-            job: job.id(),
-            attempt: job.attempt(),
-            rate: job.rate(),
-        });
-        for event in stops.chain(starts) {
-            for c in &mut self.collectors {
-                if c.observed_launches() == Launches::Each {
-                    c.on_event(core.view(), &event);
-                }
-            }
-        }
     }
 }
 
@@ -180,22 +150,11 @@ impl Observer for Listeners<'_, '_> {
             self.notify(view, |s| s.on_event(view, event));
         }
         for c in &mut self.observers.collectors {
-            if !launch || c.observed_launches() != Launches::None {
-                c.on_event(view, event);
-            }
+            c.on_event(view, event);
         }
     }
 
     fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
-        if self.observers.each {
-            self.observers.stops.clear();
-            for action in &plan.actions {
-                if let Action::Stop { job, .. } = action {
-                    let attempt = view.job(*job).map_or(0, |j| j.attempt());
-                    self.observers.stops.push((*job, attempt));
-                }
-            }
-        }
         for c in &mut self.observers.collectors {
             c.on_decision(view, plan);
         }
@@ -320,7 +279,7 @@ impl Runtime {
     pub fn decide(&mut self, at: Time, scheduler: &mut dyn Scheduler) -> Result<(), DecisionError> {
         // If a question is open already, this call is refused and the open question is answered.
         let _ = self.take(&Input::Due { at }, scheduler);
-        self.answer(at, false, scheduler)
+        self.answer(at, Instant::Nothing, scheduler)
     }
 
     /// Passes an input to the core. The caller then answers an open question with
@@ -335,15 +294,15 @@ impl Runtime {
             .handle(core, &mut [scheduler], input, commands)
     }
 
-    /// Makes a decision for the open question and applies it. Without an open question, it has no
-    /// effect.
+    /// Makes a decision for the open question and applies it. `instant` states which of its stops and
+    /// launches take no time. Without an open question, the call has no effect.
     ///
     /// # Errors
     /// The scheduler lost its turn.
     pub fn answer(
         &mut self,
         at: Time,
-        instant: bool,
+        instant: Instant,
         scheduler: &mut dyn Scheduler,
     ) -> Result<(), DecisionError> {
         let Some(open) = self.core.open() else {
@@ -364,7 +323,7 @@ impl Runtime {
             at,
             question,
             decision,
-            instant: instant && !self.observers.each,
+            instant,
         };
         let result = self.take(&input, scheduler);
         if let Input::Decided { decision, .. } = input {

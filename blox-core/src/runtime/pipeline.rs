@@ -480,15 +480,16 @@ impl<P: Policy> Joint<P> {
 struct Slot {
     policy: Arc<dyn AnyPolicy>,
     memory: AnyMemory,
-    /// True if the hooks of the policy must be called.
-    listens: bool,
+    /// True if the policy has a memory that events and plans may change.
+    remembers: bool,
 }
 
 impl Slot {
     fn new(policy: Arc<dyn AnyPolicy>, seed: u64) -> Self {
+        let memory = policy.any_initial(seed);
         Slot {
-            memory: policy.any_initial(seed),
-            listens: policy.any_listens(),
+            remembers: !memory.is_empty(),
+            memory,
             policy,
         }
     }
@@ -874,13 +875,13 @@ impl Scheduler for Pipeline {
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.remembers) {
             slot.policy.any_launches(&mut slot.memory, view, plan);
         }
     }
 
     fn remembers(&self) -> bool {
-        self.slots.iter().any(|slot| !slot.memory.is_empty())
+        self.slots.iter().any(|slot| slot.remembers)
     }
 
     fn save(&self) -> Result<Option<Value>, MemoryError> {
@@ -931,7 +932,7 @@ impl Scheduler for Pipeline {
 impl Pipeline {
     #[inline]
     fn notify(&mut self, view: View<'_>, event: &Event) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.remembers) {
             slot.policy.any_event(&mut slot.memory, view, event);
         }
     }
@@ -952,9 +953,9 @@ impl Pipeline {
         }
     }
 
-    /// Passes a submission to the policies that listen, without the true work.
+    /// Passes a submission to the policies with a memory, without the true work.
     fn on_submission(&mut self, view: View<'_>, job: JobId, spec: &JobSpec) {
-        if !self.slots.iter().any(|slot| slot.listens) {
+        if !self.slots.iter().any(|slot| slot.remembers) {
             return;
         }
         let masked = JobSpec {

@@ -3,8 +3,10 @@
 use crate::core::Core;
 use crate::decide_error::DecisionError;
 use crate::decision::Decision;
-use crate::ids::Name;
+use crate::event::Event;
+use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
+use crate::job::{JobRef, Phase};
 use crate::journal::Line;
 use crate::pipeline::Scheduler;
 use crate::policy::MemoryError;
@@ -81,13 +83,31 @@ fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), Re
     })
 }
 
-/// Reads the inputs of a journal, each with its line number from 1.
+/// Reads the inputs of a journal, each with its line number from 1. Without rates of launches, which
+/// journals of earlier versions have in lines of their own.
 pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
     lines(journal).filter_map(|read| match read {
         Ok((line, Line::Input(input))) => Some(Ok((line, input))),
-        Ok((_, Line::Start(_))) => None,
+        Ok((_, Line::Start(_) | Line::Launched(_))) => None,
         Err(error) => Some(Err(error)),
     })
+}
+
+/// Returns the reports of launches for which a journal of an earlier version gives rates. Such a journal
+/// has them in one line after the decision.
+fn reports(core: &Core, rates: &[(JobId, f64)]) -> Vec<Input> {
+    let (view, at) = (core.view(), core.view().now());
+    let starts = |job: &JobRef<'_>| job.phase() == Phase::Starting && job.bound().is_some();
+    let started = |job: JobRef<'_>| {
+        let its = rates.iter().find(|(id, _)| *id == job.id());
+        let event = Event::Started {
+            job: job.id(),
+            attempt: job.attempt(),
+            rate: its.map_or(job.own_rate(), |(_, rate)| *rate),
+        };
+        Input::Event { at, event }
+    };
+    view.placed().filter(starts).map(started).collect()
 }
 
 /// Returns the name of the scheduler that wrote a journal, with its parameters. `None` if the first
@@ -154,6 +174,11 @@ fn replay_lines(
         match read? {
             (line, Line::Input(input)) => {
                 equal += u64::from(replay_one(&mut follower, &input, line, &mut found)?);
+            }
+            (line, Line::Launched(rates)) => {
+                for input in reports(follower.core(), &rates) {
+                    replay_one(&mut follower, &input, line, &mut found)?;
+                }
             }
             (line, Line::Start(start)) => {
                 let mut policy = policy.clone();
@@ -244,16 +269,19 @@ pub fn watch(
     let mut core = Core::new(state, trigger.clone());
     let mut commands = Vec::new();
     for read in lines(journal) {
-        let (line, input) = match read? {
-            (line, Line::Input(input)) => (line, input),
+        let (line, inputs) = match read? {
+            (line, Line::Input(input)) => (line, vec![input]),
+            (line, Line::Launched(rates)) => (line, reports(&core, &rates)),
             (_, Line::Start(start)) => {
                 core = Core::restore(start.core, trigger.clone());
                 continue;
             }
         };
-        match observers.handle(&mut core, &mut [], &input, &mut commands) {
-            Ok(()) | Err(Refused::Plan(_)) => {}
-            Err(error) => return Err(ReplayError::Refused { line, error }),
+        for input in inputs {
+            match observers.handle(&mut core, &mut [], &input, &mut commands) {
+                Ok(()) | Err(Refused::Plan(_)) => {}
+                Err(error) => return Err(ReplayError::Refused { line, error }),
+            }
         }
         commands.clear();
     }

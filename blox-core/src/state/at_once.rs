@@ -1,75 +1,50 @@
-//! Plans that take no time: applies a plan and the reports of its stops and launches in one pass.
+//! Plans whose stops and launches take no time: applies a plan and their reports in one pass.
 
 use super::check::Trial;
 use super::{Applied, State};
-use crate::decision::{Action, Plan};
+use crate::decision::{Action, Command, Plan};
 use crate::ids::JobId;
-use crate::input::Refused;
-use crate::job::{Bound, JobRef, Phase};
+use crate::input::Instant;
+use crate::job::{Bound, Phase};
 use crate::reason::Reason;
 
 impl State {
     /// Applies a checked plan of promotions, plain stops and plain launches, and the reports of its
-    /// stops and launches as if they took no time. The result equals
-    /// [`State::commit_steps`] followed by the reports: first each stop in the plan's order, then each
-    /// launch. Stopped and launched jobs count as changed at the last report, because no decision
-    /// sees the state in between. Launched jobs run at their own rates until [`State::set_rates`]
-    /// sets other rates.
-    pub(super) fn commit_at_once(&mut self, plan: &Plan, trial: &mut Trial) -> Applied {
+    /// stops as if they took no time. With [`Instant::Own`], jobs without extras on GPUs of their
+    /// number run, too; commands launch the others.
+    ///
+    /// The result equals [`State::commit_steps`] followed by the reports: first each stop in the
+    /// plan's order, then each launch. Stopped and launched jobs count as changed at the last report,
+    /// because no decision sees the state in between.
+    ///
+    /// This function exists for speed: with [`State::commit_steps`] alone, a run of LAS at load 8
+    /// takes 2.2 times the instructions. `at_once_is_as_step_by_step` compares the two.
+    pub(super) fn commit_at_once(
+        &mut self,
+        plan: &Plan,
+        trial: &mut Trial,
+        instant: Instant,
+    ) -> Applied {
         self.cluster.settle(&mut trial.passing);
         if !(trial.released.is_empty() && trial.placed.is_empty()) {
             self.count_busy_time();
         }
+        let own = match instant {
+            Instant::Own => trial.own,
+            _ => 0,
+        };
         let planned = self.version + 1;
+        let (stops, placements) = (trial.released.len() as u32, trial.placed.len() as u32);
+        let done = stops + own;
         // Each report counts as one event.
-        self.version = planned + (trial.released.len() + trial.placed.len()) as u64;
+        self.version = planned + u64::from(done);
         self.let_leave(plan, planned, trial);
-        self.let_run(plan, trial);
+        self.let_run(plan, trial, own);
         Applied {
             stale: 0,
-            stops: trial.released.len() as u32,
-            placements: trial.placed.len() as u32,
-            instant: true,
-        }
-    }
-
-    /// Returns the jobs that the last plan launched at once, in the plan's order. They are kept
-    /// until the next event.
-    pub(crate) fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
-        let now = self.now;
-        let placed = self.trial.as_ref().map_or(&[][..], |trial| &trial.placed);
-        placed.iter().filter_map(move |launch| {
-            let rec = self.records.get(launch.slot as usize)?;
-            Some(JobRef { rec, now })
-        })
-    }
-
-    /// Sets the rates of some of the jobs in [`State::launched`], in the same order.
-    ///
-    /// # Errors
-    /// A job is not in the list or out of order, or a rate is invalid. The state is unchanged.
-    pub(crate) fn set_rates(&mut self, rates: &[(JobId, f64)]) -> Result<(), Refused> {
-        let mut launched = self.launched();
-        for &(job, rate) in rates {
-            let is_rate = (0.0..=super::events::MOST).contains(&rate);
-            if !is_rate || !launched.any(|j| j.id() == job) {
-                return Err(Refused::NotLaunched { job, rate });
-            }
-        }
-        drop(launched);
-        for &(job, rate) in rates {
-            if let Some(s) = self.slot(job) {
-                self.records[s].rate = rate;
-            }
-        }
-        Ok(())
-    }
-
-    /// Clears the list of jobs that the last plan launched.
-    #[inline]
-    pub(crate) fn forget_launched(&mut self) {
-        if let Some(trial) = &mut self.trial {
-            trial.placed.clear();
+            stops,
+            placements,
+            done,
         }
     }
 
@@ -119,16 +94,16 @@ impl State {
         self.records[s].changed = changed;
     }
 
-    fn let_run(&mut self, plan: &Plan, trial: &Trial) {
+    /// Launches the placed jobs. If `own` is above 0, so many of them run at their own rates now.
+    fn let_run(&mut self, plan: &Plan, trial: &Trial, own: u32) {
         let (now, version) = (self.now, self.version);
-        let (mut taken, mut running) = (0, 0);
+        let (mut taken, mut entered) = (0, 0);
         for launch in &trial.placed {
             let rec = &mut self.records[launch.slot as usize];
             let Some(assignment) = launch.assignment(plan) else {
                 continue;
             };
             rec.since = now;
-            rec.rate = rec.own_rate;
             rec.attempt += 1;
             if !assignment.config.is_none() {
                 rec.config = assignment.config.clone();
@@ -141,21 +116,32 @@ impl State {
             self.cluster.pass_on(rec.id, &assignment.gpus, launch.on);
             rec.on = launch.on;
             rec.bound = Bound::AsAllocated;
-            taken += assignment.gpus.len() as u32;
-            rec.first_start.get_or_insert(now);
-            rec.last_start = Some(now);
-            rec.began();
             rec.touch(version, &mut self.touched);
             if rec.phase == Phase::Waiting {
-                rec.phase = Phase::Running;
-                running += 1;
+                entered += 1;
                 self.waiting.remove(rec.id);
                 self.placed.insert(rec.id);
             }
+            if own > 0 && launch.own {
+                rec.phase = Phase::Running;
+                rec.rate = rec.own_rate;
+                rec.first_start.get_or_insert(now);
+                rec.last_start = Some(now);
+                rec.began();
+                taken += assignment.gpus.len() as u32;
+            } else {
+                rec.phase = Phase::Starting;
+                let (job, attempt) = (rec.id, rec.attempt);
+                self.commands.push(Command::Start { job, attempt });
+            }
         }
+        let placed = trial.placed.len() as u32;
         self.busy += taken;
-        self.counts[Phase::Waiting as usize] -= running;
-        self.counts[Phase::Running as usize] += running;
+        self.counts[Phase::Waiting as usize] -= entered;
+        self.counts[Phase::Starting as usize] += placed - own;
+        // Jobs that return were counted as running.
+        self.counts[Phase::Running as usize] += own;
+        self.counts[Phase::Running as usize] -= placed - entered;
     }
 }
 
@@ -165,7 +151,7 @@ mod tests {
     use super::*;
     use crate::assignment::Assignment;
     use crate::cluster::spec::ClusterSpec;
-    use crate::decision::{AdmissionDecision, Command};
+    use crate::decision::AdmissionDecision;
     use crate::event::{Event, Outcome};
     use crate::ids::{GpuId, NodeId};
     use crate::job::spec::JobSpec;
@@ -173,8 +159,13 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Arc;
 
-    fn rate(job: JobId) -> f64 {
-        1.0 + f64::from(job.0) / 8.0
+    /// Returns the rate of a job that starts: its own rate on the GPUs that it requested.
+    fn rate(state: &State, job: JobId) -> f64 {
+        let its = state.job(job).unwrap();
+        match its.bound().unwrap().count() == its.gpus() {
+            true => its.own_rate(),
+            false => 1.0 + f64::from(job.0) / 8.0,
+        }
     }
 
     /// Reports the results of all commands, like a simulator without overheads.
@@ -189,7 +180,7 @@ mod tests {
                     work: None,
                 },
                 Command::Start { job, attempt } | Command::Change { job, attempt, .. } => {
-                    let rate = rate(job);
+                    let rate = rate(state, job);
                     Event::Started { job, attempt, rate }
                 }
                 other => panic!("{other:?}"),
@@ -274,7 +265,7 @@ mod tests {
 
     #[test]
     fn at_once_is_as_step_by_step() {
-        let (mut carried_out, mut step_by_step, mut refused) = (0, 0, 0);
+        let (mut at_once, mut mixed, mut step_by_step, mut refused) = (0, 0, 0, 0);
         for seed in 1..=200u64 {
             let mut random = Random(seed * 0x9e37_79b9);
             let mut cluster = ClusterSpec::uniform(3, 4);
@@ -316,20 +307,18 @@ mod tests {
                 state.close_decision(state.version, true);
                 let plan = plan(&state, &mut random);
                 let mut long = state.clone();
-                let done = state.commit(&plan, plan.version, true);
-                let rates: Vec<_> = state.launched().map(|j| (j.id(), rate(j.id()))).collect();
-                assert!(
-                    rates
-                        .iter()
-                        .all(|(j, _)| state.job(*j).unwrap().phase() == Phase::Running)
-                );
-                state.set_rates(&rates).unwrap();
+                let instant = match random.chance(3) {
+                    true => Instant::Stops,
+                    false => Instant::Own,
+                };
+                let done = state.commit(&plan, plan.version, instant);
+                let finished = done.as_ref().map_or(0, |applied| applied.done);
+                mixed += u32::from(finished > 0 && state.has_commands());
                 report_all(&mut state);
-                let expected = long.commit(&plan, plan.version, false);
+                let expected = long.commit(&plan, plan.version, Instant::Nothing);
                 report_all(&mut long);
-                let at_once = done.as_ref().is_ok_and(|applied| applied.instant);
                 let expected = expected.map(|applied| Applied {
-                    instant: at_once,
+                    done: finished,
                     ..applied
                 });
                 assert_eq!(done, expected);
@@ -347,14 +336,14 @@ mod tests {
                 assert!(same, "seed {seed}, round {round}: {state:?}\n{long:?}");
                 check(&state);
                 let some = done.is_ok_and(|a| a.stops + a.placements > 0);
-                carried_out += u32::from(at_once && some);
-                step_by_step += u32::from(!at_once && some);
-                refused += u32::from(!at_once && !some);
+                at_once += u32::from(finished > 0);
+                step_by_step += u32::from(finished == 0 && some);
+                refused += u32::from(finished == 0 && !some);
             }
         }
         assert!(
-            carried_out > 1000 && step_by_step > 50 && refused > 150,
-            "{carried_out} {step_by_step} {refused}"
+            at_once > 1000 && mixed > 500 && step_by_step > 50 && refused > 150,
+            "{at_once} {mixed} {step_by_step} {refused}"
         );
     }
 }

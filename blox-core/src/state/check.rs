@@ -35,6 +35,8 @@ pub(super) struct Trial {
     plain: bool,
     /// True if the plan places a job that has GPUs.
     returns: bool,
+    /// Number of entries of `placed` with [`Placed::own`].
+    pub own: u32,
     /// GPUs that the plan releases and takes.
     pub passing: Passing,
     /// Entries of each job in `released` and `placed`, by slot.
@@ -74,6 +76,8 @@ pub(super) struct Placed {
     pub step: u32,
     /// True if the plan released one of its GPUs. Set only for plain launches.
     pub left: bool,
+    /// True if it has no extras and gets the requested number of GPUs. Set only for plain launches.
+    pub own: bool,
     /// Node and bit mask of its GPUs, if they are known to be contiguous on one node.
     pub on: Option<OnNode>,
 }
@@ -204,8 +208,15 @@ impl State {
             return false;
         };
         trial.plain &= taken.mixed == 0;
-        let left = taken.left != 0;
-        trial.add_placed(slot, step, left, taken.on);
+        let own = rec.extras == Wants::Bare && rec.gpus as usize == a.gpus.len();
+        trial.own += u32::from(own);
+        trial.add_placed(Placed {
+            slot,
+            step,
+            left: taken.left != 0,
+            own,
+            on: taken.on,
+        });
         true
     }
 
@@ -284,7 +295,13 @@ impl State {
         trial.shared |= !a.share.is_whole();
         let places = a.gpus.iter().filter_map(|gpu| self.cluster.at(*gpu));
         places.for_each(|on| trial.passing.share(on));
-        trial.add_placed(slot, step, false, None);
+        trial.add_placed(Placed {
+            slot,
+            step,
+            left: false,
+            own: false,
+            on: None,
+        });
         Ok(())
     }
 
@@ -390,6 +407,7 @@ impl Trial {
         self.shared = false;
         self.plain = true;
         self.returns = false;
+        self.own = 0;
         self.passing.clear(cluster.nodes().len());
         self.jobs.clear();
         self.claims.clear();
@@ -411,7 +429,7 @@ impl Trial {
             stale: self.stale,
             stops: stops.count() as u32,
             placements: self.placed.len() as u32,
-            instant: false,
+            done: 0,
         }
     }
 
@@ -490,14 +508,10 @@ impl Trial {
     }
 
     #[inline(always)]
-    fn add_placed(&mut self, slot: u32, step: u32, left: bool, on: Option<OnNode>) {
-        self.placed.push(Placed {
-            slot,
-            step,
-            left,
-            on,
-        });
-        self.jobs.of(slot as usize, Entry::default).placed = self.placed.len() as u32;
+    fn add_placed(&mut self, placed: Placed) {
+        self.placed.push(placed);
+        let entry = self.jobs.of(placed.slot as usize, Entry::default);
+        entry.placed = self.placed.len() as u32;
     }
 
     /// Releases the allocation of a job.

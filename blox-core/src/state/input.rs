@@ -3,10 +3,9 @@
 use crate::decide_error::DecisionError;
 use crate::decision::{Decision, PlanError};
 use crate::event::Event;
-use crate::ids::JobId;
 use crate::state::EventError;
 use crate::units::Time;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An input of the [core](crate::core::Core), from a backend, a log or a journal.
 ///
@@ -37,10 +36,14 @@ pub enum Input {
         question: u64,
         /// The decision.
         decision: Box<Decision>,
-        /// True if stops and launches take no time. If possible, the core then applies the plan
-        /// completely and issues no commands for it.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        instant: bool,
+        /// The stops and launches that take no time. If possible, the core applies them with the plan
+        /// and issues no commands for them.
+        #[serde(
+            default,
+            skip_serializing_if = "Instant::is_nothing",
+            deserialize_with = "instant"
+        )]
+        instant: Instant,
     },
     /// The scheduler lost its turn: the open question gets no decision.
     Lost {
@@ -51,24 +54,51 @@ pub enum Input {
         /// The reason.
         why: DecisionError,
     },
-    /// Rates of jobs that the last decision launched without commands, in iterations per second. A
-    /// job that is not listed runs at its [own rate](crate::JobRef::own_rate).
-    Launched {
-        /// Each job with its rate, in the order of the plan.
-        rates: Vec<(JobId, f64)>,
-    },
+}
+
+/// The steps of a plan that take no time and cannot fail on a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Instant {
+    /// None.
+    #[default]
+    Nothing,
+    /// Stops and launches. The backend reports the rate of each launch. Journals of earlier versions
+    /// have `true` for it.
+    Stops,
+    /// Stops and launches. Jobs without extras run at their [own rate](crate::JobRef::own_rate) on GPUs
+    /// of their number; the backend reports the rates of all others.
+    Own,
+}
+
+impl Instant {
+    fn is_nothing(&self) -> bool {
+        *self == Instant::Nothing
+    }
+}
+
+fn instant<'de, D: Deserializer<'de>>(d: D) -> Result<Instant, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Now(Instant),
+        Before(bool),
+    }
+    Ok(match Form::deserialize(d)? {
+        Form::Now(instant) => instant,
+        Form::Before(true) => Instant::Stops,
+        Form::Before(false) => Instant::Nothing,
+    })
 }
 
 impl Input {
-    /// Returns the time of the input. Returns `None` for [`Input::Launched`], which belongs to the
-    /// input before it.
-    pub fn at(&self) -> Option<Time> {
+    /// Returns the time of the input.
+    pub fn at(&self) -> Time {
         match self {
             Input::Event { at, .. }
             | Input::Due { at }
             | Input::Decided { at, .. }
-            | Input::Lost { at, .. } => Some(*at),
-            Input::Launched { .. } => None,
+            | Input::Lost { at, .. } => *at,
         }
     }
 }
@@ -94,15 +124,5 @@ pub enum Refused {
     NotAsked {
         /// The number of the question.
         found: u64,
-    },
-    /// A rate is invalid, or its job was not launched by the last decision. Nothing has changed.
-    #[error(
-        "job {job} has the rate {rate} iterations/s, expected a launched job and a finite rate"
-    )]
-    NotLaunched {
-        /// The job.
-        job: JobId,
-        /// The rate.
-        rate: f64,
     },
 }

@@ -7,6 +7,7 @@ use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
 use crate::decision::{AfterDrain, Command, Plan, PlanError};
 use crate::event::Event;
 use crate::ids::{JobId, Name, NameId, Names};
+use crate::input::Instant;
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record, Witness};
 use crate::model::share::Gpus;
@@ -116,8 +117,8 @@ pub struct Applied {
     pub stops: u32,
     /// Number of placements that were applied.
     pub placements: u32,
-    /// True if all stops and launches took no time and are complete.
-    pub instant: bool,
+    /// Number of stops and launches that took no time and are complete.
+    pub done: u32,
 }
 
 fn is_nothing(amount: &Gpus) -> bool {
@@ -175,8 +176,7 @@ pub struct State {
     /// Notes whether policies read the truth about jobs.
     #[serde(skip)]
     pub(crate) witness: Witness,
-    /// The last check of a plan, whose buffers the next check reuses. Its placed jobs are those that
-    /// the last plan launched at once.
+    /// The last check of a plan, whose buffers the next check reuses.
     #[serde(skip)]
     trial: Option<Box<check::Trial>>,
 }
@@ -302,7 +302,6 @@ impl State {
             return Err(EventError::TimeBackwards { at, now: self.now });
         }
         let before = (self.now, self.version);
-        self.forget_launched();
         self.now = at;
         self.version += 1;
         let result = self.apply_now(event);
@@ -403,17 +402,19 @@ impl State {
     /// # Errors
     /// The plan contradicts the version that it was made from. No step is applied.
     pub fn apply_plan(&mut self, plan: &Plan) -> Result<Applied, PlanError> {
-        self.commit(plan, plan.version, false)
+        self.commit(plan, plan.version, Instant::Nothing)
     }
 
     /// Like [`State::apply_plan`], for a plan made from version `seen` and the earlier changes of
-    /// its own decision. If `instant`, `seen` must be the state's version. If the plan then
-    /// consists of promotions and plain stops and launches only, they take no time.
+    /// its own decision. Each stop and launch has one of two effects: a command, whose report
+    /// follows as an event, or the phase that the report would cause, if `instant` includes it. The
+    /// latter requires that `seen` is the state's version, and that all stops and launches are
+    /// plain; see [`State::commit_at_once`].
     pub(crate) fn commit(
         &mut self,
         plan: &Plan,
         seen: u64,
-        instant: bool,
+        instant: Instant,
     ) -> Result<Applied, PlanError> {
         if seen > self.version {
             return Err(PlanError::FutureVersion {
@@ -425,12 +426,11 @@ impl State {
         trial.clear(&self.cluster);
         let checked = self.check(plan, seen, &mut trial);
         let result = match checked {
-            Ok(()) if instant && trial.is_plain(&self.cluster) => {
-                Ok(self.commit_at_once(plan, &mut trial))
+            Ok(()) if instant != Instant::Nothing && trial.is_plain(&self.cluster) => {
+                Ok(self.commit_at_once(plan, &mut trial, instant))
             }
             Ok(()) => Ok(self.commit_steps(plan, &mut trial)),
             Err(why) => {
-                trial.placed.clear();
                 for action in &plan.actions {
                     self.touch(action.job());
                 }
@@ -446,9 +446,7 @@ impl State {
     fn commit_steps(&mut self, plan: &Plan, trial: &mut check::Trial) -> Applied {
         self.version += 1;
         self.commit_plan(plan, trial);
-        let applied = trial.applied(plan);
-        trial.placed.clear();
-        applied
+        trial.applied(plan)
     }
 }
 

@@ -838,9 +838,6 @@ fn input_for_no_open_question_is_refused() {
     assert_eq!(twice, Refused::Open { open: 1 });
     let other = b.core.take(&lost(2), &mut *b.policy).unwrap_err();
     assert_eq!(other, Refused::NotAsked { found: 2 });
-    let rates = vec![(JobId(0), 1.0)];
-    let launched = b.core.take(&Input::Launched { rates }, &mut *b.policy);
-    assert!(matches!(launched, Err(Refused::NotLaunched { .. })));
     assert_eq!(b.core.state().now(), t(0.0));
     assert_eq!(b.core.open().unwrap().number, 1);
 }

@@ -4,7 +4,7 @@ use super::harness::*;
 use super::rounds::gavel;
 use blox_core::input::Input;
 use blox_core::journal::JsonLines;
-use blox_core::replay::{ReplayError, inputs, replay};
+use blox_core::replay::{ReplayError, replay};
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::{order::SortKey, policy::by_key, *};
 use blox_testing::{FirstFit, StepByStep};
@@ -224,8 +224,9 @@ fn job_deferred_for_the_same_reason_has_no_new_event() {
     b.submit_all(0.0, vec![job(1, 100.0); 2]);
     let deferrals = |journal: &Buffer| {
         let text = journal.0.lock().unwrap().clone();
-        let answers = inputs(&text[..]).map(|read| match read.unwrap().1 {
-            Input::Decided { decision, .. } => decision.admissions.iter().count(),
+        let text = String::from_utf8(text).unwrap();
+        let answers = text.lines().map(|line| match serde_json::from_str(line) {
+            Ok(Input::Decided { decision, .. }) => decision.admissions.iter().count(),
             _ => 0,
         });
         answers.sum::<usize>()

@@ -308,7 +308,7 @@ fn skipped(trigger: Box<dyn DecisionTrigger>, at: f64) -> (u64, Option<Time>) {
         at: t(at),
         question: 1,
         decision,
-        instant: false,
+        instant: Instant::Nothing,
     };
     core.follow(&answer).unwrap();
     (core.core().counters().skipped_rounds, core.core().due())

@@ -3,8 +3,8 @@
 use super::timeline::Timeline;
 use blox_core::SortedMap;
 use blox_core::{
-    Action, AdmissionDecision, Config, Event, GpuId, GpuList, JobId, JobRef, Launches,
-    MetricCollector, Name, Phase, Plan, Share, Time, View,
+    Action, AdmissionDecision, Config, Event, GpuId, GpuList, JobId, JobRef, MetricCollector, Name,
+    Phase, Plan, Share, Time, View,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -272,9 +272,9 @@ impl Followed {
                 Action::Finish { job, .. } => self.stopped(*job, now),
                 Action::Stop { job, .. } => {
                     self.stopped(*job, now);
-                    // A stop that took no time is over: the job has no GPUs, or runs again.
-                    let holds = |j: &JobRef<'_>| j.bound().is_some() && j.phase() != Phase::Running;
-                    if !view.job(*job).as_ref().is_some_and(holds) {
+                    // Otherwise the stop took no time: the job has no GPUs, or was launched again.
+                    let leaves = |j: &JobRef<'_>| j.phase() == Phase::Stopping;
+                    if !view.job(*job).as_ref().is_some_and(leaves) {
                         self.leave(*job, now, "stopped");
                     }
                 }
@@ -297,10 +297,6 @@ impl Followed {
 }
 
 impl MetricCollector for Occupancy {
-    fn observed_launches(&self) -> Launches {
-        Launches::Late
-    }
-
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { .. } => self.live += 1,

@@ -42,7 +42,9 @@ impl fmt::Debug for Fingerprint {
 
 impl MetricCollector for Fingerprint {
     fn on_event(&mut self, view: View<'_>, event: &Event) {
-        self.feed(view.version(), event);
+        if !matches!(event, Event::Started { .. } | Event::Stopped { .. }) {
+            self.feed(view.version(), event);
+        }
     }
 
     fn on_decision(&mut self, _: View<'_>, plan: &Plan) {

@@ -8,7 +8,7 @@ use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, AdmissionDecision, Assignment, Class, Event, Gpus, JobId, JobRef, JobSpec, Launches,
+    Action, AdmissionDecision, Assignment, Class, Event, Gpus, JobId, JobRef, JobSpec,
     MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
 };
 use serde::Serialize;
@@ -324,13 +324,6 @@ fn is_resized(job: &JobRef<'_>) -> bool {
 }
 
 impl MetricCollector for Recorder {
-    fn observed_launches(&self) -> Launches {
-        match self.keep_rounds || self.explain.is_some() {
-            true => Launches::Each,
-            false => Launches::Late,
-        }
-    }
-
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         if let Some(bills) = &mut self.bills {
             bills.on_event(view, event);

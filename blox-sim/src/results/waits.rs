@@ -3,8 +3,8 @@
 use crate::Measure;
 use blox_core::SortedMap;
 use blox_core::{
-    Event, JobId, JobRef, Launches, MetricCollector, Name, Phase, Plan, Reason, Seconds, Time,
-    View, reason::ReasonLabel, sort,
+    Event, JobId, JobRef, MetricCollector, Name, Phase, Plan, Reason, Seconds, Time, View,
+    reason::ReasonLabel, sort,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -279,10 +279,6 @@ fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
 }
 
 impl MetricCollector for Waits {
-    fn observed_launches(&self) -> Launches {
-        Launches::Each
-    }
-
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         let now = view.now();
         if let Event::Submitted { job, spec } = event {

@@ -104,7 +104,7 @@ pub(super) fn check(
         at: open.at,
         question: open.number,
         decision,
-        instant: false,
+        instant: Default::default(),
     };
     match copy.handle(&input, &mut (), &mut Vec::new()) {
         Err(Refused::Plan(error)) => Err(error.into()),

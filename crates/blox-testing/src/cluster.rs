@@ -7,12 +7,11 @@ use super::script::{Fault, Outside, Script};
 use super::verify::verify;
 use blox_core::assignment::GpuList;
 use blox_core::cluster::spec::NodeSpec;
-use blox_core::core::Core;
-use blox_core::decision::{Command, NodeAction};
+use blox_core::decision::{Action, Command, NodeAction, Plan};
 use blox_core::drive::Backend;
 use blox_core::event::{Event, Outcome};
 use blox_core::ids::{ActionId, GpuId, JobId, Name, NodeId};
-use blox_core::input::Input;
+use blox_core::input::{Input, Instant};
 use blox_core::job::training::{SpeedReport, TrainingReport};
 use blox_core::job::{JobRef, Phase};
 use blox_core::pipeline::DecisionError;
@@ -1096,12 +1095,16 @@ impl Backend for ScriptedCluster {
         }
     }
 
-    fn is_instant(&self) -> bool {
-        self.instant
+    fn instant(&self) -> Instant {
+        let plain = |node: &NodeSpec| node.gpu_type.is_none();
+        match self.nodes.iter().all(|(_, node)| plain(node)) {
+            _ if !self.instant => Instant::Nothing,
+            true => Instant::Own,
+            false => Instant::Stops,
+        }
     }
 
-    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
-        let view = core.view();
+    fn applied_at_once(&mut self, view: View<'_>, plan: &Plan) {
         // The jobs that the plan stopped leave first.
         for i in 0..self.jobs.len() {
             let id = JobId(i as u32);
@@ -1114,7 +1117,13 @@ impl Backend for ScriptedCluster {
                 self.leave(id, Truth::Idle);
             }
         }
-        for job in core.launched() {
+        for action in &plan.actions {
+            let Action::Place { job, .. } = action else {
+                continue;
+            };
+            let Some(job) = view.job(*job).filter(|j| j.phase() == Phase::Running) else {
+                continue;
+            };
             let (id, now) = (job.id(), self.now);
             let gpus = job.bound().map(|a| a.gpus.clone()).unwrap_or_default();
             let its = &mut self.jobs[id.index()];
@@ -1123,9 +1132,7 @@ impl Backend for ScriptedCluster {
             its.gpus = gpus;
             its.launched_with = its.work;
             (its.since, its.began) = (now, now);
-            let rate = self.rate_of(id, view);
-            self.jobs[id.index()].rate = rate;
-            rates.push((id, rate));
+            self.jobs[id.index()].rate = job.rate();
             self.schedule_run(id, true);
         }
     }

@@ -285,7 +285,7 @@ mod tests {
                 at: Time::new(at),
                 question: 1,
                 decision: Box::new(decision),
-                instant: false,
+                instant: Default::default(),
             };
             [Input::Due { at: Time::ZERO }, decided]
         };

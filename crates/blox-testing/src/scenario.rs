@@ -76,7 +76,7 @@ impl StepByStep for Runtime {
             at,
             question: self.open().map_or(0, |open| open.number),
             decision: Box::new(decision),
-            instant: false,
+            instant: Default::default(),
         };
         self.take(&answer, scheduler)
     }
