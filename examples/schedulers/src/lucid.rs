@@ -41,8 +41,8 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
 /// that does not fit does not block later jobs. A job may share GPUs with a running job of the same
 /// size on one node if their sharing scores allow it. At most two jobs share a GPU. Apart from the
-/// profiler, no job is stopped. The parts are the order of
-/// [`qssf`](blox::schedulers::qssf) and the placement [`Profiling`], which has all rules.
+/// profiler, no job is stopped. The parts are the order of [`qssf`](blox::schedulers::qssf) and the
+/// placement [`Profiling`], which has all rules.
 ///
 /// A score is the job attribute `sharing_score`, or follows from the profile of the job by the
 /// paper's decision tree. The profile has the attributes `gpu_util`, `gmem`, `gmem_util` and `amp`,
@@ -51,8 +51,7 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// [`blox::sim::execution::Shared`] slows packed jobs down.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]),
-/// `profiler_nodes`, `limit_s`, `profiled_gpus`, `scores` (-1 disables packing), `memory_mib` of a
-/// GPU.
+/// `profiler_nodes`, `limit_s`, `profiled_gpus`, `scores`, `memory_mib`.
 ///
 /// **Not done.** Packing is not reduced while few jobs come (section 3.3): the paper leaves the load
 /// and the forecast to the operator. Partners are running jobs only, as in the released program.
