@@ -70,8 +70,8 @@ use crate::shape::Shape;
 )]
 pub trait PlacementPolicy: Policy {
     /// Fills the draft. Returns the validity of the placement as long as the requests do not
-    /// change. A policy returns [`Validity::UntilEvent`] if it leaves placed jobs where they are, or
-    /// always finds the same place for the same jobs.
+    /// change. A policy returns [`Validity::UntilEvent`](crate::Validity::UntilEvent) if it leaves
+    /// placed jobs where they are, or always finds the same place for the same jobs.
     ///
     /// # Errors
     /// The policy requested something impossible from the draft, or has no answer for another reason.
