@@ -4,7 +4,8 @@ use crate::clock::{Kind, Timer, Timers};
 use crate::completion::{AtRoundEnd, CompletionRule};
 use crate::execution::{AnyExecution, LinkJobs, Reach, beside, on_nodes_of};
 use crate::faults::Faults;
-use crate::overheads::AnyOverheads;
+use crate::overheads::{AnyOverheads, is_free_for};
+use crate::sealed::Sealed;
 use crate::stall::Stall;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Until, Watch};
@@ -253,7 +254,7 @@ impl<'w> Simulator<'w> {
         nodes: usize,
     ) -> Result<Self, SimError> {
         let reach = world.execution.any_reach();
-        let plain_rates = world.execution.any_keeps_plain_rates() && reach == Reach::Gpus;
+        let plain_rates = world.execution.any_keeps_plain_rates(Sealed) && reach == Reach::Gpus;
         let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -333,7 +334,7 @@ impl<'w> Simulator<'w> {
         }
         self.open = (0..self.next_id).map(JobId).collect();
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
-        self.charges = live.any(|job| !self.overheads.any_is_free_for(job.spec()));
+        self.charges = live.any(|job| !is_free_for(&*self.overheads, job.spec()));
         for id in 0..self.next_id {
             let live = |job: &JobRef<'_>| job.phase() != Phase::Ended;
             if let Some(job) = view.job(JobId(id)).filter(live)
@@ -609,7 +610,7 @@ impl<'w> Simulator<'w> {
         self.watch
             .submitted
             .store(u64::from(self.next_id), Ordering::Relaxed);
-        self.charges |= !self.overheads.any_is_free_for(&spec);
+        self.charges |= !is_free_for(&*self.overheads, &spec);
         if self.measure.includes(job, spec.submit) {
             self.open.push_back(job);
         }

@@ -40,6 +40,7 @@ pub mod forecast;
 pub mod overheads;
 pub mod registry;
 pub mod results;
+mod sealed;
 mod simulation;
 mod stall;
 pub mod stepping;

@@ -1,5 +1,6 @@
 //! Overheads: costs of changes from one assignment to another.
 
+use crate::sealed::Sealed;
 use blox_core::{Assignment, JobRef, NodeSpec, Policy, Seconds, Stateless, Submission, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -95,10 +96,16 @@ pub trait Overheads: Policy {
 
     /// Returns whether launches, stops and changes of this job are free. If they are for all jobs,
     /// the simulation need not apply them step by step or record previous assignments.
-    fn is_free_for(&self, job: &Submission) -> bool {
-        let _ = job;
+    #[doc(hidden)]
+    fn is_free_for(&self, _: &Submission, _: Sealed) -> bool {
         false
     }
+}
+
+/// Returns whether launches, stops and changes of a job are known to be free. They are not known for
+/// overheads that another crate defines.
+pub fn is_free_for(overheads: &dyn AnyOverheads, job: &Submission) -> bool {
+    overheads.any_is_free_for(job, Sealed)
 }
 
 blox_core::erased! {
@@ -124,7 +131,8 @@ blox_core::erased! {
             boot as any_boot(view: View<'_>, node: &NodeSpec) -> Seconds;
         }
         without {
-            is_free_for as any_is_free_for(job: &Submission) -> bool;
+            #[doc(hidden)]
+            is_free_for as any_is_free_for(job: &Submission, sealed: Sealed) -> bool;
         }
     }
 }
@@ -191,7 +199,7 @@ impl Overheads for FixedOverheads {
         self.boot
     }
 
-    fn is_free_for(&self, _: &Submission) -> bool {
+    fn is_free_for(&self, _: &Submission, _: Sealed) -> bool {
         let of_jobs = FixedOverheads {
             boot: Seconds::ZERO,
             ..*self
@@ -237,8 +245,8 @@ impl Overheads for CheckpointRestart {
         self.others.boot(&mut (), view, node)
     }
 
-    fn is_free_for(&self, job: &Submission) -> bool {
-        job.extras().training.is_none() && self.others.is_free_for(job)
+    fn is_free_for(&self, job: &Submission, sealed: Sealed) -> bool {
+        job.extras().training.is_none() && self.others.is_free_for(job, sealed)
     }
 }
 

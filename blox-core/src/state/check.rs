@@ -102,6 +102,19 @@ impl State {
     /// clear, and the steps that later events made impossible. First all jobs of the plan release
     /// their GPUs, then the placed jobs take GPUs in the plan's order. The state stays unchanged.
     pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
+        self.check_by(plan, seen, trial, State::take_free)
+    }
+
+    /// Like [`State::check`]. Each placed job takes its GPUs by `fast`, or if it returns false, by
+    /// [`State::take_shared`], which has all rules. The result does not depend on `fast`.
+    #[inline(always)]
+    pub(super) fn check_by(
+        &self,
+        plan: &Plan,
+        seen: u64,
+        trial: &mut Trial,
+        fast: impl Fn(&State, &Record, (u32, u32), &Assignment, &mut Trial) -> bool,
+    ) -> Result<(), PlanError> {
         for (step, action) in plan.actions.iter().enumerate() {
             let job = action.job();
             let Some(s) = self.slot(job) else {
@@ -131,7 +144,7 @@ impl State {
             let Some(a) = assignment_of(plan, step) else {
                 continue;
             };
-            if self.take_free(rec, slot, step, a, trial) {
+            if fast(self, rec, (slot, step), a, trial) {
                 continue;
             }
             match self.take_shared(rec, slot, step, a, plan, trial) {
@@ -189,13 +202,13 @@ impl State {
         })
     }
 
-    /// Lets a job take usable GPUs without other jobs. Returns false if that is impossible.
+    /// Lets a job take usable GPUs without other jobs, by bit masks of nodes. Returns false if that is
+    /// impossible. It exists for speed: nearly all jobs take such GPUs.
     #[inline(always)]
-    fn take_free(
+    pub(super) fn take_free(
         &self,
         rec: &Record,
-        slot: u32,
-        step: u32,
+        (slot, step): (u32, u32),
         a: &Assignment,
         trial: &mut Trial,
     ) -> bool {

@@ -1,5 +1,6 @@
 //! Random runs that recompute all counters of the state after every step.
 
+use super::check::Trial;
 use super::*;
 use crate::assignment::Assignment;
 use crate::cluster::NodeStatus;
@@ -12,6 +13,7 @@ use crate::job::spec::Extras;
 use crate::model::share::{Gpus, Share, Used};
 use crate::reason::Reason;
 use crate::sorted::SortedMap;
+use std::cell::Cell;
 
 /// Random numbers that are the same in every test run.
 pub(super) struct Random(pub(super) u64);
@@ -240,6 +242,8 @@ struct Run {
     refused: u32,
     stale: u32,
     circles: u32,
+    /// Jobs that took GPUs in the fast way.
+    free: u32,
     /// Numbers of placements beside one, two, and at least three other jobs.
     grouped: [u32; 4],
     parts: Option<Parts>,
@@ -284,6 +288,7 @@ impl Run {
             refused: 0,
             stale: 0,
             circles: 0,
+            free: 0,
             grouped: [0; 4],
             parts: None,
         }
@@ -786,6 +791,7 @@ impl Run {
             Some(_) => self.plan_of_parts(),
             None => self.plan(),
         };
+        self.free += same_without_speed(&self.state, &plan);
         if self.random.chance(50) {
             for _ in 0..self.random.below(5) {
                 self.happen();
@@ -856,6 +862,9 @@ impl Run {
             };
             plan.actions.push(action);
         }
+        if plan.version == self.state.version {
+            same_without_speed(&self.state, &plan);
+        }
         let before = ledgers(&self.state);
         if self.state.apply_plan(&plan).is_err() {
             assert_eq!(ledgers(&self.state), before);
@@ -899,6 +908,26 @@ impl Run {
     }
 }
 
+/// Checks that the fast way to take GPUs changes no result of a check. Returns how many jobs took it.
+fn same_without_speed(state: &State, plan: &Plan) -> u32 {
+    let fast = Cell::new(0);
+    let check = |by: &dyn Fn(&State, &Record, (u32, u32), &Assignment, &mut Trial) -> bool| {
+        let mut trial = Trial::default();
+        trial.clear(&state.cluster);
+        let result = state.check_by(plan, plan.version, &mut trial, by);
+        let placed: Vec<_> = trial.placed.iter().map(|p| (p.slot, p.step)).collect();
+        let released: Vec<_> = trial.released.iter().map(|r| (r.slot, r.step)).collect();
+        (result, placed, released, trial.left_out, trial.stale)
+    };
+    let count = |state: &State, rec: &Record, at: (u32, u32), a: &Assignment, trial: &mut Trial| {
+        let takes = state.take_free(rec, at, a, trial);
+        fast.set(fast.get() + u32::from(takes));
+        takes
+    };
+    assert_eq!(check(&count), check(&|_, _, _, _, _| false), "{plan:?}");
+    fast.get()
+}
+
 type Ledger = Vec<(JobId, Phase, Option<Assignment>, Option<Assignment>)>;
 
 fn ledgers(state: &State) -> (u64, Ledger) {
@@ -909,7 +938,7 @@ fn ledgers(state: &State) -> (u64, Ledger) {
 
 #[test]
 fn books_stay_right_in_random_runs() {
-    let (mut refused, mut stale, mut circles) = (0, 0, 0);
+    let (mut free, mut refused, mut stale, mut circles) = (0, 0, 0, 0);
     let mut grouped = [0; 4];
     for seed in 1..=300 {
         let mut run = Run::new(seed);
@@ -917,12 +946,13 @@ fn books_stay_right_in_random_runs() {
         refused += run.refused;
         stale += run.stale;
         circles += run.circles;
+        free += run.free;
         (0..4).for_each(|i| grouped[i] += run.grouped[i]);
     }
     // The runs must cover refusals, stale steps, deadlocks, and groups of each size.
     assert!(
-        refused > 1000 && stale > 1000 && circles > 10,
-        "{refused} {stale} {circles}"
+        refused > 1000 && stale > 1000 && circles > 10 && free > 1000,
+        "{refused} {stale} {circles} {free}"
     );
     assert!(grouped[1..].iter().all(|n| *n > 500), "{grouped:?}");
 }

@@ -28,8 +28,8 @@ pub use variability::{LOCALITY, Variability};
 /// Forwards the remaining methods of a wrapping model to the inner model.
 macro_rules! passes_on {
     () => {
-        fn keeps_plain_rates(&self) -> bool {
-            self.inner.keeps_plain_rates()
+        fn keeps_plain_rates(&self, sealed: crate::sealed::Sealed) -> bool {
+            self.inner.keeps_plain_rates(sealed)
         }
 
         fn reach(&self) -> super::Reach {
@@ -39,6 +39,7 @@ macro_rules! passes_on {
 }
 use passes_on;
 
+use crate::sealed::Sealed;
 use blox_core::{
     Assignment, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless, Time, View,
 };
@@ -46,8 +47,8 @@ use blox_core::{
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
 /// A model is immutable, as a policy is. The simulator owns its [memory](Policy::Memory). It calls
-/// [`on_event`](Policy::on_event) after every event of the cluster: launches and stops are events
-/// only if they take time. It does not call [`on_launches`](Policy::on_launches).
+/// [`on_event`](Policy::on_event) after every event of the cluster. Launches and stops that take no time
+/// need not be events. It does not call [`on_launches`](Policy::on_launches).
 ///
 /// `conformance_of_model` of the crate `blox-testing` computes every rate again after every event,
 /// and so finds a model that leaves jobs at an old rate.
@@ -135,7 +136,8 @@ pub trait ExecutionModel: Policy {
     /// Returns whether jobs without [extras](blox_core::Extras) keep their specified rate wherever
     /// they are alone on the requested number of GPUs. The simulator then need not call this model
     /// for them.
-    fn keeps_plain_rates(&self) -> bool {
+    #[doc(hidden)]
+    fn keeps_plain_rates(&self, _: Sealed) -> bool {
         false
     }
 
@@ -199,7 +201,8 @@ blox_core::erased! {
         }
         without {
             name as any_name() -> String;
-            keeps_plain_rates as any_keeps_plain_rates() -> bool;
+            #[doc(hidden)]
+            keeps_plain_rates as any_keeps_plain_rates(sealed: Sealed) -> bool;
             reach as any_reach() -> Reach;
         }
     }
@@ -224,7 +227,7 @@ impl ExecutionModel for FixedRate {
         }
     }
 
-    fn keeps_plain_rates(&self) -> bool {
+    fn keeps_plain_rates(&self, _: Sealed) -> bool {
         true
     }
 }

@@ -1,6 +1,7 @@
 //! Speed as profiled for each GPU type or GPU count.
 
 use super::{ExecutionModel, FixedRate, by_type};
+use crate::sealed::Sealed;
 use blox_core::{Assignment, JobRef, Stateless, View};
 
 /// Every job runs at its profiled rate for its number of GPUs. Between two profiled counts, the
@@ -37,7 +38,7 @@ impl ExecutionModel for Profiled {
             .unwrap_or(0.0)
     }
 
-    fn keeps_plain_rates(&self) -> bool {
+    fn keeps_plain_rates(&self, _: Sealed) -> bool {
         true
     }
 }

@@ -11,7 +11,7 @@ use blox_registry::{
 };
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
-use blox_sim::overheads::{CheckpointRestart, FixedOverheads};
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads, is_free_for};
 use blox_sim::registry::World as _;
 use serde_json::Value;
 
@@ -133,7 +133,7 @@ pub(crate) fn overheads_of(
     let line = match model.name.as_str() {
         "none" => FREE.to_owned(),
         "typical" => typical(),
-        _ if built.is_ok_and(|model| model.any_is_free_for(&job)) => {
+        _ if built.is_ok_and(|model| is_free_for(&*model, &job)) => {
             format!("{FREE} (the model `{model}`)")
         }
         _ => format!("by the model `{model}`"),

@@ -32,8 +32,7 @@ pub enum ModelProperty {
     /// accepts. A later rate is a finite number, at least 0.
     Rates,
     /// A rate follows from the view and the model's memory. The same simulation gives the same
-    /// results each time: step by step, and in one pass that skips the model where it
-    /// [keeps plain rates](ExecutionModel::keeps_plain_rates).
+    /// results each time: step by step, and in one pass.
     Determinism,
     /// The model does not panic.
     Panic,
@@ -435,7 +434,7 @@ impl World {
                     a.job, a.finish
                 ),
                 found: format!(
-                    "{:?}: a rate depends on more than the view and the memory, or `keeps_plain_rates` is wrong",
+                    "{:?}: a rate depends on more than the view and the memory",
                     b.finish
                 ),
             }),
@@ -610,14 +609,12 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Neighbours {
         reach: Reach,
-        plain: bool,
         /// True if jobs that are still starting count.
         early: bool,
     }
 
     const RIGHT: Neighbours = Neighbours {
         reach: Reach::Nodes,
-        plain: false,
         early: false,
     };
 
@@ -636,10 +633,6 @@ mod tests {
 
         fn reach(&self) -> Reach {
             self.reach
-        }
-
-        fn keeps_plain_rates(&self) -> bool {
-            self.plain
         }
     }
 
@@ -721,23 +714,6 @@ mod tests {
         fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
             (self.0)(view, job)
         }
-    }
-
-    #[test]
-    fn plain_rates_that_are_not_plain_are_found() {
-        struct Halved;
-        impl Stateless for Halved {}
-        impl ExecutionModel for Halved {
-            fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
-                job.own_rate() / 2.0
-            }
-            fn keeps_plain_rates(&self) -> bool {
-                true
-            }
-        }
-        let failure = broken(|_| Halved);
-        assert_eq!(failure.property, ModelProperty::Determinism);
-        assert!(failure.to_string().contains("`keeps_plain_rates`"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub use triangulated::Between;
 use fits::KnownFits;
 
 use super::{AnyExecution, ExecutionModel, Stretch, Turn, untrained};
+use crate::sealed::Sealed;
 use blox_core::SortedMap;
 use blox_core::{
     Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
@@ -254,8 +255,8 @@ impl ExecutionModel for Training {
         })
     }
 
-    fn keeps_plain_rates(&self) -> bool {
-        self.others.any_keeps_plain_rates()
+    fn keeps_plain_rates(&self, sealed: Sealed) -> bool {
+        self.others.any_keeps_plain_rates(sealed)
     }
 }
 
