@@ -459,11 +459,13 @@ fn policies_are_notified_of_launches_once_a_plan() {
     /// Records its calls.
     struct Listener(Arc<Mutex<Vec<String>>>);
     impl Policy for Listener {
-        type Memory = ();
+        type Memory = u8;
 
-        fn initial(&self, _: u64) {}
+        fn initial(&self, _: u64) -> u8 {
+            0
+        }
 
-        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
+        fn on_event(&self, _: &mut u8, _: View<'_>, event: &Event) {
             let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
             assert!(!launch, "{event:?}");
             if let Event::Submitted { spec, .. } = event {
@@ -474,7 +476,7 @@ fn policies_are_notified_of_launches_once_a_plan() {
             }
         }
 
-        fn on_launches(&self, (): &mut (), view: View<'_>, plan: &Plan) {
+        fn on_launches(&self, _: &mut u8, view: View<'_>, plan: &Plan) {
             let mut line = String::from("plan");
             for action in &plan.actions {
                 let Action::Place { job, .. } = action else {
@@ -487,7 +489,7 @@ fn policies_are_notified_of_launches_once_a_plan() {
         }
     }
     impl ClusterManager for Listener {
-        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+        fn manage(&self, _: &mut u8, _: View<'_>, _: &mut NodeActions) -> Validity {
             Validity::UntilEvent
         }
     }

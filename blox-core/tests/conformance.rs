@@ -657,11 +657,11 @@ fn a_policy_that_changes_itself_is_caught() {
     let suite = conformance(|_| {
         let ended = Arc::new(Mutex::new(BTreeSet::<JobId>::new()));
         let seen = Arc::clone(&ended);
-        let policy = Hooked::new(move |(): &mut (), view, out| {
+        let policy = Hooked::new(move |_: &mut u8, view, out| {
             list_all(view, seen.lock().unwrap().len() % 2 == 1, out);
             Validity::UntilEvent
         });
-        let policy = policy.on_event(move |(), _, event| {
+        let policy = policy.on_event(move |_, _, event| {
             if let Event::Ended { job, .. } = event {
                 ended.lock().unwrap().insert(*job);
             }
@@ -688,11 +688,11 @@ fn a_panic_is_caught() {
 
     // Panics while it processes an event: the core continues without the event's effect on it.
     let suite = conformance(|_| {
-        let startled = Hooked::new(|(): &mut (), view, out| {
+        let startled = Hooked::new(|_: &mut u8, view, out| {
             list(view.active(), out);
             Validity::NextRound
         });
-        let startled = startled.on_event(|(), _, event| {
+        let startled = startled.on_event(|_, _, event| {
             let completed = Outcome::Completed;
             assert!(!matches!(event, Event::Ended { outcome, .. } if *outcome == completed));
         });
@@ -703,13 +703,13 @@ fn a_panic_is_caught() {
 
     // Panics after a plan with a stop was applied: the core continues.
     let suite = conformance(|_| {
-        let stopped = Hooked::new(|(): &mut (), view, out| {
+        let stopped = Hooked::new(|_: &mut u8, view, out| {
             by_key(attained)
                 .preemptive()
                 .schedule(&mut (), view, out)
                 .unwrap()
         });
-        let stopped = stopped.on_launches(|(), _, plan| {
+        let stopped = stopped.on_launches(|_, _, plan| {
             assert_eq!(plan.stops(), 0, "no stop was expected");
         });
         composed("stopped", stopped, Preempting)

@@ -54,11 +54,14 @@ impl Seen {
 struct Witness(Arc<Seen>);
 
 impl Policy for Witness {
-    type Memory = ();
+    // Without a memory, it would get no events.
+    type Memory = u8;
 
-    fn initial(&self, _: u64) {}
+    fn initial(&self, _: u64) -> u8 {
+        0
+    }
 
-    fn on_event(&self, (): &mut (), view: View<'_>, event: &Event) {
+    fn on_event(&self, _: &mut u8, view: View<'_>, event: &Event) {
         self.0.note(event);
         if let Event::Ended { job, .. } = event
             && view.job(*job).is_some_and(|j| j.promoted())
@@ -71,7 +74,7 @@ impl Policy for Witness {
 impl AdmissionPolicy for Witness {
     fn admit(
         &self,
-        (): &mut (),
+        _: &mut u8,
         _: View<'_>,
         asking: &[JobId],
         out: &mut AdmissionDecisions,
@@ -82,7 +85,7 @@ impl AdmissionPolicy for Witness {
 }
 
 impl ClusterManager for Witness {
-    fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+    fn manage(&self, _: &mut u8, _: View<'_>, _: &mut NodeActions) -> Validity {
         Validity::UntilEvent
     }
 }
