@@ -1,6 +1,6 @@
 //! Placement by one of two rules, chosen by a job's application class.
 
-use super::selector::{NodeSelector, Parts};
+use super::selector::{NodeSelector, Parts, Sealed};
 use blox_core::{Assignment, Draft, JobRef, Reason, Room, Shape};
 
 /// Places jobs of named classes by one rule, and all other jobs by another.
@@ -42,8 +42,14 @@ impl<A: NodeSelector, B: NodeSelector> NodeSelector for ByClass<A, B> {
         self.rule(job).find(draft, job, shape)
     }
 
-    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
-        self.rule(job).nodes(draft, job, shape)
+    fn nodes(
+        &self,
+        draft: &Draft<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+        sealed: Sealed,
+    ) -> Option<Parts> {
+        self.rule(job).nodes(draft, job, shape, sealed)
     }
 
     fn could_find(&self, room: &Room<'_>, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {

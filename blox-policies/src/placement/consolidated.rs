@@ -1,6 +1,8 @@
 //! Placement on as few nodes as possible.
 
-use super::selector::{NodeSelector, Parts, has_resources, most_with_resources, on_nodes, suits};
+use super::selector::{
+    NodeSelector, Parts, Sealed, has_resources, most_with_resources, on_nodes, suits,
+};
 use blox_core::{Assignment, Draft, JobRef, Node, NodeId, Reason, Room, Shape, sort};
 use std::cmp::Reverse;
 
@@ -36,10 +38,16 @@ impl Consolidated {
 
 impl NodeSelector for Consolidated {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        on_nodes(draft, &self.nodes(draft, job, shape)?, shape)
+        on_nodes(draft, &self.nodes(draft, job, shape, Sealed)?, shape)
     }
 
-    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
+    fn nodes(
+        &self,
+        draft: &Draft<'_>,
+        job: &JobRef<'_>,
+        shape: &Shape,
+        _: Sealed,
+    ) -> Option<Parts> {
         let needed = shape.gpus.get();
         let plain = shape.gpu_type.is_none() && !shape.has_resources();
         let any = plain && !job.has_extras();

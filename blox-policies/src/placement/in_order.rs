@@ -2,7 +2,7 @@
 
 use super::moving::{change, movable};
 use super::near::Near;
-use super::selector::{NodeSelector, on_nodes, shape_of, suits};
+use super::selector::{NodeSelector, Sealed, on_nodes, shape_of, suits};
 use super::types::{could_find, find, trains};
 use blox_core::{
     Answer, Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, Gpus, JobId, JobQueue,
@@ -261,7 +261,7 @@ fn place_in_view<R: NodeSelector + ?Sized>(
                 if alone
                     && shape.share.is_whole()
                     && !trains(job)
-                    && let Some(nodes) = rule.nodes(draft, job, shape)
+                    && let Some(nodes) = rule.nodes(draft, job, shape, Sealed)
                     && draft.assign_on(request.job, &nodes, shape)?
                 {
                     return Ok(true);
@@ -389,7 +389,7 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         let mut gang = Shape::default();
         for job in self.counted.drain(..) {
             gang.gpus = job.gpus();
-            let nodes = self.rule.nodes(draft, &job, &gang);
+            let nodes = self.rule.nodes(draft, &job, &gang, Sealed);
             if let Some(nodes) = &nodes
                 && draft.assign_on(job.id(), nodes, &gang)?
             {

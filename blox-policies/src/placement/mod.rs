@@ -70,7 +70,7 @@ pub use profiling::{Profiling, ProfilingSettings};
 pub use random::Random;
 pub use resizing::Resizing;
 pub use resuming::Resuming;
-pub use selector::{NodeSelector, Parts, most_with_resources, suits};
+pub use selector::{NodeSelector, most_with_resources, suits};
 pub use shifting::Shifting;
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::could_find;

@@ -5,6 +5,10 @@ use blox_core::{
 };
 use smallvec::SmallVec;
 
+/// The argument of a function that only this crate implements.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed;
+
 /// Nodes, and the number of GPUs on each.
 pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
@@ -56,12 +60,12 @@ pub trait NodeSelector {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
     /// Returns the nodes of the assignment that [`find`](NodeSelector::find) would return, in the same
-    /// order.
+    /// order, each with the number of its first free GPUs to take. Returns `None` if `find` takes other
+    /// GPUs or finds none.
     ///
-    /// Each node comes with the number of its first free GPUs to take. Returns `None` if `find`
-    /// takes other GPUs or finds none. Implementing it is optional; it saves time.
-    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
-        let _ = (draft, job, shape);
+    /// It exists for speed. The rules of this crate define `find` by it, and no other rule has it.
+    #[doc(hidden)]
+    fn nodes(&self, _: &Draft<'_>, _: &JobRef<'_>, _: &Shape, _: Sealed) -> Option<Parts> {
         None
     }
 
