@@ -94,7 +94,7 @@ impl State {
         self.records[s].changed = changed;
     }
 
-    /// Launches the placed jobs. If `own` is above 0, so many of them run at their own rates now.
+    /// Launches the placed jobs. `own` is the number of jobs that run at their own rates now, or 0.
     fn let_run(&mut self, plan: &Plan, trial: &Trial, own: u32) {
         let (now, version) = (self.now, self.version);
         let (mut taken, mut entered) = (0, 0);

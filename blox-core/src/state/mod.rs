@@ -406,10 +406,10 @@ impl State {
     }
 
     /// Like [`State::apply_plan`], for a plan made from version `seen` and the earlier changes of
-    /// its own decision. Each stop and launch has one of two effects: a command, whose report
-    /// follows as an event, or the phase that the report would cause, if `instant` includes it. The
-    /// latter requires that `seen` is the state's version, and that all stops and launches are
-    /// plain; see [`State::commit_at_once`].
+    /// its own decision. The effect of a stop or launch is a command, and its report follows as an
+    /// event. If `instant` includes it, the effect is the phase that the report would cause. This
+    /// requires that `seen` is the state's version, and that all stops and launches are plain; see
+    /// [`State::commit_at_once`].
     pub(crate) fn commit(
         &mut self,
         plan: &Plan,
