@@ -1,6 +1,5 @@
 //! Tests of policies in which several parts act together, or that another solver checks.
 
-mod alike;
 mod formulas;
 mod gavel;
 mod papers;

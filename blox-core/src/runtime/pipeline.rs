@@ -663,15 +663,6 @@ impl Pipeline {
         self
     }
 
-    /// Lets in-order placement try each job, also those that it could skip because they request the
-    /// same as a blocked one. For tests: the decisions must be the same.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn trying_each_job(mut self) -> Self {
-        self.draft.try_each();
-        self
-    }
-
     /// Replaces the name.
     #[must_use]
     pub fn renamed(mut self, name: impl Into<Name>) -> Self {

@@ -529,20 +529,7 @@ impl Case {
         same_books(skipped, &visited, &self.place)?;
         report.runs += 3 + shadows.len() as u64 + u64::from(own.is_none());
 
-        // A scheduler must decide the same if the placement tries each job that it may skip as alike.
-        let skips = |input: &Input| match input {
-            Input::Decided { decision, .. } => !decision.plan.waits_by_gpus.is_empty(),
-            _ => false,
-        };
-        if let Some(pipeline) = self.build().pipeline
-            && plain.journal.iter().any(skips)
-        {
-            let each = self.run(&script, pipeline.trying_each_job().into(), Mode::Again)?;
-            same_books_of_each(&plain, &each)?;
-            report.runs += 1;
-        }
-
-        // So must it if stops and launches take no time and are not reported.
+        // A scheduler must decide the same if stops and launches take no time and are not reported.
         if script.is_instant() {
             let instant = self.run(&script, self.build(), Mode::Instant)?;
             same_books_at_once(&plain, &instant)?;
@@ -1040,18 +1027,6 @@ fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
             Property::Determinism,
             format!("job {job} to fare the same whether launches are reported or not: {a:?}"),
             format!("{b:?} where they take effect in one step"),
-        )),
-    }
-}
-
-/// Checks that every job has the same end if the placement tries each job.
-fn same_books_of_each(skipping: &Run, each: &Run) -> Result<(), Problem> {
-    match first_difference(&skipping.books, &each.books) {
-        None => Ok(()),
-        Some((job, a, b)) => Err(Problem::new(
-            Property::Alike,
-            format!("job {job} to fare the same if no job is skipped as alike: {a:?}"),
-            format!("{b:?} where each job is tried"),
         )),
     }
 }

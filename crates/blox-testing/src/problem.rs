@@ -45,9 +45,6 @@ pub enum Property {
     /// A [`Validity`](blox_core::Validity) is correct: visiting every decision moment gives the
     /// same decisions.
     Validity,
-    /// Jobs that a placement skips because they request the same as a
-    /// [blocked](blox_core::Draft::candidate_blocked_alike) one could not be placed.
-    Alike,
     /// A clone decides like its original and does not affect the original.
     Clone,
     /// A fresh instance that restores the saved memory decides like the instance that saved it.
@@ -79,7 +76,6 @@ impl fmt::Display for Property {
             Property::Growth => "requests nodes without bound",
             Property::Accounting => "led to a job that is not accounted for",
             Property::Validity => "gave an untrue validity",
-            Property::Alike => "skips jobs as alike that are not",
             Property::Clone => "does not survive cloning",
             Property::Restore => "does not survive saving and restoring",
             Property::Replay => "does not replay from its journal",

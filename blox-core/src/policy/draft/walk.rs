@@ -288,11 +288,9 @@ impl<'a> Draft<'a> {
         };
         if let Some(job) = candidate.and_then(|job| self.view.job(job)) {
             let walk = &mut self.m.walk;
-            let kind = walk.kinds.of(&job);
+            walk.blocked.insert(walk.kinds.of(&job));
             let all = &mut self.m.waits_by_gpus;
-            let known = all.iter_mut().find(|(gpus, _)| *gpus == job.gpus());
-            match known {
-                _ if !walk.block(kind) => {}
+            match all.iter_mut().find(|(gpus, _)| *gpus == job.gpus()) {
                 // The last reason has the smallest number of free GPUs.
                 Some((_, last)) => *last = why,
                 None => all.push((job.gpus(), why)),
