@@ -62,7 +62,10 @@ const PAIRS: &[(&str, bool, Compose)] = &[
 
 /// The actions of each decision of a run.
 #[derive(Clone, Default)]
-struct Acts(Arc<Mutex<Vec<(Time, Vec<Action>)>>>);
+struct Acts(Arc<Mutex<Recorded>>);
+
+/// The actions of each decision.
+type Recorded = Vec<(Time, Vec<Action>)>;
 
 impl Journal for Acts {
     fn record(&mut self, input: &Input) {
