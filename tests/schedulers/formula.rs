@@ -60,7 +60,7 @@ const PAIRS: &[(&str, bool, Compose)] = &[
     ),
 ];
 
-/// The actions of each decision of a run.
+/// A journal that keeps the actions of a run.
 #[derive(Clone, Default)]
 struct Acts(Arc<Mutex<Recorded>>);
 
