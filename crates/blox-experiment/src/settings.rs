@@ -4,6 +4,8 @@
 use crate::field::{Field, is_key_of};
 use crate::origin::Origin;
 use crate::parameters::{OfOverheads, OfWorkload, Parameters};
+#[cfg(feature = "clap")]
+use crate::value::format_help;
 use crate::value::{
     Duration, Hours, Limit, Loads, MeanTime, Measured, Period, Risk, RoundLength, Seeds, Written,
 };
@@ -119,10 +121,10 @@ settings! {
         #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Workload"))]
         pub trace: Option<PathBuf>,
         /// Its format [default: detected from the file; synergy and gavel must be given]
-        ///
-        /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, spot, genai, slurm, supercloud, swf,
-        /// blox-jobs, tiresias, synergy, gavel and sia.
-        #[cfg_attr(feature = "clap", arg(long, value_name = "FORMAT", help_heading = "Workload"))]
+        #[cfg_attr(
+            feature = "clap",
+            arg(long, long_help = format_help(), value_name = "FORMAT", help_heading = "Workload")
+        )]
         pub format: Option<Written<Format>>,
         /// Its columns, for a table of another format:
         /// submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min

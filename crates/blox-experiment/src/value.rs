@@ -324,6 +324,15 @@ fn round(v: f64) -> f64 {
     (v * 1e9).round() / 1e9
 }
 
+/// Returns the help of an option that names a workload format.
+#[cfg(feature = "clap")]
+pub fn format_help() -> String {
+    let formats = blox_traces::Format::list();
+    format!(
+        "Its format [default: detected from the file; synergy and gavel must be given]\n\nOne of {formats}."
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,13 @@ impl Format {
         self.entry().name
     }
 
+    /// Returns all names as a list in words, such as `csv, jsonl and sia`.
+    pub fn list() -> String {
+        let names = Format::ALL.map(Format::name);
+        let (last, others) = names.split_last().unwrap_or((&"", &[]));
+        format!("{} and {last}", others.join(", "))
+    }
+
     /// A small input of the format, for tests.
     pub fn example(self) -> &'static str {
         self.entry().example

@@ -11,7 +11,7 @@ use super::help::Late;
 use super::value::number;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use blox_experiment::value::Window;
+use blox_experiment::value::{Window, format_help};
 use blox_registry::Registry;
 use blox_traces::{ColumnMap, Format, ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
@@ -48,10 +48,7 @@ struct FileArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Its format [default: detected from the file; synergy and gavel must be given]
-    ///
-    /// One of csv, jsonl, philly, philly-log, itp, acme, helios, pai, openb, spot, genai, slurm, supercloud, swf,
-    /// blox-jobs, tiresias, synergy, gavel and sia.
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, long_help = format_help(), value_name = "FORMAT")]
     format: Option<Format>,
     /// Its columns, for a table of another format; see `blox simulate --help`
     #[arg(long, value_name = "MAP")]
