@@ -371,12 +371,16 @@ impl NodeSets {
         (sets != 0).then(|| u64::BITS - above - sets.leading_zeros())
     }
 
-    /// Returns the nodes of a set.
+    /// Returns the nodes of the sets from `set` on, in ascending order of set.
     #[inline]
-    pub fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
-        let some = (set as usize) < SETS && self.sizes[set as usize] > 0;
-        let rows: &[[u64; SETS]] = if some { &self.words } else { &[] };
-        bits::numbers(rows.iter().map(move |row| row[set as usize])).map(NodeId)
+    pub fn ascending(&self, set: u32) -> NodesBySet<'_, true> {
+        NodesBySet::new(self, set.max(1) - 1)
+    }
+
+    /// Returns the nodes of all sets except set 0, in descending order of set.
+    #[inline]
+    pub fn descending(&self) -> NodesBySet<'_, false> {
+        NodesBySet::new(self, SETS as u32)
     }
 
     /// Returns the nodes of all sets except one. `nodes` is the total number of nodes.
@@ -384,6 +388,49 @@ impl NodeSets {
     fn others(&self, set: usize, nodes: usize) -> impl Iterator<Item = NodeId> + '_ {
         let all = bits::numbers(self.words.iter().map(move |row| !row[set]));
         all.map(NodeId).take_while(move |id| id.index() < nodes)
+    }
+}
+
+/// The nodes of one set after the other. Flattened iterators add 2.6 % to the instructions of LAS at
+/// load 8.
+pub struct NodesBySet<'s, const ASCENDING: bool> {
+    sets: &'s NodeSets,
+    set: u32,
+    word: usize,
+    left: u64,
+}
+
+impl<'s, const ASCENDING: bool> NodesBySet<'s, ASCENDING> {
+    #[inline]
+    fn new(sets: &'s NodeSets, before: u32) -> Self {
+        NodesBySet {
+            sets,
+            set: before,
+            word: sets.words.len(),
+            left: 0,
+        }
+    }
+}
+
+impl<const ASCENDING: bool> Iterator for NodesBySet<'_, ASCENDING> {
+    type Item = NodeId;
+
+    #[inline]
+    fn next(&mut self) -> Option<NodeId> {
+        while self.left == 0 {
+            self.word += 1;
+            if self.word >= self.sets.words.len() {
+                self.set = match ASCENDING {
+                    true => self.sets.first_from(self.set + 1)?,
+                    false => self.sets.last_to(self.set - 1)?,
+                };
+                self.word = 0;
+            }
+            self.left = self.sets.words[self.word][self.set as usize];
+        }
+        let bit = self.left.trailing_zeros();
+        self.left &= self.left - 1;
+        Some(NodeId(self.word as u32 * u64::BITS + bit))
     }
 }
 

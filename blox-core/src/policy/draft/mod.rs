@@ -172,33 +172,20 @@ impl<'a> Draft<'a> {
     /// equals in order of registration.
     #[inline]
     pub fn tightest_nodes(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
-        let sets = &self.m.ledger.by_count;
-        let mut next = count.max(1);
-        self.nodes_of(iter::from_fn(move || {
-            let count = sets.first_from(next)?;
-            next = count + 1;
-            Some(count)
-        }))
+        self.shown(self.m.ledger.by_count.ascending(count))
     }
 
     /// Returns the nodes in view with a free GPU: those with the most first, and equals in order of
     /// registration.
     #[inline]
     pub fn emptiest_nodes(&self) -> impl Iterator<Item = &'a Node> + '_ {
-        let sets = &self.m.ledger.by_count;
-        let mut next = u64::BITS;
-        self.nodes_of(iter::from_fn(move || {
-            let count = sets.last_to(next)?;
-            next = count - 1;
-            Some(count)
-        }))
+        self.shown(self.m.ledger.by_count.descending())
     }
 
-    /// Returns the nodes in view with these numbers of free GPUs.
+    /// Returns those of the nodes that are in view and not hidden.
     #[inline]
-    fn nodes_of(&self, counts: impl Iterator<Item = u32>) -> impl Iterator<Item = &'a Node> {
+    fn shown(&self, nodes: impl Iterator<Item = NodeId>) -> impl Iterator<Item = &'a Node> {
         let view = self.view;
-        let nodes = counts.flat_map(|count| self.m.ledger.by_count.of(count));
         nodes.filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 

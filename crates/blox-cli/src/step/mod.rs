@@ -7,7 +7,7 @@ use crate::experiment::Experiment;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
-use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Time, View};
+use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Reason, Time, View};
 use blox_experiment::value::parse_time;
 use blox_registry::Registry;
 use blox_results::losses::{self, cut_short};
@@ -15,6 +15,7 @@ use blox_results::number_of;
 use blox_results::statistics::mean;
 use blox_sim::stepping::{AnswerError, Step, Stepper};
 use blox_sim::workload::Workload;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HELP: &str = r#"  next [N]      the next decision, or the next N (an empty line: next)
@@ -163,7 +164,7 @@ fn parse(line: &str) -> Result<StepCommand, String> {
         ["ask"] => StepCommand::Ask,
         ["answer", ..] => {
             let steps = line.trim_start().trim_start_matches("answer");
-            let steps = serde_json::from_str(steps);
+            let steps = serde_json::from_str(steps).and_then(steps_of);
             StepCommand::Answer(steps.map_err(|e| format!("the answer is no list of steps: {e}"))?)
         }
         ["quit" | "exit"] => StepCommand::Quit,
@@ -176,6 +177,20 @@ fn parse(line: &str) -> Result<StepCommand, String> {
     })
 }
 
+/// Returns the steps of an answer. A stop without a reason has the reason that the job was not
+/// chosen.
+fn steps_of(mut answer: Value) -> Result<Vec<Action>, serde_json::Error> {
+    for step in answer.as_array_mut().into_iter().flatten() {
+        for kind in ["stop", "finish"] {
+            if let Some(stop) = step.get_mut(kind).and_then(Value::as_object_mut) {
+                let reason = || serde_json::to_value(Reason::NotChosen).unwrap_or_default();
+                stop.entry("why").or_insert_with(reason);
+            }
+        }
+    }
+    serde_json::from_value(answer)
+}
+
 /// Events between two decisions.
 #[derive(Default)]
 struct Round {
@@ -184,6 +199,8 @@ struct Round {
     /// Time of the previous decision.
     before: Option<Time>,
     events: Vec<(Time, Event)>,
+    /// Events since the decision.
+    coming: Vec<(Time, Event)>,
 }
 
 impl Round {
@@ -267,12 +284,11 @@ impl Session<'_> {
         if self.over || self.stepper.asked().is_some() {
             return Ok(!self.over);
         }
-        self.round.events.clear();
         loop {
             match self.stepper.step()? {
                 Step::Event(at, event) => {
                     self.remember(at, &event);
-                    self.round.events.push((at, event));
+                    self.round.coming.push((at, event));
                 }
                 Step::Question(_) => return Ok(true),
                 // The stepper pauses before each decision.
@@ -301,6 +317,7 @@ impl Session<'_> {
             self.round.before = (!first).then_some(self.round.at);
             self.round.number += 1;
             self.round.at = at;
+            self.round.events = std::mem::take(&mut self.round.coming);
             self.find_rejected(at);
         }
     }
