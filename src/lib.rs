@@ -44,13 +44,14 @@
 //! | Combine policies to a scheduler | [`Composition`](prelude::Composition) |
 //! | Use a published scheduler | [`schedulers`] |
 //! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
-//! | Run several schedulers, seeds or settings | [`Experiment`](experiment::Experiment), [`Plan`](experiment::Plan) |
+//! | Run several schedulers, seeds or settings | [`Experiment`](experiment::Experiment), [`Plan`](experiment::Plan), `examples/experiment.rs` |
 //! | Understand the metrics | [`Summary`](results::Summary), [`JobResult`](sim::results::JobResult) |
 //! | Read a trace or generate jobs | [`traces`] |
 //! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
 //! | Test a scheduler | `testing` (feature `testing`) |
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
+//! | Decide in place of a scheduler | [`Stepper`](sim::stepping::Stepper), `examples/answers.rs` |
 //! | Write a backend | [`backend`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -498,7 +498,11 @@ mod tests {
                 let with = (0..150).filter(|&i| test(counts[i as usize]));
                 with.map(NodeId).collect()
             };
-            assert_eq!(sets.of(wanted).collect::<Vec<_>>(), nodes(&|c| c == wanted));
+            let of = |set: u32| nodes(&|count| count == set);
+            let up: Vec<NodeId> = (wanted.max(1)..=64).flat_map(of).collect();
+            let down: Vec<NodeId> = (1..=64).rev().flat_map(of).collect();
+            assert_eq!(sets.ascending(wanted).collect::<Vec<_>>(), up);
+            assert_eq!(sets.descending().collect::<Vec<_>>(), down);
             assert_eq!(sets.others(0, 150).collect::<Vec<_>>(), nodes(&|c| c > 0));
         }
     }
