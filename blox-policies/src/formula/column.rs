@@ -94,10 +94,10 @@ macro_rules! columns {
 columns! {
     |job, estimator|
     Submit "submit" SECONDS Still Still job.submit().secs();
-    Now "now" SECONDS Clock Clock (job.submit() + job.age()).secs();
+    Now "now" SECONDS Clock Clock job.now().secs();
     Age "age" SECONDS Clock Clock job.age().secs();
     Waiting "waiting" SECONDS Clock Still match job.phase() {
-        Phase::Waiting => (job.submit() + job.age() - job.eligible_since()).secs(),
+        Phase::Waiting => (job.now() - job.eligible_since()).secs(),
         _ => 0.0,
     };
     Attained "attained" SECONDS Still Clock job.attained_time().secs();

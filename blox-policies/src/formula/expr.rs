@@ -119,10 +119,14 @@ impl Expr {
             Expr::Call(function, arguments) => {
                 let mut values = arguments.iter().map(of);
                 let first = values.next().unwrap_or(f64::NAN);
-                // A comparison passes a value on that is no number, unlike `f64::min`.
+                // A value that is no number passes on, unlike with `f64::min`.
                 match function {
-                    Function::Min => values.fold(first, |a, b| if a <= b { a } else { b }),
-                    Function::Max => values.fold(first, |a, b| if a >= b { a } else { b }),
+                    Function::Min => {
+                        values.fold(first, |a, b| if b.is_nan() || b < a { b } else { a })
+                    }
+                    Function::Max => {
+                        values.fold(first, |a, b| if b.is_nan() || b > a { b } else { a })
+                    }
                     Function::Abs => first.abs(),
                     Function::Log => libm::log(first),
                 }

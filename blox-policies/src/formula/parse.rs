@@ -22,6 +22,9 @@ type Parsed<T> = Result<T, FormulaError>;
 /// Largest number of nested parts.
 const DEPTH: u32 = 64;
 
+/// Largest number of words and signs: a sum nests once for each term.
+const LENGTH: usize = 2000;
+
 /// Parses keys with commas between them.
 pub(super) fn keys(text: &str) -> Parsed<Vec<Expr>> {
     let mut parser = Parser {
@@ -85,10 +88,8 @@ fn tokens(text: &str) -> Parsed<Vec<Token<'_>>> {
             })?;
             (Kind::Number(number), length)
         } else if first.is_ascii_alphabetic() || first == '_' {
-            let inside = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-            // A hyphen belongs to the names of attributes only: `age-waiting` is a difference.
-            let hyphens = rest.starts_with(ATTRIBUTES);
-            let ends = |c: char| !inside(c) || c == '-' && !hyphens;
+            // A hyphen is always a minus sign: `attributes.cost-1` is a difference.
+            let ends = |c: char| !(c.is_ascii_alphanumeric() || "_.".contains(c));
             (Kind::Word, rest.find(ends).unwrap_or(rest.len()))
         } else if first == '\'' {
             let Some(length) = rest[1..].find('\'') else {
@@ -101,6 +102,10 @@ fn tokens(text: &str) -> Parsed<Vec<Token<'_>>> {
             let expected = "a number, a column, an operator or a parenthesis";
             return Err(error(text, start, &rest[..first.len_utf8()], expected));
         };
+        if tokens.len() == LENGTH {
+            let expected = format!("a formula of at most {LENGTH} words and signs");
+            return Err(error(text, start, &rest[..length], &expected));
+        }
         tokens.push(Token {
             kind,
             text: &rest[..length],

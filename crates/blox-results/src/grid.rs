@@ -17,6 +17,7 @@ use blox_table::{CsvTable, TableSink};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The most columns of a table on a terminal.
@@ -142,7 +143,7 @@ impl Grid {
             .set_width(width);
         table.set_header(&self.head);
         for row in &self.rows {
-            table.add_row(row.iter().map(Cell::new));
+            table.add_row(row.iter().map(|text| Cell::new(shown(text))));
         }
         let columns = table.column_count();
         for i in 0..columns {
@@ -315,6 +316,17 @@ pub fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
     }
 }
 
+/// Returns the text of a cell. A wide table shortens a longer one, which no terminal shows.
+fn shown(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Largest number of characters of a cell.
+const LONGEST: usize = 2000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,6 +346,18 @@ mod tests {
         assert_eq!(ratio(3.0, 0.0), "-");
         assert_eq!(ratio(f64::NAN, 3.0), "-");
         assert_eq!(decimal(f64::NAN, 1), "-");
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_text() {
+        let grid = Grid {
+            head: vec!["scheduler".into()],
+            rows: vec![vec!["x".repeat(70_000)]],
+            words: 1,
+        };
+        let text = grid.text(Form::Wrapped(100));
+        assert_eq!(text.matches('x').count(), LONGEST);
+        assert!(text.contains('…'));
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub enum NoticeKind {
     /// A column unknown to the format, ignored.
     #[error("unknown column `{0}`: ignored; with the name `attributes.{0}`, it is kept")]
     IgnoredColumn(Name),
-    /// A column that the format does not know, left out, with a name like that of a known one.
+    /// An unknown column, left out, whose name is close to a known one.
     #[error("unknown column `{column}`: ignored; did you mean `{known}`?")]
     MisspeltColumn {
         /// The column.

@@ -486,6 +486,11 @@ impl<'a> JobRef<'a> {
     pub fn submit(&self) -> Time {
         self.rec.spec.submit
     }
+    /// Returns the time of the view.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.now
+    }
     /// Returns the time since submission.
     #[inline]
     pub fn age(&self) -> Seconds {

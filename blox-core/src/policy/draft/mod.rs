@@ -182,7 +182,7 @@ impl<'a> Draft<'a> {
         self.shown(self.m.ledger.by_count.descending())
     }
 
-    /// Returns those of the nodes that are in view and not hidden.
+    /// Leaves out nodes that are hidden or not in view.
     #[inline]
     fn shown(&self, nodes: impl Iterator<Item = NodeId>) -> impl Iterator<Item = &'a Node> {
         let view = self.view;
