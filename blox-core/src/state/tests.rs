@@ -908,10 +908,13 @@ impl Run {
     }
 }
 
+/// A way to take the GPUs of a job.
+type Take<'t> = &'t dyn Fn(&State, &Record, (u32, u32), &Assignment, &mut Trial) -> bool;
+
 /// Checks that the fast way to take GPUs changes no result of a check. Returns how many jobs took it.
 fn same_without_speed(state: &State, plan: &Plan) -> u32 {
     let fast = Cell::new(0);
-    let check = |by: &dyn Fn(&State, &Record, (u32, u32), &Assignment, &mut Trial) -> bool| {
+    let check = |by: Take<'_>| {
         let mut trial = Trial::default();
         trial.clear(&state.cluster);
         let result = state.check_by(plan, plan.version, &mut trial, by);

@@ -1,5 +1,12 @@
 //! CPython's `random.Random`, for workloads and policies that were published as a Python program
 //! and a seed.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Repeat the numbers of a Python program | [`Random::new`] |
+//! | Draw a number | [`Random::random`], [`Random::randint`], [`Random::uniform`] |
+//! | Draw from a list, or shuffle it | [`Random::choice`], [`Random::sample_two`], [`Random::shuffle`] |
+//! | Save and restore the generator | [`Random`], which is saved as seed and number of draws |
 
 use serde::{Deserialize, Serialize};
 

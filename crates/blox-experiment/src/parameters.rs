@@ -183,6 +183,12 @@ pub(crate) const GROUP_OVERHEADS: &str = "group-overheads-s";
 pub static PARAMETERS: [&[Parameter]; 2] = [OF_WORKLOAD, OF_OVERHEADS];
 
 /// A group of [`PARAMETERS`].
+///
+/// ```
+/// use blox_experiment::{OfWorkload, ParameterGroup};
+/// assert_eq!(OfWorkload::HEADING, "Workload");
+/// assert!(OfWorkload::ALL.len() > 5);
+/// ```
 pub trait ParameterGroup: Clone + std::fmt::Debug + Default + Send + Sync + 'static {
     /// Its parameters.
     const ALL: &'static [Parameter];

@@ -1,5 +1,13 @@
 //! Registries of policies, components and schedulers by name, for command lines and configuration
 //! files. Other crates can add their own entries.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Add a scheduler or a policy by name | [`Registry`], [`ComponentRegistry::add`] |
+//! | Describe a parameter | [`param`], [`numeric`], [`without_default`] |
+//! | Read a parameter | [`Params`] |
+//! | Parse `las{guard_h=500}` | [`ComponentSpec`] |
+//! | Name the data that a scheduler is about | [`Registered::with_job_data`] |
 
 use blox_core::cluster::spec::NodeSpec;
 use blox_core::job::spec::{SpecError, Submission};

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | Receive a table in a format of your own | [`TableSink`] |
 //! | Write CSV | [`CsvTable`] |
+//! | Hold a cell | [`Cell`] |
+//! | Report a failed write | [`WriteError`] |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -3,6 +3,14 @@
 //! A workload returns jobs in order of submission. Jobs with equal times keep the order of the
 //! source. [`Jobs`] are a list in memory. The crate `blox-traces` reads and generates others. A
 //! [`WorkloadSource`] opens a workload for each simulation.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Provide jobs from a list | [`Jobs`] |
+//! | Generate or read jobs | [`Workload`] |
+//! | Provide jobs by name | [`WorkloadSource`] |
+//! | Select the measured jobs | [`Measure`] |
+//! | Report dropped or repaired input | [`Notices`] |
 
 #![warn(missing_docs)]
 
@@ -12,9 +20,8 @@ mod notices;
 pub mod text;
 
 pub use error::WorkloadError;
-pub use notices::{Dropped, Notice, NoticeKind, Notices};
-
 pub use measure::Measure;
+pub use notices::{Dropped, Notice, NoticeKind, Notices};
 
 use blox_core::{ClusterSpec, JobSpec, sort};
 use text::number_of;
