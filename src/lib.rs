@@ -50,7 +50,7 @@
 //! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
 //! | Test a scheduler | `testing` (feature `testing`) |
-//! | Use your policies on the command line | [`registry`], [`cli::run`] |
+//! | Use your policies on the command line | [`registry()`], [`cli::run`] |
 //! | Decide in place of a scheduler | [`Stepper`](sim::stepping::Stepper), `examples/answers.rs` |
 //! | Write a backend | [`backend`] |
 

@@ -148,7 +148,6 @@ fn every_scheduler_runs_over_every_placement() {
     }
     let conflicts = [
         "gfs: placement of scheduling+placement",
-        "lucid: placement of scheduling+placement",
         "synthesizer: placement of cluster+admission+scheduling+placement",
     ];
     seen.holds(300, &conflicts);

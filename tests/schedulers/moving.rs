@@ -7,7 +7,7 @@ use blox::core::policy::scheduling_fn;
 use blox::core::{
     Action, Answer, Assignment, ClusterSpec, Config, Draft, Event, GpuCount, GpuId, JobId,
     JobQueue, JobRef, JobSpec, Phase, Pipeline, PlacementPolicy, Plan, Policy, Reason, Request,
-    Room, Seconds, Shape, Time, Validity, View,
+    Room, Seconds, Shape, Time, Validity, View, With,
 };
 use blox::policies::placement::{
     Consolidated, Leases, Migrating, NodeSets, Resizing, Resuming, Synergy,
@@ -38,17 +38,21 @@ struct Reached {
 struct Checked<P>(P, Arc<Reached>);
 
 impl<P: PlacementPolicy> Policy for Checked<P> {
-    type Memory = P::Memory;
+    // A policy without memory is not notified of launches.
+    type Memory = With<u8, P::Memory>;
 
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.0.initial(seed)
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: 0,
+            inner: self.0.initial(seed),
+        }
     }
 
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.0.on_event(memory, view, event);
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.0.on_event(&mut memory.inner, view, event);
     }
 
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
         for (job, other) in self.1.left.lock().unwrap().drain(..) {
             let stops = |a: &Action| matches!(a, Action::Stop { job, .. } if *job == other);
             assert!(
@@ -64,18 +68,18 @@ impl<P: PlacementPolicy> Policy for Checked<P> {
         });
         let guests = guests.count() as u32;
         self.1.guests.fetch_add(guests, Ordering::Relaxed);
-        self.0.on_launches(memory, view, plan);
+        self.0.on_launches(&mut memory.inner, view, plan);
     }
 }
 
 impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
     fn place(
         &self,
-        memory: &mut P::Memory,
+        memory: &mut Self::Memory,
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Answer {
-        let validity = self.0.place(memory, requests, draft)?;
+        let validity = self.0.place(&mut memory.inner, requests, draft)?;
         let view = draft.view();
         let add = |count: &AtomicU32| count.fetch_add(1, Ordering::Relaxed);
         for (job, has) in draft.placed() {
