@@ -54,9 +54,13 @@ fn each_lesson_is_short_and_imports_only_the_prelude() {
         let (name, source) = (name(&lesson), std::fs::read_to_string(&lesson).unwrap());
         assert!(source.lines().count() < 60, "{name}");
         for import in source.lines().filter(|line| line.starts_with("use blox")) {
-            let backend = name == "faults" && import == "use blox::backend::*;";
+            let more = [
+                ("faults", "use blox::backend::*;"),
+                ("mix", "use blox::results::Summary;"),
+            ];
+            let allowed = more.contains(&(name.as_str(), import));
             assert!(
-                import == "use blox::prelude::*;" || backend,
+                import == "use blox::prelude::*;" || allowed,
                 "{name}: {import}"
             );
         }

@@ -250,13 +250,13 @@ impl OutputFormat {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_line_help = false, allow_negative_numbers = true)]
 pub(super) struct Options {
+    /// TOML file with any of these options as keys; the command line takes precedence
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub experiment: Experiment,
     #[command(flatten, next_help_heading = "Results")]
     pub output: Output,
-    /// TOML file with any of these options as keys; the command line takes precedence
-    #[arg(long, value_name = "FILE.toml")]
-    pub config: Option<PathBuf>,
 }
 
 /// Options about what is printed and written.

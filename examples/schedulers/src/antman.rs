@@ -42,7 +42,7 @@ const PARAMETERS: [ParamDoc; 3] = [
 ///
 /// **Verified.** By tests of the paper's rules.
 ///
-/// **Claims.** 3 of 5 claims of the paper hold here, 1 is weaker, 1 does not hold: `blox policies antman`.
+/// **Claims.** 3 of 5 claims of the paper hold here, 2 do not hold: `blox policies antman`.
 pub fn antman() -> Pipeline {
     composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
