@@ -48,7 +48,7 @@ fn each_lesson_is_short_and_imports_only_the_prelude() {
     let mut lessons = sources();
     // The first writes the trace of this folder; the others run studies, and show no policy.
     let others = ["heterogeneous_trace", "answers", "experiment"];
-    lessons.retain(|lesson| !others.contains(&&*name(lesson)));
+    lessons.retain(|lesson| !others.contains(&name(lesson)));
     assert_eq!(lessons.len(), 9);
     for lesson in lessons {
         let (name, source) = (name(&lesson), std::fs::read_to_string(&lesson).unwrap());
@@ -58,7 +58,7 @@ fn each_lesson_is_short_and_imports_only_the_prelude() {
                 ("faults", "use blox::backend::*;"),
                 ("mix", "use blox::results::Summary;"),
             ];
-            let allowed = more.contains(&(name.as_str(), import));
+            let allowed = more.contains(&(name, import));
             assert!(
                 import == "use blox::prelude::*;" || allowed,
                 "{name}: {import}"
