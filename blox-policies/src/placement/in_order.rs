@@ -58,8 +58,8 @@ impl<R: NodeSelector> InOrder<R> {
     /// a cache.
     ///
     /// ```
-    /// use blox_core::{Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId};
-    /// use blox_core::{PlacementPolicy, Policy, Shape, Validity};
+    /// use blox_core::{Answer, Assignment, Draft, GpuCount, JobQueue, JobRef, NodeId};
+    /// use blox_core::{PlacementPolicy, Policy, Shape};
     /// use blox_policies::placement::{InOrder, NodeSelector, suits};
     ///
     /// /// Places jobs on the nodes with the least memory first, sorted once per decision.
