@@ -251,8 +251,10 @@ impl Profiling {
         let mut without: Vec<GpuCount> = Vec::new();
         for job in jobs.iter().filter_map(|id| view.job(*id)) {
             let id = job.id();
-            let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
-            if to_profile || draft.current(id).is_some() || !draft.may_place(id) {
+            if draft.current(id).is_some() || !draft.may_place(id) {
+                continue;
+            }
+            if self.is_new(&job) && Self::fits_profiler(view, &profilers, &job) {
                 continue;
             }
             let shape = Shape::gang(&job);

@@ -12,7 +12,6 @@ use crate::units::Time;
 use crate::view::View;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 mod aging;
@@ -241,10 +240,10 @@ impl JobQueue {
     pub fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         let kept = self.kept_in_order(view);
         let mut jobs = kept.unwrap_or_else(|| self.list.iter().map(|r| r.job).collect());
-        let mut seen = BTreeSet::new();
         // Ignores jobs with a number that was never assigned.
         let next = view.next_job_id();
-        jobs.retain(|job| *job < next && seen.insert(*job));
+        let mut seen = vec![false; next.index()];
+        jobs.retain(|job| *job < next && !std::mem::replace(&mut seen[job.index()], true));
         jobs
     }
 
