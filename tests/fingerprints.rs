@@ -7,9 +7,9 @@
 use blox::core::{
     Adapts, ClusterSpec, Deadline, Extras, GpuCount, JobSpec, NodeSpec, Seconds, Time, TypeSpeeds,
 };
+use blox::perf::applications::built_in;
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
-use blox::sim::execution::training::built_in;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::Fingerprint;
 use blox::sim::workload::Jobs;

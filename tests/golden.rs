@@ -2,12 +2,13 @@
 #![cfg(feature = "released")]
 
 use blox::core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
+use blox::perf::applications::built_in;
 use blox::released::elasticflow::files::{Recipe, read_trace};
 use blox::released::sia;
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
 use blox::results::Summary;
 use blox::sim::Simulation;
-use blox::sim::execution::training::{Profiles, built_in};
+use blox::sim::execution::training::Profiles;
 use blox::sim::workload::{Jobs, Workload};
 use blox::traces::Trace;
 use blox::traces::formats::gavel::Oracle;

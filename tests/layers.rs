@@ -28,7 +28,7 @@ const CRATES: [(&str, &[&str]); 25] = [
     ("crates/blox-registry", &["core"]),
     ("crates/blox-workloads", &["core"]),
     ("blox-sim", &["core", "perf", "registry", "workloads"]),
-    ("crates/blox-testing", &["core", "sim"]),
+    ("crates/blox-testing", &["core", "perf", "sim"]),
     ("crates/blox-parquet", &["table"]),
     (
         "crates/blox-traces",
@@ -38,7 +38,6 @@ const CRATES: [(&str, &[&str]); 25] = [
             "parquet",
             "perf",
             "registry",
-            "sim",
             "table",
             "workloads",
         ],
@@ -64,7 +63,15 @@ const CRATES: [(&str, &[&str]); 25] = [
     ),
     (
         "crates/blox-experiment",
-        &["core", "policies", "registry", "sim", "traces", "workloads"],
+        &[
+            "core",
+            "perf",
+            "policies",
+            "registry",
+            "sim",
+            "traces",
+            "workloads",
+        ],
     ),
     (
         "crates/blox-claims",

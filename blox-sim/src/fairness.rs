@@ -286,8 +286,8 @@ fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::training::built_in;
     use blox_core::{Composition, Extras, OnEvent, Rounds, order::SortKey, policy::by_key};
+    use blox_perf::applications::built_in;
     use blox_testing::FirstFit;
 
     fn fifo(rounds: Option<f64>) -> Pipeline {

@@ -7,11 +7,11 @@ use blox::core::{
     ClusterSpec, Event, Extras, JobId, JobSpec, NodeSpec, Phase, Pipeline, Reason, Seconds, State,
     Time, TypeLimits, TypeSpeeds,
 };
+use blox::perf::applications::built_in;
 use blox::policies::scheduling::{Fifo, Pollux, Sia};
 use blox::registry::ComponentSpec;
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
-use blox::sim::execution::training::built_in;
 use blox::sim::workload::Jobs;
 use blox::testing::Scenario;
 use chacha20::ChaCha8Rng;

@@ -9,6 +9,7 @@ use blox::core::{
     Pipeline, Rounds, Seconds, SpeedReport, ThroughputParams, Time, TrainingReport, TrainingSpec,
     TypeLimits,
 };
+use blox::perf::applications::{Applications, built_in};
 use blox::perf::goodput::{BatchLimits, GoodputModel, StepTime, batch_on, fit};
 use blox::policies::scheduling::PolluxSettings;
 use blox::released::sia::world as files;
@@ -17,7 +18,6 @@ use blox::results::Summary;
 use blox::schedulers::{pollux, pollux_with, sia};
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
-use blox::sim::execution::training::{Applications, built_in};
 use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
 use blox::testing::Scenario;

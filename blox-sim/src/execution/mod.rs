@@ -43,6 +43,7 @@ use crate::sealed::Sealed;
 use blox_core::{
     Assignment, GpuId, JobId, JobRef, LinkId, NodeId, Phase, Policy, Share, Stateless, Time, View,
 };
+use blox_perf::applications::built_in;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
@@ -233,9 +234,9 @@ impl ExecutionModel for FixedRate {
 }
 
 /// The default model of simulations: jobs run at their [specified speed](untrained). Jobs that name
-/// one of the [built-in applications](training::built_in) [train](Training) it.
+/// one of the [built-in applications](built_in) [train](Training) it.
 pub fn as_specified() -> Training {
-    Training::of(training::built_in())
+    Training::of(built_in())
 }
 
 /// The model of jobs that do not train: rates as [`Profiled`]. They are reduced by scarce

@@ -5,7 +5,7 @@ use blox_core::{
     Adapts, Class, Curve, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Sensitivity, Time,
     TypeSpeeds,
 };
-use blox_sim::execution::training::Applications;
+use blox_perf::applications::Applications;
 use blox_traces::generate::Draws;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -286,7 +286,7 @@ fn regimes(parts: &[(f64, f64)], seconds: f64) -> (Value, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::execution::training::built_in;
+    use blox_perf::applications::built_in;
 
     fn first(text: &str) -> JobSpec {
         let kind: JobKind = toml::from_str(text).unwrap();

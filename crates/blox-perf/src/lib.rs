@@ -6,6 +6,7 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Fit and use the goodput model of Pollux | [`goodput`], [`goodput::GoodputModel`] |
+//! | Describe applications that jobs train | [`applications`] |
 //! | Fit losses and predict the end of training | [`fit_loss`], [`without_outliers`], [`converged`], [`flat_from`] |
 //! | Fit speed to the number of workers | [`WorkerModel`] |
 //! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`], [`sharing_score`] |
@@ -17,6 +18,7 @@
 
 #![warn(missing_docs)]
 
+pub mod applications;
 mod attributes;
 pub mod goodput;
 mod loss;

@@ -7,9 +7,10 @@ use crate::tiresias::{self, quirks::DlasQueues};
 use blox_components::parameters::{PROMOTE, param, promote, thresholds};
 use blox_core::Pipeline;
 use blox_core::estimate::{ESTIMATE, check_estimate};
+use blox_perf::applications::built_in;
 use blox_registry::{DefaultValue, JobData, ParamDoc, Registry, without_default};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Profiles, built_in};
+use blox_sim::execution::training::Profiles;
 use blox_sim::registry::World;
 
 const PLACER: ParamDoc = param(

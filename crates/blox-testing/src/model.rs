@@ -10,8 +10,9 @@ use blox_core::job::spec::JobSpec;
 use blox_core::job::training::Adapts;
 use blox_core::units::{Seconds, Time};
 use blox_core::{ClusterSpec, Composition, Curve, Network, NodeSpec, Pipeline};
+use blox_perf::applications::{Application, built_in};
 use blox_sim::completion::Exact;
-use blox_sim::execution::{AnyExecution, ExecutionModel, training};
+use blox_sim::execution::{AnyExecution, ExecutionModel};
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::stepping::{RunningRate, Step, Stepper};
 use blox_sim::workload::Jobs;
@@ -569,8 +570,8 @@ fn connect(seed: u64, cluster: &mut ClusterSpec, jobs: &mut [JobSpec]) {
 
 /// Lets some of the jobs train a built-in application. No job has speeds of other types.
 fn train(seed: u64, jobs: &mut [JobSpec]) {
-    let all = training::built_in();
-    let on_one_gpu = |app: &training::Application| {
+    let all = built_in();
+    let on_one_gpu = |app: &Application| {
         let mut types = app.types.values();
         types.all(|on| on.limits.stages == 1)
     };

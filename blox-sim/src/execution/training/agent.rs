@@ -1,6 +1,5 @@
 //! Agent of a training job: measures steps, fits the speed model, and tunes the batch.
 
-use super::application::{Application, OnType, StepTimes};
 use super::fits::{Fitter, KnownFits};
 use crate::execution::Stretch;
 use blox_core::SortedMap;
@@ -8,7 +7,8 @@ use blox_core::{
     Config, GpuCount, GradientNoise, Name, Seconds, SpeedReport, ThroughputParams, Time,
     TrainingReport,
 };
-use blox_perf::goodput::{BatchConfig, BatchLimits, GoodputModel, KnownBatches, StepTime, split};
+use blox_perf::applications::{Application, OnType};
+use blox_perf::goodput::{BatchConfig, BatchLimits, GoodputModel, KnownBatches, StepTime};
 use serde::{Deserialize, Serialize};
 
 /// Rule for the end of an epoch.
@@ -134,7 +134,7 @@ impl Agent {
         };
         let profile = self.profile.as_ref().and_then(|t| self.profiles.get(t));
         let model = profile.and_then(|p| p.params).zip(self.noise);
-        let mut config = match (insisted, model) {
+        let config = match (insisted, model) {
             (None, Some((speed, noise))) => {
                 let model = GoodputModel {
                     speed,
@@ -149,26 +149,13 @@ impl Agent {
                 let batches = batches.of(app.initial_batch, replicas, &limits);
                 model.best_of(nodes, &batches).config
             }
-            (batch, _) => {
-                let first = app.initial_batch.max(least.saturating_mul(replicas));
-                let batch = f64::from(batch.unwrap_or(first));
-                let limits = BatchLimits {
-                    max_batch: app.max_batch,
-                    per_gpu: (least, most),
-                    accumulate: true,
-                };
-                split(batch, replicas, app.initial_batch, &limits)
-            }
+            (batch, _) => app.passes_of(on, replicas, batch, most),
         };
-        if let (PassLimit::Placement, StepTimes::Measured(table)) = (limit, &on.steps)
-            && on.limits.stages <= 1
-            && let Some(measured) = table.most_per_gpu_on(replicas)
-        {
-            config.per_gpu = config.per_gpu.min(measured);
-        }
-        let within = app.max_batch / replicas.saturating_mul(config.accumulation + 1).max(1);
-        config.per_gpu = config.per_gpu.min(within);
-        self.config = Some(config);
+        let measured = match limit {
+            PassLimit::Placement => on.most_measured_on(replicas),
+            PassLimit::Application => None,
+        };
+        self.config = Some(app.limited(config, replicas, measured));
     }
 
     /// Updates and returns the rate in iterations of the initial batch a second.
@@ -304,7 +291,7 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::training::curves::{Curves, Epoch};
+    use blox_perf::applications::{Curves, Epoch};
 
     #[test]
     fn stretch_ends_with_the_round_or_the_epoch() {

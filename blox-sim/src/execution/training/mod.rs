@@ -2,24 +2,10 @@
 //! 2023).
 
 mod agent;
-mod application;
-mod applications;
-mod constants;
-mod curves;
 mod fits;
-mod fitted;
-mod table;
-mod triangulated;
 
 pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
-pub use application::{Application, OnType, StepTimes};
-pub use applications::Applications;
-pub use constants::{Constants, constants};
-pub use curves::{Curves, Epoch};
 pub use fits::{Fitter, LeastSquares};
-pub use fitted::built_in;
-pub use table::{Measured, StepTable};
-pub use triangulated::Between;
 
 use fits::KnownFits;
 
@@ -29,6 +15,7 @@ use blox_core::SortedMap;
 use blox_core::{
     Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
 };
+use blox_perf::applications::{Application, Applications};
 use blox_perf::goodput::{BatchConfig, KnownBatches};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -44,10 +44,10 @@ use crate::rounds::RoundsFrom;
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::MOST_NODES;
 use blox_core::{Composition, GpuCount, Pipeline, Seconds, Time};
+use blox_perf::applications::Applications;
 use blox_policies::scheduling::Sia;
 use blox_sim::Simulation;
 use blox_sim::execution::Training;
-use blox_sim::execution::training::Applications;
 
 /// Most GPUs of a job.
 const MOST_GPUS: GpuCount = GpuCount(64);
@@ -88,10 +88,10 @@ mod tests {
         Adapts, Answer, Assignment, ClusterSpec, Draft, Extras, GpuCount, GpuId, JobQueue, JobSpec,
         PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Stateless, Validity, View,
     };
+    use blox_perf::applications::built_in;
     use blox_perf::goodput::KnownBatches;
     use blox_policies::placement::KeepNodes;
     use blox_policies::scheduling::sia::{Applicant, Config, Scores, Tie, Ties};
-    use blox_sim::execution::training::built_in;
     use blox_sim::workload::Jobs;
     use std::sync::{Arc, Mutex};
 

@@ -14,7 +14,7 @@ use blox_core::{
     PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Shapes, SortedMap,
     Stateless, Validity, View, sort,
 };
-use blox_sim::execution::training::{Application, Applications};
+use blox_perf::applications::{Application, Applications};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::sync::Arc;

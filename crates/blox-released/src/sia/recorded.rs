@@ -1,6 +1,7 @@
 use blox_core::{Name, SortedMap, ThroughputParams};
+use blox_perf::applications::{Applications, Measured, StepTimes};
 use blox_perf::goodput::StepTime;
-use blox_sim::execution::training::{Applications, Fitter, LeastSquares, Measured, StepTimes};
+use blox_sim::execution::training::{Fitter, LeastSquares};
 use blox_sim::workload::WorkloadError;
 use blox_traces::source::Source;
 use blox_traces::table::Table;

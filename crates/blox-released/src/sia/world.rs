@@ -2,7 +2,8 @@
 //! (OSDI 2021) released.
 
 use blox_core::{JobSpec, Seconds};
-use blox_sim::execution::training::{Applications, EpochEnds, PassLimit, Training, gathered};
+use blox_perf::applications::Applications;
+use blox_sim::execution::training::{EpochEnds, PassLimit, Training, gathered};
 
 /// Sets a job's batch to the tuned batch that Sia's and Pollux' simulators use: 32,768 for every
 /// job of `ncf`.

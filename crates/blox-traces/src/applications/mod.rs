@@ -10,7 +10,7 @@
 //! The files do not state epochs, restart delays and slowdowns. These come from the published
 //! simulator ([`constants`]).
 
-use blox_sim::execution::training::{
+use blox_perf::applications::{
     Application, Applications, Curves, Epoch, Measured, OnType, StepTable, StepTimes, constants,
 };
 mod pandas;

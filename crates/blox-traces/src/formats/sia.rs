@@ -18,7 +18,7 @@ use crate::source::Source;
 use crate::table::{Column, SharedNames, Table};
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::execution::training::{Applications, built_in};
+use blox_perf::applications::{Applications, built_in};
 use blox_workloads::Notices;
 use serde::Deserialize;
 use std::num::NonZeroU32;

@@ -6,12 +6,12 @@ use blox_core::{
     JobQueue, JobRef, JobSpec, Policy, Reason, SchedulingPolicy, Seconds, Shapes, Time, Validity,
     View, With, sort,
 };
+use blox_perf::applications::{Applications, built_in};
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
 use blox_results::statistics::percentile;
 use blox_sim::Watch;
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::workload::Jobs;
 use std::path::Path;
 use std::sync::atomic::Ordering;

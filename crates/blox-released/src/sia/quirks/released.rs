@@ -1,9 +1,9 @@
 use super::single::Tried;
 use crate::sia::world::lies;
 use blox_core::{Adapts, Name, NameId, Seconds, Stateless, TrainingSpec, View};
+use blox_perf::applications::{Application, Applications};
 use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches, split};
 use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
-use blox_sim::execution::training::{Application, Applications};
 use std::sync::Arc;
 
 /// Goodput of a configuration that cannot be used.
@@ -270,7 +270,7 @@ fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_sim::execution::training::{Measured, StepTable, StepTimes, built_in};
+    use blox_perf::applications::{Measured, StepTable, StepTimes, built_in};
 
     #[test]
     fn gpus_of_fixed_jobs_count_by_the_slowest_type() {

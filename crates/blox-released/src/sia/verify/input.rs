@@ -3,9 +3,10 @@
 use crate::compared::{Case, VerifyError, json_lines, option, read};
 use crate::sia::world as files;
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, SortedMap, ThroughputParams, sort};
+use blox_perf::applications::Applications;
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, Profiles};
+use blox_sim::execution::training::Profiles;
 use blox_sim::workload::collect;
 use blox_traces::applications::read_dir;
 use blox_traces::{Format, open_file};

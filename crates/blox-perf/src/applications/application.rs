@@ -2,6 +2,7 @@
 
 use super::curves::Curves;
 use super::table::StepTable;
+use crate::goodput::{BatchConfig, BatchLimits, split};
 use blox_core::SortedMap;
 use blox_core::{Adapts, GradientNoise, Name, Seconds, ThroughputParams, TrainingSpec, TypeLimits};
 
@@ -39,7 +40,7 @@ pub struct OnType {
 
 impl OnType {
     /// Returns the number of replicas on `gpus` GPUs.
-    pub(super) fn replicas(&self, gpus: u32) -> u32 {
+    pub fn replicas(&self, gpus: u32) -> u32 {
         gpus / self.limits.stages.max(1)
     }
 
@@ -82,6 +83,17 @@ impl OnType {
         }
         .unwrap_or(self.limits.per_gpu.1)
     }
+
+    /// Returns the largest number of samples of a pass that was measured on any placement of
+    /// `replicas` replicas; `None` if the times are fitted or a replica has several stages.
+    pub fn most_measured_on(&self, replicas: u32) -> Option<u32> {
+        match &self.steps {
+            StepTimes::Measured(table) if self.limits.stages <= 1 => {
+                table.most_per_gpu_on(replicas)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// An application: a model with its data set.
@@ -117,12 +129,68 @@ impl Application {
         }
     }
 
+    /// Divides a batch into passes of at most `most` samples on each of `replicas` replicas, above
+    /// 0. Without a batch, this is the initial batch, or the smallest pass on each replica if that
+    /// is larger.
+    pub fn passes_of(
+        &self,
+        on: &OnType,
+        replicas: u32,
+        batch: Option<u32>,
+        most: u32,
+    ) -> BatchConfig {
+        let least = on.limits.per_gpu.0;
+        let first = self.initial_batch.max(least.saturating_mul(replicas));
+        let limits = BatchLimits {
+            max_batch: self.max_batch,
+            per_gpu: (least, most),
+            accumulate: true,
+        };
+        let batch = f64::from(batch.unwrap_or(first));
+        split(batch, replicas, self.initial_batch, &limits)
+    }
+
+    /// Returns the batch with passes of at most `most` samples that together are at most the
+    /// largest batch.
+    pub fn limited(
+        &self,
+        mut config: BatchConfig,
+        replicas: u32,
+        most: Option<u32>,
+    ) -> BatchConfig {
+        let passes = replicas.saturating_mul(config.accumulation + 1).max(1);
+        let most = most.unwrap_or(u32::MAX).min(self.max_batch / passes);
+        config.per_gpu = config.per_gpu.min(most);
+        config
+    }
+
+    /// Returns the iterations of the initial batch a second in the first epoch, if each step has
+    /// `batch` samples. Returns `None` if the application does not run on this placement.
+    pub(super) fn rate_with_batch(
+        &self,
+        gpu_type: &str,
+        placement: &[u32],
+        batch: u32,
+    ) -> Option<f64> {
+        let on = self.types.get(gpu_type)?;
+        let replicas = on.replicas(placement.iter().sum());
+        if replicas == 0 {
+            return None;
+        }
+        let most = on.most_per_gpu(placement);
+        let config = self.passes_of(on, replicas, Some(batch), most);
+        let config = self.limited(config, replicas, on.most_measured_on(replicas));
+        let steps = on.step(placement, config.per_gpu)?;
+        let (rate, _) = self.rate(replicas, config, steps, 0);
+        (rate > 0.0).then_some(rate)
+    }
+
     /// Returns the iterations of the initial batch a second in an epoch, and the gradient noise.
     /// `step` and `sync` are the seconds of a step and of its exchange.
-    pub(super) fn rate(
+    pub fn rate(
         &self,
         replicas: u32,
-        config: blox_perf::goodput::BatchConfig,
+        config: BatchConfig,
         (step, sync): (f64, f64),
         epoch: usize,
     ) -> (f64, GradientNoise) {

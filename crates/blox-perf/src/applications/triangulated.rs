@@ -32,10 +32,9 @@ pub struct Between {
 /// a Delaunay triangulation that contains the place. Returns `None` outside the convex hull of the
 /// points.
 ///
-/// Only the simplex at the place is computed. Of all simplices with the place inside, it has the
-/// smallest weighted mean of squared distances from the place to its corners, since the
-/// triangulation is the lower hull of the points lifted onto a paraboloid. This is a linear program
-/// with four rows. If more than four corners are on one sphere, as on a grid, there are several
+/// Only the simplex at the place is computed. It has the smallest weighted mean of squared distances
+/// from the place to its corners. The triangulation is the lower hull of the points lifted onto a
+/// paraboloid. This is a linear program with four rows. If more than four corners are on one sphere, as on a grid, there are several
 /// triangulations; the choice is deterministic.
 pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<Between> {
     let n = points.len();

@@ -1,10 +1,36 @@
-//! Sets of applications.
+//! Applications that jobs train: training curves, limits and step times (Pollux, OSDI 2021; Sia,
+//! SOSP 2023).
+//!
+//! An [`Application`] holds what its authors measured. [`Applications::describe`] makes a job train
+//! the application that the job names as its model:
+//!
+//! ```
+//! use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
+//! use blox_perf::applications::built_in;
+//! let mut job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(1.0)).with_extras(Extras {
+//!     model: Some("cifar10".into()),
+//!     ..Extras::default()
+//! });
+//! assert!(built_in().describe(&mut job, Adapts::All));
+//! assert_eq!(job.extras().training.as_ref().map(|t| t.initial_batch), Some(128));
+//! ```
 
-use super::agent::{Agent, PassLimit, Profiles};
-use super::application::Application;
+mod application;
+mod constants;
+mod curves;
+mod fitted;
+mod table;
+mod triangulated;
+
+pub use application::{Application, OnType, StepTimes};
+pub use constants::{Constants, constants};
+pub use curves::{Curves, Epoch};
+pub use fitted::built_in;
+pub use table::{Measured, StepTable};
+pub use triangulated::Between;
+
 use blox_core::SortedMap;
 use blox_core::{Adapts, Extras, JobSpec, Name, TypeSpeeds, Work};
-use blox_perf::goodput::KnownBatches;
 use std::sync::Arc;
 
 /// Applications by name.
@@ -48,20 +74,16 @@ impl Applications {
         let asked = job.extras().batch_size.unwrap_or(app.initial_batch);
         // No cluster has more: a job that requests more never runs.
         let gpus = job.gpus.get().min(1 << 20);
-        let mut batches = KnownBatches::default();
-        let mut on_each = |name: &Name| {
-            let mut rate = |size: u32| {
+        let on_each = |name: &Name| {
+            let rate = |size: u32| {
                 let mut placement = vec![size; (gpus / size) as usize];
                 placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
-                let mut agent = Agent::default();
-                agent.start(name.clone(), placement, Profiles::ByType);
-                agent.tune(app, Some(asked), PassLimit::Placement, None, &mut batches);
-                Some(agent.rate(app, 0)).filter(|r| *r > 0.0)
+                app.rate_with_batch(name, &placement, asked)
             };
             // On nodes of four GPUs, else of eight.
             rate(4).or_else(|| rate(8))
         };
-        let rate = app.types.keys().find_map(&mut on_each);
+        let rate = app.types.keys().find_map(on_each);
         job.work = Work {
             iterations: app.curves.total(),
             rate: rate.unwrap_or(1.0),

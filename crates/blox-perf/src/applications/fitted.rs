@@ -1,7 +1,7 @@
 //! Built-in applications, without files.
 
+use super::Applications;
 use super::application::{Application, OnType, StepTimes};
-use super::applications::Applications;
 use super::constants::constants;
 use super::curves::{Curves, Epoch};
 use blox_core::{GradientNoise, Seconds, ThroughputParams, TypeLimits};

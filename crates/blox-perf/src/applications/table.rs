@@ -16,11 +16,13 @@ pub struct Measured {
 
 /// Step times of one application on one GPU type, by the number of GPUs on each node.
 ///
-/// Between two measured passes of a placement, times are interpolated linearly. A placement that
-/// was not measured is interpolated linearly in a Delaunay triangulation of nodes, GPUs and samples
-/// of a pass, as in the programs of Pollux and Sia. Beyond the measurements, it is as fast as the
-/// same number of GPUs on the same number of nodes, else as the nearest such numbers. (On a grid a
-/// triangulation is not unique: results of those programs can be [added](StepTable::add_point).)
+/// Between two measured passes of a placement, times are interpolated linearly. Another placement
+/// is interpolated linearly in a Delaunay triangulation, as in the programs of Pollux and Sia. Its
+/// points are the nodes, GPUs and samples of a pass. Beyond the measurements, a placement is as fast
+/// as the same number of GPUs on the same number of nodes, else as the nearest such numbers.
+///
+/// On a grid, a triangulation is not unique: results of these programs can be
+/// [added](StepTable::add_point).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTable {
     placements: SortedMap<Vec<u32>, Vec<Measured>>,
