@@ -110,7 +110,7 @@ pub use self::{
     cluster::{Accounts, Cluster, Drain, Growth, NetworkLink, Node, NodeKind, NodeStatus, Wanted},
     config::Config,
     curve::Curve,
-    decide_error::{Answer, DecisionError, DraftError, MissingData, PolicyError},
+    decide_error::{Answer, DecisionError, DraftError, MissingData, PolicyError, StatementError},
     decision::{
         Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
         NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,

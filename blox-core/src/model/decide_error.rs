@@ -116,6 +116,15 @@ pub enum DecisionError {
         /// The job; `None` if the key belongs to no waiting or placed job.
         job: Option<JobId>,
     },
+    /// A policy states something false about its keys or its jobs. Only a
+    /// [checking](crate::Pipeline::checking) pipeline detects it.
+    #[error("policy `{policy}`: {error}")]
+    False {
+        /// The policy.
+        policy: Name,
+        /// The false statement.
+        error: StatementError,
+    },
     /// A submitted job lacks data that the policy needs.
     #[error("policy `{policy}`: job {job} {error}")]
     MissingData {
@@ -159,6 +168,44 @@ pub struct MissingData(
     /// The missing data, such as "the attribute `group`".
     pub Name,
 );
+
+/// A statement of a policy that is false. Policies state what saves computation, such as keys that
+/// stay constant.
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StatementError {
+    /// A key of [`JobQueue::keep`](crate::JobQueue::keep) changed while its job waited.
+    #[error(
+        "the key of job {0} changed while the job waited, expected a constant key or the rate of its change"
+    )]
+    Constant(JobId),
+    /// A key of [`JobQueue::keep_changing`](crate::JobQueue::keep_changing) did not change at the
+    /// stated rate.
+    #[error(
+        "the key of waiting job {job} is {found}, expected {expected} by the stated rate of its change"
+    )]
+    Rate {
+        /// The job.
+        job: JobId,
+        /// First number of the key by the rate.
+        expected: f64,
+        /// First number of the key.
+        found: f64,
+    },
+    /// The order of running jobs changes, despite
+    /// [`JobQueue::keys_advance_together`](crate::JobQueue::keys_advance_together).
+    #[error(
+        "the keys of running jobs {0} and {1} do not advance together, expected an order that stays the same"
+    )]
+    Together(JobId, JobId),
+    /// A job was skipped as like a blocked one, although it differs from it. See
+    /// [`Draft::candidate_blocked_alike`](crate::Draft::candidate_blocked_alike).
+    #[error(
+        "job {0} was skipped because a job with the same request found no GPUs, expected none for job {0} either"
+    )]
+    Alike(JobId),
+}
 
 /// A placement policy requested something impossible: an error in the policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

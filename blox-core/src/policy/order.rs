@@ -81,6 +81,21 @@ impl SortKey {
         self.first != SortKey::NO_NUMBER.first
     }
 
+    /// Returns whether the key is smaller than another by more than rounding errors.
+    pub(crate) fn is_clearly_before(&self, other: &SortKey) -> bool {
+        /// Largest relative error of a number.
+        const ERROR: f64 = 1e-9;
+        let less = |a: u64, b: u64| {
+            let (a, b) = (number(a), number(b));
+            b - a > ERROR * (1.0 + a.abs().min(b.abs()))
+        };
+        match self.class.cmp(&other.class) {
+            Ordering::Equal if self.first == other.first => less(self.second, other.second),
+            Ordering::Equal => less(self.first, other.first),
+            order => order.is_lt(),
+        }
+    }
+
     #[inline]
     pub(crate) fn first_of_all(self) -> Self {
         self.in_class(i32::MIN)
@@ -365,6 +380,12 @@ impl KeptQueue {
             }
             _ => self.chunks.push(piece),
         }
+    }
+
+    /// Returns all entries in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let settled = self.chunks.iter().flat_map(|c| &c.entries);
+        settled.chain(&self.new)
     }
 
     /// Returns all entries in order.

@@ -4,7 +4,7 @@ pub use crate::decide_error::{DecisionError, MissingData};
 
 use crate::assignment::Assignment;
 use crate::cluster::{Drain, Node, NodeStatus, Wanted};
-use crate::decide_error::{Answer, DraftError};
+use crate::decide_error::{Answer, DraftError, StatementError};
 use crate::decision::{
     Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKind, NodeActionKinds,
     NodeActions, Plan, Validity,
@@ -403,6 +403,7 @@ impl Composition {
             requests,
             draft: DraftMemory::default(),
             awaits_growth: false,
+            checks: false,
             askers: Vec::new(),
             placed: Vec::new(),
             submitted: None,
@@ -510,6 +511,8 @@ pub struct Pipeline {
     requests: JobQueue,
     draft: DraftMemory,
     awaits_growth: bool,
+    /// True if each decision checks what policies state.
+    checks: bool,
     askers: Vec<JobId>,
     /// Buffer of the check of a plan.
     placed: Vec<fitting::Open>,
@@ -663,6 +666,14 @@ impl Pipeline {
         self
     }
 
+    /// Checks at each decision what policies state about keys and jobs to save computation. A false
+    /// statement is an error of the decision. Each decision then takes several times as long.
+    #[must_use]
+    pub fn checking(mut self) -> Self {
+        self.checks = true;
+        self
+    }
+
     /// Replaces the name.
     #[must_use]
     pub fn renamed(mut self, name: impl Into<Name>) -> Self {
@@ -751,6 +762,90 @@ impl Pipeline {
             job: self.requests.without_number(view),
         }
     }
+
+    fn make_plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
+        if let Some(missing) = self.missing.take() {
+            return Err(*missing);
+        }
+        self.requests.begin();
+        let Taken { policy, slot } = &self.scheduling;
+        let memory = &mut self.slots[*slot].memory;
+        let validity = (**policy)
+            .any_schedule(memory, view, &mut self.requests)
+            .map_err(|error| error.of(self.name.clone()))?;
+        // Promotion is permanent, so repeating it is no change.
+        let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
+        for &job in self.requests.promoted.iter().filter(fresh) {
+            out.actions.push(Action::Promote { job });
+        }
+        let mut validity = validity;
+        if !self.requests.notices.is_empty() {
+            let noticed = notify(&mut self.requests, view, out);
+            validity = validity.and_if(noticed, || self.trigger.following(view.now()).is_some());
+        }
+        if view.cluster().offers().next().is_some() {
+            self.explain_unrented(view);
+        }
+        let start = out.actions.len();
+        // Another pipeline may already have planned its part of the cluster.
+        let mut draft = Draft::begin(view, &mut self.draft, out);
+        for (job, why) in &self.requests.finished {
+            draft.finish(*job, why.clone());
+        }
+        let Taken { policy, slot } = &self.placement;
+        let memory = &mut self.slots[*slot].memory;
+        let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
+        draft.end_walk(&mut self.requests);
+        let all_gangs = draft.finish_into(out);
+        if self.requests.lacks_number(view) {
+            return Err(self.no_number(view));
+        }
+        let fits = match self.requests.keeps() && all_gangs {
+            true => Ok(()),
+            false => fitting::check(
+                &out.actions[start..],
+                &self.requests,
+                view,
+                &mut self.placed,
+            ),
+        };
+        match result {
+            Ok(placed) => match fits {
+                Ok(()) => Ok(validity.and(placed)),
+                Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
+            },
+            Err(error) => Err(error.of(self.name.clone())),
+        }
+    }
+
+    /// Makes a plan and checks what the policies state. A job that is skipped as like a blocked one
+    /// must find no GPUs if it is tried.
+    #[cold]
+    fn plan_and_check(
+        &mut self,
+        view: View<'_>,
+        out: &mut Plan,
+    ) -> Result<Validity, DecisionError> {
+        let (mut trying_each, mut other) = (self.clone(), out.clone());
+        let validity = self.make_plan(view, out)?;
+        self.requests
+            .check(view)
+            .map_err(|error| self.false_statement(error))?;
+        if !out.waits_by_gpus.is_empty() {
+            trying_each.draft.try_each();
+            trying_each.make_plan(view, &mut other)?;
+            let skipped = other.actions.iter().find(|a| !out.actions.contains(a));
+            if let Some(action) = skipped {
+                return Err(self.false_statement(StatementError::Alike(action.job())));
+            }
+        }
+        Ok(validity)
+    }
+
+    fn false_statement(&self, error: StatementError) -> DecisionError {
+        let policy = self.name.clone();
+        DecisionError::False { policy, error }
+    }
 }
 
 impl Scheduler for Pipeline {
@@ -812,58 +907,11 @@ impl Scheduler for Pipeline {
         (**policy).any_admit(&mut self.slots[*slot].memory, view, &self.askers, out)
     }
 
+    #[inline]
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
-        if let Some(missing) = self.missing.take() {
-            return Err(*missing);
-        }
-        self.requests.begin();
-        let Taken { policy, slot } = &self.scheduling;
-        let memory = &mut self.slots[*slot].memory;
-        let validity = (**policy)
-            .any_schedule(memory, view, &mut self.requests)
-            .map_err(|error| error.of(self.name.clone()))?;
-        // Promotion is permanent, so repeating it is no change.
-        let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
-        for &job in self.requests.promoted.iter().filter(fresh) {
-            out.actions.push(Action::Promote { job });
-        }
-        let mut validity = validity;
-        if !self.requests.notices.is_empty() {
-            let noticed = notify(&mut self.requests, view, out);
-            validity = validity.and_if(noticed, || self.trigger.following(view.now()).is_some());
-        }
-        if view.cluster().offers().next().is_some() {
-            self.explain_unrented(view);
-        }
-        let start = out.actions.len();
-        // Another pipeline may already have planned its part of the cluster.
-        let mut draft = Draft::begin(view, &mut self.draft, out);
-        for (job, why) in &self.requests.finished {
-            draft.finish(*job, why.clone());
-        }
-        let Taken { policy, slot } = &self.placement;
-        let memory = &mut self.slots[*slot].memory;
-        let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
-        draft.end_walk(&mut self.requests);
-        let all_gangs = draft.finish_into(out);
-        if self.requests.lacks_number(view) {
-            return Err(self.no_number(view));
-        }
-        let fits = match self.requests.keeps() && all_gangs {
-            true => Ok(()),
-            false => fitting::check(
-                &out.actions[start..],
-                &self.requests,
-                view,
-                &mut self.placed,
-            ),
-        };
-        match result {
-            Ok(placed) => match fits {
-                Ok(()) => Ok(validity.and(placed)),
-                Err(misfit) => Err(misfit.of(&self.name, &*self.slots[*slot].policy)),
-            },
-            Err(error) => Err(error.of(self.name.clone())),
+        match self.checks {
+            false => self.make_plan(view, out),
+            true => self.plan_and_check(view, out),
         }
     }
 

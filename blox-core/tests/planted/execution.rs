@@ -5,7 +5,7 @@ use blox_core::ids::JobId;
 use blox_core::policy::scheduling_fn;
 use blox_core::{Action, Event, JobRef, Phase, Pipeline, Plan, Validity, View};
 use blox_testing::Property;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn wrong_execution_is_found() {
@@ -22,6 +22,7 @@ fn wrong_execution_is_found() {
             &[
                 ("counts running launches", counts_running_launches),
                 ("counts starting launches", counts_starting_launches),
+                ("rate at launch", rate_at_launch),
             ],
         ),
         (
@@ -92,6 +93,30 @@ fn last_start_of_placed() -> Pipeline {
         list(view.waiting(), out);
         Validity::NextRound
     }))
+}
+
+/// Keeps the rate of each job when it is launched. A job that is starting has no rate yet.
+fn rate_at_launch() -> Pipeline {
+    scheduled(
+        Hooked::<BTreeMap<JobId, f64>>::new(|rates, view, out| {
+            let rate = |j: &JobRef<'_>| rates.get(&j.id()).copied().unwrap_or(0.0);
+            let mut jobs: Vec<_> = view.active().collect();
+            let fast = jobs
+                .iter()
+                .filter(|j| j.is_placed() && rate(j) > 0.0)
+                .count();
+            if fast % 2 == 1 {
+                jobs.reverse();
+            }
+            list(jobs, out);
+            Validity::UntilEvent
+        })
+        .on_launches(|rates, view, plan| {
+            for job in plan.actions.iter().filter_map(|a| view.job(a.job())) {
+                rates.insert(job.id(), job.rate());
+            }
+        }),
+    )
 }
 
 /// Expects that a placed job holds its GPUs: a job may still wait for GPUs of a stopping job.

@@ -6,6 +6,7 @@ mod execution;
 mod hidden;
 mod inputs;
 mod order;
+mod statements;
 mod validity;
 
 use crate::functions::{Hooked, admission_fn, composed, free_for, list, list_all, placement_fn};

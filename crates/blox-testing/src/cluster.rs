@@ -623,21 +623,23 @@ impl ScriptedCluster {
         Some(Event::Ended { job, outcome })
     }
 
-    /// Work rate of a job. Depends on its number of GPUs, their type, and other jobs on them.
+    /// Work rate of a job. Depends on its number of GPUs and other jobs on them, and on their type
+    /// if the job has extras.
     fn rate_of(&self, job: JobId, view: View<'_>) -> f64 {
         let spec = &self.script.jobs[job.index()];
         let gpus = &self.jobs[job.index()].gpus;
         let share = gpus.len() as f64 / f64::from(spec.gpus.get());
         let shared = gpus.iter().any(|g| view.cluster().bound_to(*g).count() > 1);
-        let slowest = gpus
-            .iter()
+        let typed = gpus.iter().filter(|_| spec.extras.is_some());
+        let slowest = typed
             .filter_map(|g| self.nodes.get(self.node_of(*g)))
             .map(|(_, n)| match n.gpu_type.as_deref() {
                 Some("a100") => 1.5,
                 Some("t4") => 0.75,
                 _ => 1.0,
             })
-            .fold(f64::INFINITY, f64::min);
+            .reduce(f64::min)
+            .unwrap_or(1.0);
         spec.work.rate * share * slowest * if shared { 0.6 } else { 1.0 }
     }
 
@@ -1096,11 +1098,9 @@ impl Backend for ScriptedCluster {
     }
 
     fn instant(&self) -> Instant {
-        let plain = |node: &NodeSpec| node.gpu_type.is_none();
-        match self.nodes.iter().all(|(_, node)| plain(node)) {
-            _ if !self.instant => Instant::Nothing,
+        match self.instant {
             true => Instant::Own,
-            false => Instant::Stops,
+            false => Instant::Nothing,
         }
     }
 
@@ -1155,6 +1155,9 @@ impl Backend for ScriptedCluster {
     fn lost_turn(&mut self, _: Time, error: DecisionError) -> Result<(), Problem> {
         let (property, expected) = match &error {
             DecisionError::Panicked { .. } => (Property::Panic, "an answer"),
+            DecisionError::False { .. } => {
+                (Property::Statement, "true statements about keys and jobs")
+            }
             DecisionError::NoNumber { .. } => (Property::Key, "a number as each sort key"),
             _ => (Property::Plan, "a plan that fits the state"),
         };

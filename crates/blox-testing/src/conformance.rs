@@ -184,6 +184,14 @@ impl<D: Scheduler + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subj
 }
 
 impl Subject {
+    /// Lets a pipeline check what its policies state.
+    fn checking(mut self) -> Self {
+        if let Some(pipeline) = &self.pipeline {
+            self.policy = Box::new(pipeline.clone().checking());
+        }
+        self
+    }
+
     /// Creates a subject from any scheduler and the trigger of its decisions.
     pub fn new(policy: Box<dyn Scheduler>, trigger: Box<dyn DecisionTrigger>) -> Self {
         Subject {
@@ -227,7 +235,8 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 /// [`Fault`], and checks every [`Property`] after every step. Time is virtual: a case follows
 /// from its seed. Only the check for hanging policies uses a real clock; see [`Suite::patience`].
 ///
-/// Each case has several runs. The second run must produce the same journal as the first. A run
+/// Each case has several runs. The second run must produce the same journal as the first. In it, a
+/// [`Pipeline`] also [checks](Pipeline::checking) what its policies state about keys and jobs. A run
 /// with clones and restored instances beside the scheduler must decide the same, and the instances
 /// must change nothing. A run that visits every decision moment must give every job the same
 /// outcome as a run that skips some. One case in sixteen is run with other job numbers, alone and
@@ -479,6 +488,7 @@ impl Case {
         let subject = self.build();
         self.place.lock().policy = Some(Name::from(subject.policy.name()));
         let own = subject.trigger.period();
+        let trigger = subject.trigger.clone();
         let round = own.unwrap_or(Seconds::new(60.0));
         let script = Arc::new(match &self.script {
             Some(script) => script.first(self.contents.most_jobs),
@@ -491,9 +501,10 @@ impl Case {
         }
 
         let plain = self.run(&script, subject, Mode::Plain)?;
+        own.map_or(Ok(()), |own| has_period(&*trigger, own, &plain.journal))?;
         plain.count(&mut report);
 
-        let again = self.run(&script, self.build(), Mode::Again)?;
+        let again = self.run(&script, self.build().checking(), Mode::Again)?;
         same_journal(Property::Determinism, &plain.journal, &again.journal)?;
 
         // Clones first: a clone that shares data disturbs every other comparison. A large case takes
@@ -960,6 +971,30 @@ fn elsewhere(mut journal: Vec<Input>) -> serde_json::Result<Vec<Input>> {
         }
     }
     Ok(journal)
+}
+
+/// Checks that the rounds of a trigger have the length that it states.
+fn has_period(
+    trigger: &dyn DecisionTrigger,
+    period: Seconds,
+    journal: &[Input],
+) -> Result<(), Problem> {
+    for input in journal {
+        let Input::Due { at } = input else { continue };
+        let next = trigger.following(*at);
+        let length = next.map(|next| next - *at);
+        if !length.is_some_and(|length| near(length.secs(), period.secs())) {
+            return Err(Problem::new(
+                Property::Statement,
+                format!("rounds of {period} s, as the trigger states"),
+                match length {
+                    Some(length) => format!("a round of {length} s from {at} s on"),
+                    None => format!("no round after {at} s"),
+                },
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn same_journal(property: Property, expected: &[Input], found: &[Input]) -> Result<(), Problem> {

@@ -17,6 +17,11 @@ pub enum Property {
     Plan,
     /// Each sort key, and each change of a key, is a number.
     Key,
+    /// Statements of policies are true. Keys stay constant or change as stated. Jobs that are skipped
+    /// like a blocked job find no GPUs. Rounds have the
+    /// [length](blox_core::DecisionTrigger::period) that the trigger states. Keys and jobs are
+    /// checked only for a [`Pipeline`](blox_core::Pipeline).
+    Statement,
     /// AdmissionDecisions and node actions are possible for their jobs and nodes, and a rejection
     /// has a reason.
     Answers,
@@ -65,6 +70,7 @@ impl fmt::Display for Property {
             Property::Determinism => "is not deterministic",
             Property::Plan => "made a plan that contradicts the state",
             Property::Key => "gave a job no number as its key",
+            Property::Statement => "states something false",
             Property::Answers => "answered about jobs or nodes that cannot take it",
             Property::Panic => "panicked",
             Property::Hang => "does not answer",

@@ -923,12 +923,14 @@ fn on_grid(r: &mut SplitMix, span: f64, round: f64) -> f64 {
     }
 }
 
-/// Changes a job and its extras.
+/// Changes a job and its extras. A job whose extras are the default has none.
 fn edit(job: &mut Arc<JobSpec>, change: impl FnOnce(&mut JobSpec, &mut Extras)) {
     let mut spec = JobSpec::clone(job);
     let mut extras = spec.extras().clone();
     change(&mut spec, &mut extras);
-    *job = Arc::new(spec.with_extras(extras));
+    let bare = extras == Extras::default();
+    spec.extras = (!bare).then(|| Box::new(extras));
+    *job = Arc::new(spec);
 }
 
 /// Returns an attribute of any kind, or none.

@@ -1,6 +1,6 @@
 //! Memory of a draft, kept from decision to decision.
 
-use super::kinds::{BlockedKinds, Kinds};
+use super::kinds::{BlockedKinds, Kind, Kinds};
 use super::ledger::Ledger;
 use crate::assignment::Assignment;
 use crate::cluster::LinkJobs;
@@ -56,6 +56,8 @@ pub(super) struct Walk {
     /// Kinds of jobs that are blocked until a candidate is placed.
     pub blocked: BlockedKinds,
     pub kinds: Kinds,
+    /// True if no kind is ever blocked: the walk tries each job.
+    each: bool,
     /// Released victims that must still be placed again, first at the end.
     pub again: Vec<Queued>,
     /// Victims of the candidate.
@@ -76,6 +78,13 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    /// Blocks a kind of jobs until a candidate is placed, unless the walk tries each job.
+    pub fn block(&mut self, kind: Kind) {
+        if !self.each {
+            self.blocked.insert(kind);
+        }
+    }
+
     pub fn look_for_repeats(&mut self, list: &[Request]) {
         self.named.clear();
         self.named.extend(list.iter().map(|request| request.job));
@@ -218,6 +227,11 @@ impl DraftMemory {
         self.waits.clear();
         self.waits_by_gpus.clear();
         self.otherwise = Reason::NotChosen;
+    }
+
+    /// Lets the walk try each job, also those that request the same as a blocked one.
+    pub(crate) fn try_each(&mut self) {
+        self.walk.each = true;
     }
 
     /// Returns the jobs of each link before the draft.

@@ -288,7 +288,8 @@ impl<'a> Draft<'a> {
         };
         if let Some(job) = candidate.and_then(|job| self.view.job(job)) {
             let walk = &mut self.m.walk;
-            walk.blocked.insert(walk.kinds.of(&job));
+            let kind = walk.kinds.of(&job);
+            walk.block(kind);
             let all = &mut self.m.waits_by_gpus;
             match all.iter_mut().find(|(gpus, _)| *gpus == job.gpus()) {
                 // The last reason has the smallest number of free GPUs.

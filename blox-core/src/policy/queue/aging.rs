@@ -47,6 +47,15 @@ impl Player {
             line: Line::through(&entry, rate, now),
         }
     }
+
+    /// Returns the first number of the key by its rate, and the present one, if they differ by more
+    /// than rounding errors. A present key of another class differs, too.
+    pub fn deviation(&self, entry: &Entry, now: Time) -> Option<(f64, f64)> {
+        let (class, found) = entry.class_and_first();
+        let (expected, error) = self.line.at(now.secs());
+        let differs = (found - expected).abs() > error || class != self.line.class;
+        differs.then_some((expected, found))
+    }
 }
 
 /// The first number of a key as a function of time.

@@ -1,9 +1,10 @@
 //! Jobs kept in order from decision to decision, and in-order placement of them.
 
 use super::aging::{Aging, Player};
+use crate::decide_error::StatementError;
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
-use crate::order::{Entry, KeptQueue, KeyFn, RateFn};
+use crate::order::{Entry, KeptQueue, KeyFn, RateFn, SortKey};
 use crate::units::Time;
 use crate::view::View;
 use prefetch_index::prefetch_index;
@@ -193,6 +194,68 @@ impl Kept {
         jobs.find(is_nan).map(|job| job.id())
     }
 
+    /// Checks what the policy states about keys, after a decision.
+    pub(super) fn check(&self, view: View<'_>) -> Result<(), StatementError> {
+        match &self.aging {
+            None => self.check_constant(view)?,
+            Some(aging) => self.check_rates(view, &aging.1)?,
+        }
+        match self.alike {
+            true => self.check_together(view),
+            false => Ok(()),
+        }
+    }
+
+    fn check_constant(&self, view: View<'_>) -> Result<(), StatementError> {
+        let changed = |entry: &&Entry| {
+            let job = view.job(entry.job()).filter(|_| self.is_queued(entry));
+            job.is_some_and(|job| self.entry(&job).with_stamp(entry.stamp()) != **entry)
+        };
+        match self.queue.iter().find(changed) {
+            Some(entry) => Err(StatementError::Constant(entry.job())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_rates(&self, view: View<'_>, aging: &Aging) -> Result<(), StatementError> {
+        for player in aging.iter() {
+            let Some(job) = view.job(player.job) else {
+                continue;
+            };
+            let entry = self.entry(&job).with_stamp(player.stamp);
+            if self.is_queued(&entry)
+                && let Some((expected, found)) = player.deviation(&entry, view.now())
+            {
+                return Err(StatementError::Rate {
+                    job: player.job,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the order of running jobs with their order at the reference moment.
+    fn check_together(&self, view: View<'_>) -> Result<(), StatementError> {
+        let placed = || view.placed().filter(JobRef::is_placed);
+        if placed().any(|job| job.phase() != Phase::Running) {
+            return Ok(());
+        }
+        let then = reference(view.now());
+        let mut all: Vec<_> = placed().map(|job| (self.entry(&job), job)).collect();
+        all.sort_unstable_by_key(|(entry, _)| *entry);
+        for pair in all.windows(2) {
+            let jobs @ [a, b] = [&pair[0].1, &pair[1].1];
+            let now = jobs.map(|job| self.key_of(job));
+            let later = jobs.map(|job| self.key_of(&job.at(then)));
+            if now[0].is_clearly_before(&now[1]) && later[1].is_clearly_before(&later[0]) {
+                return Err(StatementError::Together(a.id(), b.id()));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns true if an entry of the queue is valid.
     #[inline]
     pub(in crate::policy) fn is_queued(&self, entry: &Entry) -> bool {
@@ -356,13 +419,17 @@ impl Kept {
 
     #[inline]
     fn entry(&self, job: &JobRef<'_>) -> Entry {
-        let id = job.id();
-        let mut key = (self.key)(job);
-        let now = |all: &[JobId]| !all.is_empty() && all.binary_search(&id).is_ok();
-        if job.promoted() || now(&self.promoted_now) {
-            key = key.first_of_all();
+        Entry::new(self.key_of(job), job.id())
+    }
+
+    #[inline]
+    fn key_of(&self, job: &JobRef<'_>) -> SortKey {
+        let key = (self.key)(job);
+        let now = |all: &[JobId]| !all.is_empty() && all.binary_search(&job.id()).is_ok();
+        match job.promoted() || now(&self.promoted_now) {
+            true => key.first_of_all(),
+            false => key,
         }
-        Entry::new(key, id)
     }
 
     /// Adds or updates a touched job.
@@ -587,7 +654,6 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::SortKey;
 
     #[test]
     fn rank_from_the_end_equals_binary_search() {

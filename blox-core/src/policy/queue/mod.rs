@@ -1,6 +1,7 @@
 //! The queue of a scheduling policy: requests in order of importance, each with its acceptable
 //! shapes.
 
+use crate::decide_error::StatementError;
 use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::order::{Entry, KeyFn, RateFn, SortKey};
@@ -272,6 +273,13 @@ impl JobQueue {
     pub(crate) fn without_number(&self, view: View<'_>) -> Option<JobId> {
         let kept = || self.kept.as_ref()?.without_number(view);
         self.without_number.or_else(kept)
+    }
+
+    /// Checks what the policy states about the keys of its kept order, after a decision.
+    #[cold]
+    pub(crate) fn check(&self, view: View<'_>) -> Result<(), StatementError> {
+        let kept = self.kept.as_ref().filter(|_| self.use_kept);
+        kept.map_or(Ok(()), |kept| kept.check(view))
     }
 
     /// Returns the kept order, even if a list is the answer of this decision.
