@@ -71,6 +71,24 @@ pub struct ProfilingMemory {
     nodes: Option<usize>,
 }
 
+/// The nodes of the profiler.
+struct Profilers {
+    /// All of them, with the additional one first.
+    all: Vec<NodeId>,
+    /// Maximum number of nodes without the additional one.
+    own: usize,
+}
+
+impl Profilers {
+    /// Returns the nodes, with the additional one if the profiler is `grown`.
+    fn nodes(&self, grown: bool) -> &[NodeId] {
+        match grown {
+            true => &self.all,
+            false => &self.all[self.all.len().saturating_sub(self.own)..],
+        }
+    }
+}
+
 impl Profiling {
     /// Creates the placement with settings, limits of packing, and the estimator of durations that
     /// these limits compare.
@@ -86,39 +104,38 @@ impl Profiling {
         }
     }
 
-    /// Returns the current profiling nodes: the last nodes that have not left.
-    fn profilers(&self, view: View<'_>, grown: bool) -> Vec<NodeId> {
-        let there: Vec<NodeId> = view
-            .nodes()
-            .filter(|n| n.status() != NodeStatus::Left)
-            .map(|n| n.id())
-            .collect();
-        let most = (there.len() / 4) as u32;
-        let wanted = match self.settings.nodes {
+    /// Returns the profiling nodes: the last nodes that have not left.
+    fn profilers(&self, view: View<'_>) -> Profilers {
+        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        let mut all: Vec<NodeId> = there.map(|n| n.id()).collect();
+        let most = all.len() / 4;
+        let count = |wanted: u32| (wanted as usize).min(most);
+        let own = count(self.settings.nodes);
+        let grown = match self.settings.nodes {
             0 => 0,
-            n => n + u32::from(grown),
+            n => count(n.saturating_add(1)),
         };
-        let count = wanted.min(most) as usize;
-        there[there.len() - count..].to_vec()
+        all.drain(..all.len() - grown);
+        Profilers { all, own }
     }
 
     /// Returns the profiling nodes without those that a waiting job cannot do without. If nodes join,
     /// the profiler may get more of them than when the job was admitted.
-    fn reserved(&self, memory: &ProfilingMemory, view: View<'_>, grown: bool) -> Vec<NodeId> {
-        let mut nodes = self.profilers(view, grown);
+    fn reserved(&self, memory: &ProfilingMemory, view: View<'_>) -> Profilers {
+        let mut nodes = self.profilers(view);
         if memory.nodes == Some(view.cluster().nodes().len()) {
             return nodes;
         }
         let fits = |aside: &[NodeId], job: &JobRef<'_>| {
             let room = Room::of(view).without(aside);
-            could_find(&Outside(Vec::new()), &room, job, &Shape::gang(job)).is_ok()
+            could_find(&Outside(&[]), &room, job, &Shape::gang(job)).is_ok()
         };
         let needs = |aside: &[NodeId]| {
             let mut waiting = view.waiting();
             waiting.any(|job| !fits(aside, &job) && fits(&[], &job))
         };
-        while !nodes.is_empty() && needs(&nodes) {
-            nodes.remove(0);
+        while !nodes.all.is_empty() && needs(&nodes.all) {
+            nodes.all.remove(0);
         }
         nodes
     }
@@ -166,13 +183,14 @@ impl Profiling {
     fn fill_profiler(
         &self,
         memory: &mut ProfilingMemory,
+        reserved: &Profilers,
         jobs: &[JobId],
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let (view, before) = (draft.view(), memory.grown);
         let mut placed = false;
-        let now = self.reserved(memory, view, memory.grown);
-        let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
+        let now = reserved.nodes(before);
+        let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, now, j);
         let waiting = jobs
             .iter()
             .filter_map(|id| view.job(*id))
@@ -182,13 +200,13 @@ impl Profiling {
         if queue.len() > self.settings.grow_above {
             memory.grown = true;
         } else if memory.grown && queue.len() < self.settings.shrink_below {
-            let temporary = self.reserved(memory, view, true).into_iter().next();
+            let temporary = reserved.all.first();
             let idle = temporary
-                .and_then(|n| view.node(n))
+                .and_then(|n| view.node(*n))
                 .is_some_and(|n| n.free_count() == n.gpu_count());
             memory.grown = !idle;
         }
-        let mut nodes = self.reserved(memory, view, memory.grown);
+        let mut nodes = reserved.nodes(memory.grown).to_vec();
         // A text for all jobs of the queue.
         let why = (!queue.is_empty()).then(|| {
             let nodes = named(view, &nodes);
@@ -230,20 +248,20 @@ impl Profiling {
     /// Places the other jobs, in order. Returns whether it placed one.
     fn place_others(
         &self,
-        memory: &ProfilingMemory,
+        grown: bool,
+        reserved: &Profilers,
         jobs: &[JobId],
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let view = draft.view();
-        let profilers = self.reserved(memory, view, memory.grown);
-        let aside = self.reserved(memory, view, true);
-        let outside = Outside(profilers.clone());
-        let packing = Packing::around(Outside(Vec::new()))
+        let profilers = reserved.nodes(grown);
+        let outside = Outside(profilers);
+        let packing = Packing::around(Outside(&[]))
             .within(self.limits, Arc::clone(&self.estimator))
-            .except_on(aside);
+            .except_on(reserved.all.clone());
         let hosts = packing.hosts(draft);
         let why = (!profilers.is_empty()).then(|| {
-            let nodes = named(view, &profilers);
+            let nodes = named(view, profilers);
             Reason::other(format!("finds no GPUs outside the profiling {nodes}"))
         });
         let mut placed = false;
@@ -254,7 +272,7 @@ impl Profiling {
             if draft.current(id).is_some() || !draft.may_place(id) {
                 continue;
             }
-            if self.is_new(&job) && Self::fits_profiler(view, &profilers, &job) {
+            if self.is_new(&job) && Self::fits_profiler(view, profilers, &job) {
                 continue;
             }
             let shape = Shape::gang(&job);
@@ -293,9 +311,9 @@ fn named(view: View<'_>, nodes: &[NodeId]) -> String {
 
 /// Rule that takes free GPUs outside the profiling nodes: of one node, or of whole nodes if the job is
 /// larger than a node.
-struct Outside(Vec<NodeId>);
+struct Outside<'a>(&'a [NodeId]);
 
-impl NodeSelector for Outside {
+impl NodeSelector for Outside<'_> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, gpus) = (draft.view(), shape.gpus.get());
         let suited = |n: &&Node| !self.0.contains(&n.id()) && suits(n, job, shape, view);
@@ -382,8 +400,9 @@ impl PlacementPolicy for Profiling {
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
         memory.nodes.get_or_insert(view.cluster().nodes().len());
         let released = self.release(memory, draft)?;
-        let profiled = self.fill_profiler(memory, &jobs, draft)?;
-        let placed = self.place_others(memory, &jobs, draft)?;
+        let reserved = self.reserved(memory, view);
+        let profiled = self.fill_profiler(memory, &reserved, &jobs, draft)?;
+        let placed = self.place_others(memory.grown, &reserved, &jobs, draft)?;
         // The next decision sees what this one changed, such as partners for the placed jobs.
         let changed = released || profiled || placed;
         Ok(match changed || view.waiting_count() > 0 {
@@ -398,8 +417,8 @@ impl PlacementPolicy for Profiling {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
-        let aside = self.profilers(room.view(), true);
-        let found = |room: &Room<'_>| could_find(&Outside(Vec::new()), room, job, shape);
+        let aside = self.profilers(room.view()).all;
+        let found = |room: &Room<'_>| could_find(&Outside(&[]), room, job, shape);
         match found(&room.without(&aside)) {
             Err(Reason::NeverFits(shortfall)) if found(room).is_ok() => {
                 let nodes = named(room.view(), &aside);
