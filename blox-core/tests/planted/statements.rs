@@ -6,8 +6,10 @@ use blox_core::policy::by_key;
 use blox_core::{DecisionTrigger, JobRef, Pipeline, Reason, Rounds, Seconds, Time, Validity};
 use blox_testing::{Property, conformance};
 
-/// The false statements, each with the start of its message.
-const FALSE: [(&str, fn() -> Pipeline, &str); 5] = [
+/// A policy with a name, and the start of the message about it.
+type Planted = (&'static str, fn() -> Pipeline, &'static str);
+
+const FALSE: [Planted; 5] = [
     (
         "key of old jobs",
         key_of_old_jobs,
