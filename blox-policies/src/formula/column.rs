@@ -54,23 +54,14 @@ impl fmt::Display for Unit {
 macro_rules! columns {
     (|$job:ident, $estimator:ident| $($variant:ident $text:literal $unit:ident $waiting:ident
         $running:ident $value:expr;)*) => {
-        /// A column with numbers.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Column { $($variant),* }
+        words! {
+            /// A column with numbers.
+            Column { $($variant $text),* }
+        }
 
         impl Column {
-            pub const ALL: &[Column] = &[$(Column::$variant),*];
-
-            pub const fn text(self) -> &'static str {
-                match self { $(Column::$variant => $text),* }
-            }
-
             pub const fn unit(self) -> Unit {
                 match self { $(Column::$variant => Unit::$unit),* }
-            }
-
-            pub fn of(text: &str) -> Option<Self> {
-                Column::ALL.iter().copied().find(|column| column.text() == text)
             }
 
             /// Returns the course of the column while a job waits.
