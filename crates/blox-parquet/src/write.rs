@@ -14,7 +14,8 @@ use std::sync::Arc;
 const ROWS: usize = 1 << 16;
 
 /// A table as Parquet, compressed with Snappy. A column of texts is a string, of whole numbers a
-/// 64-bit integer, and of other numbers a double. Missing cells are null.
+/// 64-bit integer, and of other numbers a double. Missing cells are null. A whole number above the
+/// largest integer is written as that integer.
 pub struct ParquetTable<W: Write + Send> {
     /// The output until the first row, then its writer.
     out: Option<W>,
@@ -144,13 +145,13 @@ impl<W: Write + Send> TableSink for ParquetTable<W> {
         }
     }
 
-    fn whole(&mut self, value: u32) {
+    fn whole(&mut self, value: u64) {
         let cells = self.next();
         if matches!(cells, Cells::Unknown) {
             *cells = Cells::Whole(Vec::new());
         }
         if let Cells::Whole(values) = cells {
-            values.push(value.into());
+            values.push(i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 

@@ -78,7 +78,7 @@ pub fn write_jobs(
     let contention = Contention::of(if trained { jobs } else { &[] });
     let columns: [Column<'_, JobResult>; 29] = [
         ("job_id", &|row, j| row.text(Some(&j.id()))),
-        ("job", &|row, j| row.whole(j.job.0)),
+        ("job", &|row, j| row.whole(j.job.0.into())),
         ("submit_s", &|row, j| number(row, j.submit.secs())),
         ("first_start_s", &|row, j| time(row, j.first_start)),
         ("finish_s", &|row, j| time(row, j.finish)),
@@ -87,11 +87,11 @@ pub fn write_jobs(
             seconds(row, j.responsiveness())
         }),
         ("attained_s", &|row, j| number(row, j.attained.secs())),
-        ("gpus", &|row, j| row.whole(j.gpus)),
+        ("gpus", &|row, j| row.whole(j.gpus.into())),
         ("duration_s", &|row, j| number(row, j.duration.secs())),
-        ("preemptions", &|row, j| row.whole(j.preemptions)),
-        ("launches", &|row, j| row.whole(j.launches)),
-        ("crashes", &|row, j| row.whole(j.crashes)),
+        ("preemptions", &|row, j| row.whole(j.preemptions.into())),
+        ("launches", &|row, j| row.whole(j.launches.into())),
+        ("crashes", &|row, j| row.whole(j.crashes.into())),
         ("outcome", &|row, j| {
             row.text(Some(j.outcome.map_or("unfinished", |o| o.as_str())))
         }),
@@ -129,7 +129,9 @@ pub fn write_jobs(
             let full = j.service.as_ref().map(|s| s.full_part());
             row.number(full.filter(|full| !full.is_nan()))
         }),
-        (only(guarantees, "broken"), &|row, j| row.whole(j.broken)),
+        (only(guarantees, "broken"), &|row, j| {
+            row.whole(j.broken.into())
+        }),
         (only(paid, "cost"), &|row, j| number(row, j.cost)),
         (only(fair, "rho"), &|row, j| row.number(j.rho)),
     ];
@@ -157,12 +159,12 @@ pub fn write_jobs(
 pub fn write_rounds(sink: &mut dyn TableSink, rounds: &[RoundRow]) -> Result<(), WriteError> {
     let columns: [Column<'_, RoundRow>; 8] = [
         ("time_s", &|row, r| number(row, r.at.secs())),
-        ("preemptions", &|row, r| row.whole(r.preemptions)),
-        ("placements", &|row, r| row.whole(r.placements)),
-        ("placed_jobs", &|row, r| row.whole(r.placed)),
-        ("waiting_jobs", &|row, r| row.whole(r.waiting)),
-        ("deferred_jobs", &|row, r| row.whole(r.deferred)),
-        ("free_gpus", &|row, r| row.whole(r.free_gpus)),
+        ("preemptions", &|row, r| row.whole(r.preemptions.into())),
+        ("placements", &|row, r| row.whole(r.placements.into())),
+        ("placed_jobs", &|row, r| row.whole(r.placed.into())),
+        ("waiting_jobs", &|row, r| row.whole(r.waiting.into())),
+        ("deferred_jobs", &|row, r| row.whole(r.deferred.into())),
+        ("free_gpus", &|row, r| row.whole(r.free_gpus.into())),
         ("demand_gpus", &|row, r| number(row, r.demand.number())),
     ];
     write(sink, &columns, rounds)
@@ -336,8 +338,8 @@ impl<S: TableSink + Send> AssignmentSink for AssignmentWriter<S> {
         }
         let sink = &mut self.sink;
         sink.text(Some(&job_id(a.name.as_ref(), a.job)));
-        sink.whole(a.job.0);
-        sink.whole(a.launch);
+        sink.whole(a.job.0.into());
+        sink.whole(a.launch.into());
         for time in [a.placed, a.start, a.stop, a.end] {
             sink.number(Some(time.secs()));
         }

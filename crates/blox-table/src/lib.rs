@@ -47,7 +47,7 @@ pub trait TableSink {
     /// Receives a text, or a missing one.
     fn text(&mut self, value: Option<&str>);
     /// Receives a whole number.
-    fn whole(&mut self, value: u32);
+    fn whole(&mut self, value: u64);
     /// Receives a number, or a missing one.
     fn number(&mut self, value: Option<f64>);
     /// Ends the row.
@@ -123,7 +123,7 @@ impl<W: Write> TableSink for CsvTable<W> {
         self.text.push(b',');
     }
 
-    fn whole(&mut self, value: u32) {
+    fn whole(&mut self, value: u64) {
         if value < 10 {
             // Most numbers have one digit.
             self.text.extend_from_slice(&[b'0' + value as u8, b',']);

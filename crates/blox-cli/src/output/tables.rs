@@ -67,7 +67,7 @@ impl TableSink for Several {
     fn text(&mut self, value: Option<&str>) {
         self.0.iter_mut().for_each(|sink| sink.text(value));
     }
-    fn whole(&mut self, value: u32) {
+    fn whole(&mut self, value: u64) {
         self.0.iter_mut().for_each(|sink| sink.whole(value));
     }
     fn number(&mut self, value: Option<f64>) {
