@@ -2,7 +2,6 @@
 
 use super::local::{self, Nodes};
 use crate::failure::Failure;
-use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;
 use blox_core::Pipeline;
@@ -12,8 +11,6 @@ use std::time::Duration;
 const SPEED: f64 = 300.0;
 const NODES: usize = 2;
 const GPUS: u32 = 4;
-const LOOKS: u32 = 1_200;
-const LOOK: Duration = Duration::from_millis(100);
 
 /// GPUs and minutes of each job.
 const JOBS: [(u32, u32); 8] = [
@@ -42,8 +39,7 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
 }
 
 async fn watch_jobs(nodes: &Nodes) -> Result<String, Failure> {
-    let mut client = Client::connect(&nodes.at, Token::none()).await?;
-    for (i, (gpus, minutes)) in JOBS.into_iter().enumerate() {
+    let jobs = JOBS.into_iter().enumerate().map(|(i, (gpus, minutes))| {
         let long = f64::from(minutes) * 60.0;
         let tenths = (long / SPEED * 10.0).round() as u32;
         let job = pb::Job {
@@ -51,29 +47,11 @@ async fn watch_jobs(nodes: &Nodes) -> Result<String, Failure> {
             estimate_s: long,
             // Far in the future, so that no scheduler rejects the job for it.
             deadlines_s: vec![10.0 * 3600.0],
-            ..local::job(&nodes.dir, &i.to_string(), gpus, tenths)
+            ..local::job(&nodes.dir, &format!("job-{i}"), gpus, tenths)
         };
-        client.submit(format!("job-{i}"), job).await?;
-    }
-    for _ in 0..LOOKS {
-        let jobs = client.list(None, true).await?;
-        if jobs.iter().all(|j| j.ended_s > 0.0) {
-            return summary(&jobs);
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    let left = client.list(None, false).await?;
-    let left: Vec<String> = left
-        .iter()
-        .map(|j| format!("job {} is {} ({})", j.job, j.phase, j.reason))
-        .collect();
-    Err(Failure::new(format!(
-        "not over in time: {}",
-        left.join(", ")
-    )))
-}
-
-fn summary(jobs: &[pb::JobLine]) -> Result<String, Failure> {
+        (Duration::ZERO, job)
+    });
+    let (jobs, _) = nodes.play(jobs, |_, _| Ok(())).await?;
     let wrong = jobs.iter().find(|j| j.phase != "completed");
     if let Some(j) = wrong {
         let text = format!("job {} is {}: {}", j.job, j.phase, j.reason);

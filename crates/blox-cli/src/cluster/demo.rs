@@ -1,26 +1,19 @@
 //! `blox demo`: a cluster on this machine for about half a minute.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "it shows when things happen; no decision sees it"
-)]
-
 use super::commands::counted_exits;
 use super::daemons::stop_signal;
 use super::local::{self, Nodes};
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
-use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::wire::pb;
 use blox_core::{Rounds, Seconds};
 use blox_registry::{ComponentSpec, Registry};
 use blox_results::number_of;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NODES: usize = 4;
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// Name, GPUs, tenths of seconds, and submission time in ms.
 const JOBS: [(&str, u32, u32, u64); 8] = [
@@ -59,24 +52,14 @@ pub(super) fn run(registry: &Registry, terminal: &mut Terminal<'_>) -> Result<i3
 }
 
 async fn play(nodes: &Nodes, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let mut client = Client::connect(&nodes.at, Token::none()).await?;
-    let begin = Instant::now();
-    let mut waiting = JOBS.iter().peekable();
+    let jobs = JOBS.into_iter().map(|(name, gpus, tenths, at)| {
+        let job = local::job(&nodes.dir, name, gpus, tenths);
+        (Duration::from_millis(at), job)
+    });
     let mut seen: BTreeMap<u32, String> = BTreeMap::new();
     let mut lost = false;
-    loop {
-        let now = begin.elapsed();
-        if now > LIMIT {
-            return Err(Failure::new("the demonstration did not end in time"));
-        }
-        let due = |job: &&(_, _, _, u64)| Duration::from_millis(job.3) <= now;
-        while let Some((name, gpus, tenths, _)) = waiting.next_if(due) {
-            let job = local::job(&nodes.dir, name, *gpus, *tenths);
-            client.submit((*name).to_owned(), job).await?;
-        }
-        let jobs = client.list(None, true).await?;
-        let now = now.as_secs_f64();
-        for j in &jobs {
+    let show = |jobs: &[pb::JobLine], now: f64| {
+        for j in jobs {
             let on = match j.nodes.is_empty() {
                 true => String::new(),
                 false => format!(" on {}", j.nodes.join(", ")),
@@ -102,13 +85,10 @@ async fn play(nodes: &Nodes, terminal: &mut Terminal<'_>) -> Result<(), Failure>
                 )?;
             }
         }
-        let over =
-            |j: &pb::JobLine| matches!(j.phase.as_str(), "completed" | "failed" | "rejected");
-        if jobs.len() == JOBS.len() && jobs.iter().all(over) {
-            return report(&jobs, now, terminal);
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        Ok(())
+    };
+    let (jobs, took_s) = nodes.play(jobs, show).await?;
+    report(&jobs, took_s, terminal)
 }
 
 fn report(jobs: &[pb::JobLine], took_s: f64, terminal: &mut Terminal<'_>) -> Result<(), Failure> {

@@ -1,11 +1,16 @@
 //! A cluster on this machine: the scheduler and the node managers are tasks of this process, and
 //! each launch is a process.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it submits jobs at their times; no decision sees a clock"
+)]
+
 use super::daemons::runtime;
 use crate::failure::Failure;
 use crate::output::scratch;
 use async_trait::async_trait;
-use blox_cluster::client::Token;
+use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{NodeRequest, Timers};
 use blox_cluster::provider::{NodeProvider, ProviderError};
@@ -15,11 +20,17 @@ use blox_core::{Name, NodeActionKinds, NodeSpec, Pipeline};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Factor by which the protocol's timers are shortened.
 const FASTER: u64 = 5;
+
+/// Time after which a cluster is given up.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Time after which the jobs are listed again.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Counts tenths of seconds and saves the count after each. On SIGTERM, reports that the count is
 /// saved.
@@ -83,6 +94,38 @@ impl Nodes {
             // A node manager that fails is lost for the scheduler.
             let _ = node::run(settings, stopped, |_| {}).await;
         });
+    }
+
+    /// Submits jobs, each when it is due, and passes the list of jobs and the seconds since the start
+    /// to `show`. Returns the last list, and these seconds, when all jobs have ended.
+    pub async fn play(
+        &self,
+        jobs: impl IntoIterator<Item = (Duration, pb::Job)>,
+        mut show: impl FnMut(&[pb::JobLine], f64) -> Result<(), Failure>,
+    ) -> Result<(Vec<pb::JobLine>, f64), Failure> {
+        let mut client = Client::connect(&self.at, Token::none()).await?;
+        let begin = Instant::now();
+        let mut waiting = jobs.into_iter().peekable();
+        loop {
+            let now = begin.elapsed();
+            while let Some((_, job)) = waiting.next_if(|(due, _)| *due <= now) {
+                client.submit(job.name.clone(), job).await?;
+            }
+            let jobs = client.list(None, true).await?;
+            show(&jobs, now.as_secs_f64())?;
+            let ended = ["completed", "failed", "rejected"];
+            let open = jobs.iter().filter(|j| !ended.contains(&&*j.phase));
+            let open = open.map(|j| format!("job {} is {} ({})", j.job, j.phase, j.reason));
+            let open: Vec<String> = open.collect();
+            if open.is_empty() && waiting.peek().is_none() {
+                return Ok((jobs, now.as_secs_f64()));
+            }
+            if now > LIMIT {
+                let open = open.join(", ");
+                return Err(Failure::new(format!("not over in time: {open}")));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Ends a node manager. Its launches end with their leases.
