@@ -121,58 +121,54 @@ fn table(rows: &[Row]) -> String {
             format!("{about}{} [{}]", decimal(c.value, decimals), n + 1)
         }
     };
-    let mut columns = vec![rows.iter().map(|row| row.what.clone()).collect::<Vec<_>>()];
-    columns.extend([
-        rows.iter()
-            .map(|r| cited(r.published, r.decimals))
-            .collect::<Vec<_>>(),
-        rows.iter().map(|r| cited(r.artifact, r.decimals)).collect(),
-        rows.iter().map(|r| decimal(r.ours, r.decimals)).collect(),
-        rows.iter()
-            .map(|r| decimal(r.seeds.map_or(f64::NAN, |e| e.median), r.decimals))
-            .collect(),
-        rows.iter()
-            .map(|r| {
+    let seeds = rows.iter().find_map(|r| r.seeds).map(|e| e.n);
+    let median = seeds.map_or(String::new(), |n| format!("median of\n{n} seeds"));
+    let interval = match seeds >= Some(LEAST_SEEDS) {
+        true => "interval",
+        false => "",
+    };
+    let each = |text: &mut dyn FnMut(&Row) -> String| rows.iter().map(text).collect::<Vec<_>>();
+    let columns = [
+        ("", each(&mut |r| r.what.clone())),
+        ("paper", each(&mut |r| cited(r.published, r.decimals))),
+        (
+            "original\nprogram",
+            each(&mut |r| cited(r.artifact, r.decimals)),
+        ),
+        ("here", each(&mut |r| decimal(r.ours, r.decimals))),
+        (
+            &median,
+            each(&mut |r| decimal(r.seeds.map_or(f64::NAN, |e| e.median), r.decimals)),
+        ),
+        (
+            interval,
+            each(&mut |r| {
                 let ends = r.seeds.and_then(|e| e.interval);
                 range(ends, |end| decimal(end, r.decimals))
-            })
-            .collect(),
-        rows.iter()
-            .map(|r| apart(r.compared(), r.published, r.decimals))
-            .collect(),
-        rows.iter()
-            .map(|r| apart(r.ours, r.artifact, r.decimals))
-            .collect(),
-    ]);
-    let seeds = rows.iter().find_map(|r| r.seeds).map(|e| e.n);
-    let head = [
-        String::new(),
-        "paper".to_owned(),
-        "original\nprogram".to_owned(),
-        "here".to_owned(),
-        seeds.map_or(String::new(), |n| format!("median of\n{n} seeds")),
-        match seeds >= Some(LEAST_SEEDS) {
-            true => "interval".to_owned(),
-            false => String::new(),
-        },
-        "difference\nfrom paper".to_owned(),
-        "from original\nprogram".to_owned(),
+            }),
+        ),
+        (
+            "difference\nfrom paper",
+            each(&mut |r| apart(r.compared(), r.published, r.decimals)),
+        ),
+        (
+            "from original\nprogram",
+            each(&mut |r| apart(r.ours, r.artifact, r.decimals)),
+        ),
     ];
-    // A column without a number is left out.
-    let known = |(i, column): &(usize, &Vec<String>)| *i == 0 || column.iter().any(|c| c != "-");
-    let kept: Vec<usize> = columns
-        .iter()
-        .enumerate()
-        .filter(known)
-        .map(|(i, _)| i)
-        .collect();
-    let grid = Grid {
-        head: kept.iter().map(|i| head[*i].clone()).collect(),
-        rows: (0..rows.len())
-            .map(|r| kept.iter().map(|i| columns[*i][r].clone()).collect())
-            .collect(),
+    let mut grid = Grid {
+        rows: vec![Vec::new(); rows.len()],
         words: 1,
+        ..Grid::default()
     };
+    for (head, cells) in columns {
+        // A column without a number is left out.
+        if grid.head.is_empty() || cells.iter().any(|cell| cell != "-") {
+            grid.head.push(head.to_owned());
+            let rows = grid.rows.iter_mut().zip(cells);
+            rows.for_each(|(row, cell)| row.push(cell));
+        }
+    }
     let mut text = grid.text(Form::Lines);
     text.push('\n');
     for (i, of) in sources.iter().enumerate() {
