@@ -3,8 +3,7 @@
 //! `cargo run --release --example experiment`
 
 use blox::experiment::{Experiment, Plan};
-use blox::results::Summary;
-use blox::results::grid::{Form, Grid, decimal, percent};
+use blox::results::grid::{Form, Grid, decimal};
 use std::num::NonZeroU64;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,26 +19,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // A plan checks everything before the first run.
     let plan = Plan::of(experiment, &registry)?;
-    let results = plan.run()?;
+    let runs = plan.run()?;
 
-    let runs = plan.runs.iter().zip(&results);
-    let rows: Vec<(&str, String, Summary)> = runs
-        .map(|(run, ran)| {
-            let seed = plan.cells[run.cell].varied[0].to_string();
-            (plan.label(run), seed, Summary::of(&ran.report))
-        })
-        .collect();
+    // The tables and lines that `blox compare --seeds` prints.
+    print!("{}", plan.text(&runs, Form::Wrapped(100))?);
+
+    // A table of your own, from the summary and the rows of each run.
     let table = Grid::of(
-        &rows,
+        plan.runs.iter().zip(&runs),
         2,
         &[
-            ("scheduler", &|(name, ..)| (*name).to_owned()),
-            ("seed", &|(_, seed, _)| seed.clone()),
-            ("avg\nJCT s", &|(.., s)| decimal(s.avg_jct_s, 1)),
-            ("p99\nJCT s", &|(.., s)| decimal(s.p99_jct_s, 1)),
-            ("GPUs\nbusy", &|(.., s)| percent(s.utilisation)),
+            ("scheduler", &|(planned, _)| plan.label(planned).to_owned()),
+            ("seed", &|(planned, _)| {
+                plan.cells[planned.cell].varied[0].to_string()
+            }),
+            ("avg\nJCT s", &|(_, run)| decimal(run.summary.avg_jct_s, 1)),
+            ("longest\nJCT s", &|(_, run)| {
+                let times = run.report.jobs.iter().filter_map(|job| job.jct());
+                decimal(times.fold(0.0, |most, jct| jct.secs().max(most)), 0)
+            }),
         ],
     );
-    print!("{}", table.text(Form::Wrapped(100)));
+    print!("\n{}", table.text(Form::Wrapped(100)));
     Ok(())
 }

@@ -68,6 +68,7 @@ const CRATES: [(&str, &[&str]); 25] = [
             "perf",
             "policies",
             "registry",
+            "results",
             "sim",
             "traces",
             "workloads",

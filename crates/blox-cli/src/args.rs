@@ -1,8 +1,8 @@
 //! Arguments of commands.
 
-use super::value::{By, FileFormats};
+use super::value::FileFormats;
 use blox_experiment::Experiment;
-use blox_experiment::value::{Axis, Loads, Period, Seeds, Written, parser};
+use blox_experiment::value::{Axis, By, Loads, Period, Seeds, Written, parser};
 use blox_registry::ComponentSpec;
 use blox_results::grid::Form;
 use clap::{Args, ValueEnum};

@@ -276,6 +276,7 @@ fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
     experiment.records.collectors = output.collect.clone().unwrap_or_default();
     experiment.records.rounds = output.rounds;
     experiment.records.waits = output.why;
+    experiment.records.by = output.by.clone();
     experiment.records.timeline = output.output_dir.is_some();
     experiment.records.hashes = output.output_dir.is_some();
     Ok(Given {

@@ -1,22 +1,16 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
-use super::experiment::Plan;
-use super::job_data::{self, JobsWith};
 use super::output::SharedJournal;
 use super::progress::{Progress, Shows};
 use super::recording::Recording;
-use super::result::Run;
-use super::value::{By, DEADLINE, GPUS};
 use crate::failure::Failure;
+use crate::plan::Plan;
 use crate::terminal::Terminal;
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_experiment::{ANSWER_WITHIN_S, Observed, each};
-use blox_registry::ComponentSpec;
-use blox_results::losses::Lost;
-use blox_results::{Cell, Groups, Summary};
-use blox_sim::{Ended, Report, Watch};
-use blox_traces::formats::csv::input_cell;
+use blox_results::Run;
+use blox_sim::{Ended, Watch};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -46,12 +40,12 @@ pub(super) fn execute<T: Send>(
     let done = Arc::default();
     let shows = match plan.cells.as_slice() {
         [cell] if !plan.several => Shows::Jobs {
-            labels: plan.schedulers.clone(),
+            labels: plan.schedulers().map(str::to_owned).collect(),
             total: cell.experiment.expected_jobs,
         },
         _ => Shows::runs(&done, todo.len()),
     };
-    let shows = Some(shows).filter(|_| !plan.base.quiet);
+    let shows = Some(shows).filter(|_| !plan.options.quiet);
     let progress = Progress::start(shows, &watches, interactive);
     let results = each(&watches, plan.threads, |i, watch| {
         let result = finish(todo[i], run(plan, todo[i], records, watch))?;
@@ -89,85 +83,36 @@ pub(super) fn run_several<T: Send>(
     Ok(results.into_iter().map(Option::flatten).collect())
 }
 
-fn run(
-    plan: &Plan<'_>,
-    number: usize,
-    records: &Records,
-    watch: &Arc<Watch>,
-) -> Result<Done, Failure> {
-    let planned = &plan.runs[number];
-    let experiment = plan.experiment(planned);
-    let recording = match plan.folder(planned) {
-        Some(dir) => Recording::create(&dir, &experiment.options, &experiment.cluster)?,
+fn run(plan: &Plan<'_>, i: usize, records: &Records, watch: &Arc<Watch>) -> Result<Done, Failure> {
+    let planned = &plan.runs[i];
+    let (experiment, o) = (plan.experiment_of(planned), &plan.options);
+    let recording = match plan.folder(i) {
+        Some(dir) => Recording::create(&dir, o, &experiment.cluster)?,
         None => None,
     };
-    match simulate(plan, number, records, watch, recording.as_ref()) {
-        Ok(run) => Ok((run, recording)),
-        Err(failure) => {
-            recording.into_iter().for_each(Recording::discard);
-            Err(failure)
-        }
-    }
-}
-
-fn simulate(
-    plan: &Plan<'_>,
-    number: usize,
-    records: &Records,
-    watch: &Arc<Watch>,
-    recording: Option<&Recording>,
-) -> Result<Run, Failure> {
-    let planned = &plan.runs[number];
-    let (experiment, i) = (plan.experiment(planned), planned.contestant);
-    let o = &experiment.options;
-    let journal = records.journals.get(number).cloned();
+    let journal = records.journals.get(i).cloned();
     let observed = Observed {
         journal: journal.map(|j| Box::new(j) as Box<dyn Journal>),
         answer_within_s: o.answer_within_s.map_or(ANSWER_WITHIN_S, |s| s.0),
         ..Observed::by(watch)
     };
-    let ran = experiment.run(i, observed, |simulation| {
-        let simulation = simulation
-            .assignments_to(recording.map(Recording::assignments))
-            .waits_to(recording.and_then(Recording::waits))
-            .explain(records.explained);
-        match job_data::of(experiment, i) {
-            Some(counts) => simulation.collector(counts),
-            None => simulation,
+    let recorded = recording.as_ref();
+    let run = experiment.run(planned.contestant, observed, |simulation| {
+        simulation
+            .assignments_to(recorded.map(Recording::assignments))
+            .waits_to(recorded.and_then(Recording::waits))
+            .explain(records.explained)
+    });
+    match run {
+        Ok(mut run) => {
+            run.lost.untraced = recorded.map_or(0, Recording::left_out);
+            Ok((run, recording))
         }
-    })?;
-    let report = ran.report;
-    let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    let known = report
-        .collected
-        .get()
-        .map_or_else(Vec::new, JobsWith::known);
-    let mut lost = Lost::of(&report, &ran.notices, o.by.is_some(), known);
-    lost.untraced = recording.map_or(0, Recording::left_out);
-    Ok(Run {
-        groups: o.by.as_deref().map(|by| grouped(&report, by)),
-        collected: names.zip(report.collected.figures()).collect(),
-        notices: ran.notices.iter().map(|n| n.to_string()).collect(),
-        lost,
-        summary: Summary::of(&report),
-        report,
-        workload: ran.workload,
-    })
-}
-
-/// Groups the jobs of a run by a column.
-fn grouped(report: &Report, By(column): &By) -> Groups {
-    Groups::of(report, column, |job| match column.as_str() {
-        GPUS => job.gpus.to_string(),
-        DEADLINE => job
-            .first_deadline()
-            .map_or_else(String::new, |at| at.secs().to_string()),
-        column => match input_cell(job.spec.as_deref(), column) {
-            Cell::Missing => String::new(),
-            Cell::Number(number) => number.to_string(),
-            Cell::Text(text) => text,
-        },
-    })
+        Err(error) => {
+            recording.into_iter().for_each(Recording::discard);
+            Err(error.into())
+        }
+    }
 }
 
 #[allow(

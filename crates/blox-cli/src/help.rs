@@ -1,11 +1,9 @@
 //! Help texts of commands, with the defaults of options, and arguments that are defined late.
 
 use crate::args::{OutputFormat, TableStyle};
-use blox_experiment::{ANSWER_WITHIN_S, CLUSTER, NODE_MTTR_H, SEED, WORKLOAD};
+use blox_experiment::ANSWER_WITHIN_S;
 use blox_learn::{AdditiveParams, BoostedParams, TreeParams};
-use blox_registry::{ComponentSpec, Registry};
-use blox_sim::Measure;
-use blox_sim::faults::Faults;
+use blox_registry::Registry;
 use blox_sim::registry::World as _;
 use blox_traces::generate::{self, DurationLaw, GeneratorSpec};
 use clap::builder::{Resettable, StyledStr};
@@ -29,27 +27,13 @@ fn defaults() -> Defaults {
     let costs = costs.iter().flat_map(|(_, entry)| &entry.params);
     let described = workloads.chain(costs).filter(|p| !p.default.is_none());
     let described = described.map(|p| (p.name, p.default.to_string()));
-    let risk = Faults::default().launch_failure;
     let generated = GeneratorSpec::new(generate::Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
     let mix = generated
         .iter()
         .map(|(gpus, weight)| format!("{gpus}:{weight}"));
-    let blox = registry
-        .workloads()
-        .build(&ComponentSpec::plain(WORKLOAD), SEED);
-    let measured = match blox.map(|jobs| jobs.measured()) {
-        Ok(Measure::Ids(first, last)) => format!("{first}..{last}"),
-        _ => "all".to_owned(),
-    };
     let format = OutputFormat::default();
     let others = [
-        ("workload", WORKLOAD.to_owned()),
-        ("seed", SEED.to_string()),
-        ("cluster", CLUSTER.to_owned()),
-        ("node_mttr_h", NODE_MTTR_H.to_string()),
-        ("launch_failure", risk.to_string()),
         ("gpu_mix", mix.collect::<Vec<_>>().join(",")),
-        ("measure", measured),
         ("answer_within_s", ANSWER_WITHIN_S.to_string()),
         ("output_format", format!("{format:?}").to_lowercase()),
         (

@@ -26,24 +26,22 @@
 //! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`], [`blox_traces::registry::register`] |
 
 mod args;
-mod assumptions;
 mod claims;
 mod cluster;
 mod command;
 mod config;
 mod estimate;
 mod execute;
-mod experiment;
 mod explain;
 mod failure;
 mod files;
 mod help;
-mod job_data;
 mod leftovers;
 mod lock;
 mod man;
 mod new;
 mod output;
+mod plan;
 mod plot;
 mod policies;
 mod progress;
@@ -52,12 +50,10 @@ mod recording;
 mod replay;
 #[cfg(feature = "released")]
 mod reproduce;
-mod result;
 mod run;
 mod seeds;
 mod step;
 mod sweep;
-mod table;
 mod terminal;
 mod trace;
 mod value;

@@ -3,12 +3,12 @@
 use super::args::ReplayArgs;
 use super::help::Late;
 use crate::config;
-use crate::experiment::Experiment;
 use crate::failure::{Code, Coded, Failure};
 use crate::terminal::{OK, Terminal};
 use blox_core::State;
 use blox_core::replay::{ReplayError, replay, scheduler};
 use blox_core::runtime::Observers;
+use blox_experiment::Prepared;
 use blox_registry::Registry;
 use blox_results::number_of;
 use std::fmt::Display;
@@ -27,7 +27,7 @@ pub(super) fn run(
     let mut given = config::replay(late, scheduler_of)?;
     let path = given.output.journal.take().unwrap_or_default();
     let journal = open(&path)?;
-    let experiment = Experiment::of(given, registry)?;
+    let experiment = Prepared::of(given.experiment, registry)?;
     let scheduler = experiment.pipeline(0)?;
     let name = experiment.contestants[0].label.clone();
     let trigger = scheduler.trigger();

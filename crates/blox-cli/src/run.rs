@@ -6,16 +6,16 @@ use super::execute::{Records, execute, now, print_time};
 use super::output;
 use super::plot::Drawing;
 use super::recording::Recording;
-use super::result::{Run, check_measured};
-use super::table::Failed;
-use crate::experiment::Plan;
 use crate::failure::{Code, Failure};
+use crate::plan::Plan;
+use crate::plot;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
-use crate::{plot, table};
 use blox_core::JobId;
+use blox_experiment::Failed;
 use blox_experiment::value::Limit;
 use blox_registry::Registry;
-use blox_results::{Summary, called};
+use blox_results::grid::Form;
+use blox_results::{Run, Summary, called};
 use blox_sim::Ended;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -28,11 +28,10 @@ pub(super) fn simulate(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let mut plan = Plan::of(given, registry)?;
-    let experiment = &mut plan.cells[0].experiment;
-    let explained = experiment.explained()?.map(JobId);
-    let drawings = output::drawings(experiment)?;
-    output::folder(&experiment.options)?;
-    let o = &mut experiment.options;
+    let explained = plan.explained()?.map(JobId);
+    let drawings = output::drawings(&plan)?;
+    output::folder(&plan.options)?;
+    let o = &mut plan.options;
     // Pictures are drawn from result files, which a temporary folder holds if no other does.
     let only_drawn = o.output_dir.is_none() && !drawings.is_empty();
     let scratch = only_drawn.then(output::scratch).transpose()?;
@@ -40,12 +39,11 @@ pub(super) fn simulate(
         o.output_dir = Some(scratch.path().to_owned());
     }
     o.assignments |= drawings.iter().any(Drawing::needs_assignments);
-    experiment.given.records.timeline |= only_drawn;
-    let experiment = &plan.cells[0].experiment;
-    let o = &experiment.options;
-    let journals = output::journals(experiment)?;
+    plan.cells[0].experiment.given.records.timeline |= only_drawn;
+    let (experiment, o) = (plan.experiment(), &plan.options);
+    let journals = output::journals(&plan)?;
     let lock = |dir: &PathBuf| {
-        output::spare(plan.files(), dir, plan.folders(), o.force)?;
+        output::spare(plan.files(), dir, plan.run_folders(), o.force)?;
         output::prepare(dir, o.force)
     };
     let _lock = o.output_dir.as_ref().map(lock).transpose()?;
@@ -73,6 +71,7 @@ pub(super) fn simulate(
         return terminal.failed(failures);
     }
     let done: Vec<&Run> = runs.iter().map(|(run, _)| run).collect();
+    let results = plan.results(experiment, done.iter().copied(), &failed);
     let interrupted = done.len() + failures.len() < planned
         || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     let status = match (interrupted, failures.is_empty()) {
@@ -85,7 +84,7 @@ pub(super) fn simulate(
             journal.close()?;
         }
         if let Some(dir) = &o.output_dir {
-            output::write_manifest(dir, experiment, &done, &failed, args, status)?;
+            output::write_manifest(dir, &plan, &results, args, status)?;
             // Plots are not drawn after an interruption, so that the command returns at once. They
             // can be drawn later.
             if !interrupted {
@@ -100,21 +99,31 @@ pub(super) fn simulate(
     let kept = written.find(Result::is_err).unwrap_or_else(keep);
     let format = o.format();
     let text = match format {
-        OutputFormat::Json => output::json(experiment, &done, explained)?,
-        OutputFormat::Csv => output::csv(experiment, &done),
+        OutputFormat::Json => output::json(&plan, &results, explained)?,
+        OutputFormat::Csv => results.comparison().csv(o.why, plan.by()),
         OutputFormat::Table => {
             let form = o.form(terminal.form);
-            table::render(experiment, &done, &failed, explained, form)
+            let about = match o.quiet {
+                true => results.assumed(),
+                false => results.about(),
+            };
+            let history = explained.map(|id| stories(id, &done));
+            let history = history.unwrap_or_default();
+            let history = match form {
+                Form::Latex => commented(&history),
+                _ => history,
+            };
+            results.tables(form) + "\n" + &about.text(form) + &history
         }
     };
     terminal.print(&text)?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {
         // A table has no place for it; JSON has a field.
-        let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
+        let _ = terminal.err.write_all(stories(id, &done).as_bytes());
     }
     let notices = match (o.quiet, format.is_data()) {
-        (true, _) => table::losses(experiment, &done),
-        (false, true) => table::notices(experiment, &done),
+        (true, _) => results.losses(),
+        (false, true) => results.notices(),
         (false, false) => Vec::new(),
     };
     terminal.notices(&notices);
@@ -163,6 +172,19 @@ pub(super) fn simulate(
         std::mem::forget(runs);
     }
     Ok(OK)
+}
+
+/// Formats the history of a job under each scheduler.
+fn stories(id: JobId, runs: &[&Run]) -> String {
+    runs.iter().map(|run| run.story(id)).collect()
+}
+
+/// Turns lines into comments of LaTeX.
+fn commented(text: &str) -> String {
+    let lines = text.lines().map(|line| format!("% {line}"));
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
 }
 
 /// Fails if no scheduler has run any job, because there is none or all were rejected.
@@ -216,10 +238,8 @@ fn run_all(
 ) -> Result<Vec<Option<Result<Written, Failure>>>, Failure> {
     let all: Vec<usize> = (0..plan.runs.len()).collect();
     execute(plan, &all, records, interactive, |i, done| {
-        let planned = &plan.runs[i];
-        let experiment = plan.experiment(planned);
         let done = done.and_then(|(run, recording)| {
-            check_measured(&run, experiment)?;
+            plan.experiment().check_measured(&run)?;
             Ok((run, recording))
         });
         let (run, recording) = match done {
@@ -228,10 +248,100 @@ fn run_all(
         };
         let write = |dir: PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
-            output::write_run(&dir, &run, experiment)?;
+            output::write_run(&dir, &run, &plan.options)?;
             recording.map_or(Ok(()), Recording::close)
         };
-        let written = plan.folder(planned).map_or(Ok(()), write);
+        let written = plan.folder(i).map_or(Ok(()), write);
         Ok(Ok((run, written)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run_with;
+
+    /// Runs a command, and returns what it prints.
+    fn run(command: &str) -> String {
+        let registry = blox_sim::registry::register(blox_schedulers::registry());
+        let registry = blox_traces::registry::register(registry);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let args = ["blox"].into_iter().chain(command.split(' '));
+        let code = run_with(&registry, args, &mut out, &mut err);
+        let err = String::from_utf8_lossy(&err);
+        assert_eq!(code, 0, "{command}: {err}");
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Returns the lines of a text that begin with a word.
+    fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+        text.lines().filter(|line| line.starts_with(word)).collect()
+    }
+
+    #[test]
+    fn set_parts_of_the_world_have_a_line() {
+        let plain = "simulate las --workload poisson --load 4 --jobs 20 --cluster 2x4";
+        let text = run(plain);
+        for word in ["speeds", "faults", "losses"] {
+            assert_eq!(lines(&text, word), [""; 0], "{text}");
+        }
+        let text = run(&format!(
+            "{plain} --execution contention{{slowdown=5}} --node-mtbf-h 200 --losses"
+        ));
+        let speeds = "speeds     by the model `contention{slowdown=5}`";
+        assert_eq!(lines(&text, "speeds"), [speeds]);
+        let faults = lines(&text, "faults");
+        assert!(faults[0].contains("a node fails after 200 h"), "{text}");
+        let losses = "losses     made up for jobs that report none";
+        assert_eq!(lines(&text, "losses"), [losses]);
+    }
+
+    #[test]
+    fn jobs_that_did_not_come_have_no_speeds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.csv");
+        let rows = "0,1,60,v100:2\n5,1,60,v100:2\n90000,1,60,v100:2\n";
+        std::fs::write(&path, format!("submit_s,gpus,duration_s,speeds\n{rows}")).unwrap();
+        let path = path.display();
+        let text = run(&format!(
+            "simulate fifo --trace {path} --cluster 1x4:v100,1x4:k80 --until 20000"
+        ));
+        let line = "GPU types  each job has its speeds by type";
+        assert_eq!(lines(&text, "GPU types"), [line], "{text}");
+    }
+
+    #[test]
+    fn seeds_state_measured_jobs_and_assumptions() {
+        let text =
+            "compare fifo srtf --workload poisson --load 4 --jobs 20 --cluster 2x4 --seeds 1..2";
+        let measured = "measured   all 20 jobs of each run";
+        assert_eq!(lines(&run(text), "measured"), [measured]);
+        let sweep = text.replace("compare", "sweep");
+        assert_eq!(lines(&run(&sweep), "measured"), [measured]);
+        let json = run(&format!("{text} --output-format json"));
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let durations = "the true ones are known to srtf, not to fifo";
+        assert_eq!(json["assumptions"]["durations"], durations);
+        assert_eq!(json["schedulers"][1]["knew_true_durations"], true);
+        assert_eq!(json["schedulers"][0]["knew_true_durations"], false);
+    }
+
+    #[test]
+    fn jobs_without_a_value_are_a_group_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.csv");
+        let rows = "0,1,60,-\n0,1,600,\n";
+        std::fs::write(&path, format!("submit_s,gpus,duration_s,user\n{rows}")).unwrap();
+        let path = path.display();
+        let of = |command: &str| {
+            let text = run(&format!(
+                "{command} --trace {path} --cluster 1x4 --overheads none --by user --seeds 1..2"
+            ));
+            let (_, groups) = text.split_once("\n\n").unwrap();
+            let rows = groups.lines().filter(|line| line.starts_with("fifo"));
+            rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("sweep fifo"), ["-", "(none)"]);
+        assert_eq!(of("compare fifo las"), ["-", "(none)"]);
+    }
 }

@@ -1,15 +1,17 @@
 //! Expands lists of values to runs.
 
+use crate::contestant::Contestant;
 use crate::error::ExperimentError;
 use crate::inputs::Known;
 use crate::message::wrong_value;
 use crate::origin::LISTED;
 use crate::prepared::Prepared;
-use crate::run::{Observed, Ran, each};
+use crate::run::{Observed, each};
 use crate::settings::Experiment;
 use crate::value::{Axis, alternatives};
 use blox_core::suggest::one_of;
 use blox_registry::Registry;
+use blox_results::{Run, losses};
 use blox_traces::cluster_file::message_of;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
@@ -108,16 +110,53 @@ impl<'r> Plan<'r> {
         Ok(Plan { axes, cells, runs })
     }
 
+    /// Returns the scheduler of a run.
+    pub fn contestant(&self, run: &Planned) -> &Contestant {
+        &self.cells[run.cell].experiment.contestants[run.contestant]
+    }
+
     /// Returns the scheduler of a run, with its parameters.
     pub fn label(&self, run: &Planned) -> &str {
-        &self.cells[run.cell].experiment.contestants[run.contestant].label
+        &self.contestant(run).label
+    }
+
+    fn first(&self) -> Option<&Prepared<'r>> {
+        self.cells.first().map(|cell| &cell.experiment)
+    }
+
+    /// Returns the schedulers, with their parameters.
+    pub fn schedulers(&self) -> impl Iterator<Item = &str> {
+        let all = self.first().into_iter().flat_map(|e| &e.contestants);
+        all.map(|contestant| contestant.label.as_str())
+    }
+
+    /// Returns the place of the scheduler with which the others are compared.
+    pub(crate) fn baseline(&self) -> usize {
+        self.first().map_or(0, |experiment| experiment.baseline)
+    }
+
+    /// Returns the column of groups of jobs.
+    pub fn by(&self) -> Option<&str> {
+        let by = self.first()?.given.records.by.as_deref();
+        by.map(|by| by.0.as_str())
+    }
+
+    /// Returns a key as it would be written on the command line, if there is one.
+    pub(crate) fn option(&self, key: &str) -> String {
+        let first = self.first();
+        first.map_or_else(|| key.to_owned(), |e| e.given.origin.option(key))
+    }
+
+    /// Returns each notice about settings once.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        losses::each_once(self.cells.iter().flat_map(|c| &c.experiment.notices))
     }
 
     /// Runs everything on all cores, and returns the results in the order of the runs.
     ///
     /// # Errors
     /// A simulation cannot go on. The first error ends all others.
-    pub fn run(&self) -> Result<Vec<Ran>, ExperimentError> {
+    pub fn run(&self) -> Result<Vec<Run>, ExperimentError> {
         let watches: Vec<_> = self.runs.iter().map(|_| Arc::default()).collect();
         let cores = std::thread::available_parallelism().ok();
         let results = each(&watches, cores.or(NonZeroUsize::new(1)), |i, watch| {
@@ -127,6 +166,25 @@ impl<'r> Plan<'r> {
             experiment.run(run.contestant, observed, |simulation| simulation)
         });
         Ok(results?.into_iter().flatten().collect())
+    }
+}
+
+impl<'r> From<Prepared<'r>> for Plan<'r> {
+    /// Plans the schedulers of an experiment, with one run of each.
+    fn from(experiment: Prepared<'r>) -> Self {
+        let contestants = 0..experiment.contestants.len();
+        let run = |contestant| Planned {
+            cell: 0,
+            contestant,
+        };
+        Plan {
+            axes: Vec::new(),
+            runs: contestants.map(run).collect(),
+            cells: vec![Cell {
+                experiment,
+                varied: Vec::new(),
+            }],
+        }
     }
 }
 

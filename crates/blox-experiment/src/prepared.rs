@@ -9,7 +9,7 @@ use crate::world::{self, CLUSTER, SEED, World};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Event, Pipeline, Time};
 use blox_perf::applications::Applications;
-use blox_registry::{ComponentSpec, JobData, NodeData, Registry, WorldParts};
+use blox_registry::{ComponentSpec, NodeData, Registry, WorldParts};
 use blox_sim::execution::Training;
 use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Data of jobs that no setting replaces.
-pub const AS_STATED: &str = "as the jobs state them";
+pub(crate) const AS_STATED: &str = "as the jobs state them";
 
 const NO_SCHEDULER: &str =
     "no scheduler, expected names such as fifo srtf las; `blox policies` lists them";
@@ -251,19 +251,19 @@ impl<'r> Prepared<'r> {
     }
 
     /// Returns whether a scheduler decides in rounds.
-    pub fn has_rounds(&self) -> bool {
+    pub(crate) fn has_rounds(&self) -> bool {
         self.contestants.iter().any(|c| c.period.is_some())
     }
 
     /// Returns the length of a round of a scheduler in seconds; `None` without rounds.
-    pub fn period_of(&self, label: &str) -> Option<f64> {
+    pub(crate) fn period_of(&self, label: &str) -> Option<f64> {
         let mut contestants = self.contestants.iter();
         contestants.find(|c| c.label == label)?.period
     }
 
     /// Describes the overheads, with the models of single schedulers. `trained` is true if jobs have
     /// training data.
-    pub fn overheads_line(&self, trained: bool) -> String {
+    pub(crate) fn overheads_line(&self, trained: bool) -> String {
         let own = |parts: &WorldParts| {
             let model = parts.overheads.as_ref()?;
             Some(world::overheads_of(
@@ -277,7 +277,7 @@ impl<'r> Prepared<'r> {
     }
 
     /// Describes the execution models; `None` if all are the default.
-    pub fn speeds_line(&self) -> Option<String> {
+    pub(crate) fn speeds_line(&self) -> Option<String> {
         let own = |parts: &WorldParts| {
             let model = parts.execution.as_ref()?;
             let is_default = model.name == "as-specified";
@@ -288,7 +288,7 @@ impl<'r> Prepared<'r> {
     }
 
     /// Describes the random faults, if there are any.
-    pub fn faults_line(&self) -> Option<String> {
+    pub(crate) fn faults_line(&self) -> Option<String> {
         world::faults_line(&self.world.faults)
     }
 
@@ -307,7 +307,7 @@ impl<'r> Prepared<'r> {
     }
 
     /// Returns the number of GPU types of the cluster.
-    pub fn gpu_types(&self) -> usize {
+    pub(crate) fn gpu_types(&self) -> usize {
         let nodes = self.cluster.nodes.iter().filter(|n| n.gpus > 0);
         nodes.map(|n| &n.gpu_type).collect::<BTreeSet<_>>().len()
     }
@@ -439,13 +439,6 @@ impl<'r> Prepared<'r> {
             simulation = simulation.collector(collector?);
         }
         world::put_into(simulation, &self.parts[i], self.registry, self.seed)
-    }
-
-    /// Returns the data of jobs that the `i`th scheduler is about.
-    pub fn job_data(&self, i: usize) -> Vec<JobData> {
-        let named = &self.contestants[i].named;
-        let entry = self.registry.schedulers.get(&named.name);
-        entry.map_or_else(Vec::new, |entry| entry.job_data_with(&named.params))
     }
 
     /// Returns the limit of a simulation. A registered workload states whether it is endless.

@@ -1,12 +1,18 @@
 //! Runs simulations, in parallel, with a limit for each decision.
 
 use crate::error::ExperimentError;
+use crate::job_data::JobsWith;
 use crate::prepared::Prepared;
+use crate::value::{By, DEADLINE, GPUS};
 use blox_core::journal::Journal;
 use blox_core::{DecisionError, Seconds};
+use blox_registry::ComponentSpec;
+use blox_results::losses::Lost;
+use blox_results::{Cell, Groups, Run, Summary};
 use blox_sim::fairness::FairTimes;
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
-use blox_workloads::{Notices, Workload};
+use blox_traces::formats::csv::input_cell;
+use blox_workloads::Workload;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -41,21 +47,6 @@ impl Observed {
     }
 }
 
-/// Results of a run.
-#[allow(
-    missing_debug_implementations,
-    reason = "it has collectors of other crates"
-)]
-#[non_exhaustive]
-pub struct Ran {
-    /// The rows of jobs, and whatever was recorded.
-    pub report: Report,
-    /// Short description of the workload.
-    pub workload: String,
-    /// Notices about dropped or repaired jobs of the workload.
-    pub notices: Notices,
-}
-
 impl Prepared<'_> {
     /// Simulates the `i`th scheduler. `observe` adds collectors and sinks to the simulation.
     ///
@@ -66,7 +57,7 @@ impl Prepared<'_> {
         i: usize,
         observed: Observed,
         observe: impl FnOnce(Simulation) -> Simulation,
-    ) -> Result<Ran, ExperimentError> {
+    ) -> Result<Run, ExperimentError> {
         let label = self.contestants[i].label.as_str();
         let watch = observed.watch;
         let scheduler = self.pipeline(i)?;
@@ -82,7 +73,10 @@ impl Prepared<'_> {
             scheduler: label.to_owned(),
             source: Box::new(source),
         };
-        let simulation = observe(self.simulation(i)?).watched_by(Arc::clone(&watch));
+        let mut simulation = observe(self.simulation(i)?).watched_by(Arc::clone(&watch));
+        if let Some(counts) = JobsWith::of(self, i) {
+            simulation = simulation.collector(counts);
+        }
         let within = observed.answer_within_s;
         let limit = Duration::try_from_secs_f64(within).unwrap_or(Duration::MAX);
         let journal = observed.journal;
@@ -113,12 +107,34 @@ impl Prepared<'_> {
                 report.ended = Ended::Interrupted;
             }
         }
-        Ok(Ran {
+        let (notices, by) = (workload.notices(), self.given.records.by.as_deref());
+        let names = self.collectors.iter().map(ComponentSpec::to_string);
+        let known = report.collected.get().map(JobsWith::known);
+        Ok(Run {
+            groups: by.map(|by| grouped(&report, by)),
+            collected: names.zip(report.collected.figures()).collect(),
+            notices: notices.iter().map(|n| n.to_string()).collect(),
+            lost: Lost::of(&report, notices, by.is_some(), known.unwrap_or_default()),
+            summary: Summary::of(&report),
             report,
             workload: about,
-            notices: workload.notices().clone(),
         })
     }
+}
+
+/// Groups the jobs of a run by a column.
+fn grouped(report: &Report, By(column): &By) -> Groups {
+    Groups::of(report, column, |job| match column.as_str() {
+        GPUS => job.gpus.to_string(),
+        DEADLINE => job
+            .first_deadline()
+            .map_or_else(String::new, |at| at.secs().to_string()),
+        column => match input_cell(job.spec.as_deref(), column) {
+            Cell::Missing => String::new(),
+            Cell::Number(number) => number.to_string(),
+            Cell::Text(text) => text,
+        },
+    })
 }
 
 /// Interval at which a decision in progress is checked.

@@ -7,7 +7,8 @@ use crate::parameters::{OfOverheads, OfWorkload, Parameters};
 #[cfg(feature = "clap")]
 use crate::value::format_help;
 use crate::value::{
-    Duration, Hours, Limit, Loads, MeanTime, Measured, Period, Risk, RoundLength, Seeds, Written,
+    By, Duration, Hours, Limit, Loads, MeanTime, Measured, Period, Risk, RoundLength, Seeds,
+    Written,
 };
 use blox_registry::ComponentSpec;
 use blox_traces::{ColumnMap, Format};
@@ -29,6 +30,8 @@ pub struct Records {
     pub timeline: bool,
     /// The reasons for which jobs waited.
     pub waits: bool,
+    /// A column of the workload. Every figure is also given for each group of jobs with the same value.
+    pub by: Option<Written<By>>,
     /// Hashes of the files that the experiment reads.
     pub hashes: bool,
 }
@@ -146,7 +149,7 @@ settings! {
         #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", help_heading = "Workload"))]
         pub data: Option<PathBuf>,
         /// Workload without a file: blox (Blox's published jobs), poisson, bursty, diurnal or another
-        /// registered one [default: {}]
+        /// registered one [default: blox]
         #[cfg_attr(feature = "clap", arg(long, value_name = "NAME{..}", help_heading = "Workload"))]
         pub workload: Option<Written<ComponentSpec>>,
         /// Parameters of the workload by the keys of [`PARAMETERS`](crate::PARAMETERS).
@@ -166,7 +169,7 @@ settings! {
         pub jobs: Option<NonZeroU64>,
         /// Seed of workload, faults and policies
         ///
-        /// The default, {}, is the seed of Blox's published workload.
+        /// The default, 1, is the seed of Blox's published workload.
         #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Workload"))]
         pub seed: Option<u64>,
 
@@ -176,7 +179,7 @@ settings! {
             arg(
                 long,
                 value_name = "CLUSTER",
-                help = "NODESxGPUS[:TYPE][@LAYOUT][=PRICE], separated by commas, with + before an offer of nodes, or a TOML file [default: {}]",
+                help = "NODESxGPUS[:TYPE][@LAYOUT][=PRICE], separated by commas, with + before an offer of nodes, or a TOML file [default: 32x4]",
                 help_heading = "Cluster and policies"
             )
         )]
@@ -223,7 +226,7 @@ settings! {
         /// Mean hours between failures of a node [default: never]
         #[cfg_attr(feature = "clap", arg(long, value_name = "H", help_heading = "World"))]
         pub node_mtbf_h: Option<MeanTime>,
-        /// Mean hours until a failed node returns [default: {}]
+        /// Mean hours until a failed node returns [default: 1]
         #[cfg_attr(feature = "clap", arg(long, value_name = "H", help_heading = "World"))]
         pub node_mttr_h: Option<Hours>,
         /// Mean running hours between crashes of a job [default: never]
@@ -235,7 +238,7 @@ settings! {
         /// A run ends after 1,000,000 crashes in a row in which no job kept more of its work.
         #[cfg_attr(feature = "clap", arg(long, value_name = "S", help_heading = "World"))]
         pub checkpoint_every_s: Option<Period>,
-        /// Probability that a launch fails [default: {}]
+        /// Probability that a launch fails [default: 0]
         #[cfg_attr(feature = "clap", arg(long, value_name = "P", help_heading = "World"))]
         pub launch_failure: Option<Risk>,
         /// End a run with an error if its scheduler reads true durations of jobs, which no real cluster
@@ -250,7 +253,7 @@ settings! {
         ///
         /// The simulation ends when they have ended. Numbers are the trace's own ids if all of these
         /// are whole numbers. Otherwise jobs are numbered from 0 in order of submission. Default: all
-        /// jobs; {} for the endless workload of Blox.
+        /// jobs; 3000..4000 for the endless workload of Blox.
         #[cfg_attr(feature = "clap", arg(long, value_name = "A..B", help_heading = "Results"))]
         pub measure: Option<Written<Measured>>,
         /// End earlier: at a time such as 2000000 or 30d (s, m, h, d), or after a number of completed
@@ -271,5 +274,37 @@ impl Experiment {
     /// Returns the given settings by key. A path that is not Unicode leaves none.
     pub fn values(&self) -> Map<String, Value> {
         self.try_values().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::world::{CLUSTER, NODE_MTTR_H, SEED, WORKLOAD};
+    use blox_registry::ComponentSpec;
+    use blox_sim::Measure;
+    use blox_sim::faults::Faults;
+    use blox_sim::registry::World;
+
+    #[test]
+    fn documented_defaults_are_those_in_use() {
+        let registry = blox_sim::registry::register(blox_registry::Registry::new());
+        let registry = blox_traces::registry::register(registry);
+        let blox = ComponentSpec::plain(WORKLOAD);
+        let blox = registry.workloads().build(&blox, SEED).unwrap();
+        let Measure::Ids(first, last) = blox.measured() else {
+            panic!("{:?}", blox.measured());
+        };
+        let risk = Faults::default().launch_failure;
+        let text = include_str!("settings.rs");
+        for line in [
+            format!("/// registered one [default: {WORKLOAD}]\n"),
+            format!("/// The default, {SEED}, is the seed"),
+            format!("or a TOML file [default: {CLUSTER}]\","),
+            format!("/// Mean hours until a failed node returns [default: {NODE_MTTR_H}]\n"),
+            format!("/// Probability that a launch fails [default: {risk}]\n"),
+            format!("/// jobs; {first}..{last} for the endless workload of Blox.\n"),
+        ] {
+            assert!(text.contains(&line), "{line}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Values of settings that are checked when they are parsed.
 
 use blox_core::Time;
+use blox_core::suggest::{nearest, one_of};
 use blox_sim::{Measure, Until};
+use blox_traces::formats::csv::{input_column_names, is_input_column};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt::{self, Display};
@@ -122,6 +124,36 @@ numbers! {
     /// Probability below 1.
     Risk: "a probability, at least 0 and below 1", |v| (0.0..1.0).contains(&v);
 }
+
+/// A column by whose values jobs are grouped.
+#[derive(Clone, Debug)]
+pub struct By(pub String);
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == GPUS || text == DEADLINE || is_input_column(text) {
+            return Ok(By(text.to_owned()));
+        }
+        let own = [GPUS, DEADLINE].into_iter();
+        let known: Vec<&str> = own.chain(input_column_names()).collect();
+        let hint = match nearest(text, known.iter().copied()) {
+            Some(_) => String::new(),
+            None => format!(
+                "; another column of a trace needs the name `attributes.{text}`, there and here"
+            ),
+        };
+        let list = one_of(text, known);
+        Err(format!("expected attributes.NAME or {list}{hint}"))
+    }
+}
+
+/// The column of first deadlines.
+pub(crate) const DEADLINE: &str = "deadline_s";
+
+/// The column of requested GPUs.
+pub(crate) const GPUS: &str = "gpus";
 
 /// Measured jobs: a range of job numbers or of times.
 #[derive(Clone, Debug, PartialEq)]
@@ -404,5 +436,17 @@ mod tests {
         // The parser of names reports the error.
         assert_eq!(alternatives("las{x}"), ["las{x}"]);
         assert_eq!(alternatives("las{x=1"), ["las{x=1"]);
+    }
+
+    #[test]
+    fn a_column_of_groups_is_known_or_explained() {
+        for column in ["gpus", "deadline_s", "user", "attributes.team"] {
+            assert_eq!(column.parse::<By>().unwrap().0, column);
+        }
+        let team = "team".parse::<By>().unwrap_err();
+        let hint = "; another column of a trace needs the name `attributes.team`, there and here";
+        assert!(team.ends_with(hint), "{team}");
+        let slip = "usr".parse::<By>().unwrap_err();
+        assert!(slip.ends_with("; did you mean `user`?"), "{slip}");
     }
 }

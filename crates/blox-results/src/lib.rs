@@ -56,7 +56,7 @@ pub use figures::{
 };
 pub use folder::Folder;
 pub use groups::{Group, Groups};
-pub use overview::{FigureRow, MEDIANS, Rows, intervals, table_of};
+pub use overview::{ALIKE, FigureRow, MEDIANS, Rows, intervals, table_of};
 pub use pictures::{
     GANTT, GROUP_DISTRIBUTION, JCT, Kind, Picture, SUMMARIES, jct_over_seeds, pictures,
 };

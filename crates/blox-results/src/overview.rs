@@ -300,6 +300,10 @@ impl Form {
     }
 }
 
+/// Notice for seeds that do not change the results.
+pub const ALIKE: &str =
+    "every seed gives the same results: nothing depends on the seed, and intervals have no meaning";
+
 /// The values of a table over seeds.
 pub const MEDIANS: &str = "medians over seeds; counts of jobs are sums over seeds";
 

@@ -3,7 +3,6 @@
 use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
 use super::text::plain;
 use crate::config;
-use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
@@ -16,6 +15,7 @@ use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{node, scheduler, service, shim};
 use blox_core::journal::{Journal, JsonLines};
 use blox_core::{NodeActionKind, NodeSpec, Offer};
+use blox_experiment::Prepared;
 use blox_registry::Registry;
 use blox_traces::cluster_file::parse_cluster;
 use std::net::SocketAddr;
@@ -77,7 +77,10 @@ pub(super) fn scheduler(
         watch.observers.set_journal(journal(&path)?);
     }
     // Every simulated scheduler can also schedule a real cluster.
-    let experiment = Experiment::of(config::scheduler(simulate, &late.matches)?, registry)?;
+    let experiment = Prepared::of(
+        config::scheduler(simulate, &late.matches)?.experiment,
+        registry,
+    )?;
     let pipeline = experiment.pipeline(0)?;
     let (settings, limits) = (settings(&a, offers(a.offers.as_deref())?), limits(&a));
     let runtime = runtime()?;

@@ -4,17 +4,16 @@ use super::super::files::{check_writable, write_whole};
 use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
-use super::super::result::Run;
 use super::names::{CHROME, GROUPS, RUN_FILES};
 use super::printed::pretty;
 use super::tables::write_table;
 use crate::args::Output;
-use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
+use crate::plan::Plan;
 use crate::plot;
 use blox_results::grid::csv;
 use blox_results::{
-    Groups, InputColumns, flattened, part_columns, write_jobs, write_rounds, write_timeline,
+    Groups, InputColumns, Run, flattened, part_columns, write_jobs, write_rounds, write_timeline,
 };
 use blox_traces::formats::csv::{input_cell, input_columns};
 use std::collections::BTreeMap;
@@ -69,11 +68,11 @@ pub(crate) fn scratch() -> Result<TempDir, Failure> {
 
 /// Returns the pictures of `--plot`. A picture that would replace an input, or that cannot be
 /// written, is an error.
-pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Failure> {
-    let files = resolved(&experiment.files);
+pub(crate) fn drawings(plan: &Plan<'_>) -> Result<Vec<Drawing>, Failure> {
+    let files = resolved(plan.files());
     let mut list = Vec::new();
-    for text in experiment.options.plot.iter().flatten() {
-        let folders = experiment.folders.iter().map(String::as_str);
+    for text in plan.options.plot.iter().flatten() {
+        let folders = plan.folders.iter().map(String::as_str);
         let drawing = Drawing::of(text, folders)?;
         let path = drawing.path();
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
@@ -161,9 +160,8 @@ pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// Writes the results of one scheduler into its folder.
-pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> Result<(), Failure> {
+pub(crate) fn write_run(dir: &Path, run: &Run, o: &Output) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::at(dir, format!("cannot be made: {e}")))?;
-    let o = &experiment.options;
     // A file of an earlier run must not be mistaken for a new one.
     let formats = o.formats();
     let parquet = formats.parquet;
@@ -192,7 +190,7 @@ pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> R
     write_table(dir, "timeline", formats, |out| {
         write_timeline(out, &run.report.timeline)
     })?;
-    if experiment.options.rounds {
+    if o.rounds {
         write_table(dir, "rounds", formats, |out| {
             write_rounds(out, &run.report.rounds)
         })?;

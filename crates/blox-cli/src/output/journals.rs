@@ -1,8 +1,8 @@
 //! Journals, one for each scheduler.
 
 use super::folder::resolved;
-use crate::experiment::Experiment;
 use crate::failure::Failure;
+use crate::plan::Plan;
 use blox_core::input::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;
@@ -53,8 +53,8 @@ impl Journal for SharedJournal {
 
 /// Returns the path of each scheduler's journal, if journals are written. With several schedulers,
 /// the path contains the scheduler's name. An existing file is an error unless `--force` is given.
-pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<PathBuf>, Failure> {
-    let o = &experiment.options;
+pub(crate) fn journals(plan: &Plan<'_>) -> Result<Vec<PathBuf>, Failure> {
+    let o = &plan.options;
     let Some(path) = &o.journal else {
         return Ok(Vec::new());
     };
@@ -62,11 +62,11 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<PathBuf>, Fail
         Some(ending) => path.with_extension(format!("{folder}.{}", ending.to_string_lossy())),
         None => path.with_extension(folder),
     };
-    let list: Vec<PathBuf> = match experiment.folders.as_slice() {
+    let list: Vec<PathBuf> = match plan.folders.as_slice() {
         [_] => vec![path.clone()],
         several => several.iter().map(|folder| path_of(folder)).collect(),
     };
-    let files = resolved(&experiment.files);
+    let files = resolved(plan.files());
     for path in &list {
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
             let text = "is read, and the journal would replace it, expected another --journal";

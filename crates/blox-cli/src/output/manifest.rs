@@ -1,15 +1,12 @@
 //! The manifest, which is the last file of a result folder and describes the origin of the others.
 
-use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
-use super::super::result::{Run, comparison};
-use super::super::table::{self, Failed};
 use super::names::MANIFEST;
 use super::printed::pretty;
-use crate::experiment::Experiment;
 use crate::failure::Failure;
+use crate::plan::Plan;
 use blox_core::{ClusterSpec, NodeSpec, Offer, Seconds};
-use blox_experiment::Input;
+use blox_experiment::{Input, Results};
 use blox_results::ended;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -22,15 +19,14 @@ pub(crate) const COMMIT: Option<&str> = option_env!("BLOX_COMMIT");
 /// ended. It holds no time and no output path, so equal runs give equal bytes.
 pub(crate) fn write_manifest(
     dir: &Path,
-    experiment: &Experiment<'_>,
-    runs: &[&Run],
-    failed: &[Failed],
+    plan: &Plan<'_>,
+    results: &Results<'_, '_>,
     args: &[OsString],
     status: &str,
 ) -> Result<(), Failure> {
+    let (experiment, runs) = (plan.experiment(), results.comparison().runs);
     let folder = |name: &str| {
-        let labels = experiment.contestants.iter().map(|c| &c.label);
-        let mut named = labels.zip(&experiment.folders);
+        let mut named = plan.schedulers().zip(&plan.folders);
         named
             .find(|(label, _)| *label == name)
             .map(|(_, folder)| folder)
@@ -47,29 +43,29 @@ pub(crate) fn write_manifest(
             })
         })
         .collect();
-    let mut notices = table::of_failed(experiment, failed);
-    notices.extend(table::notices(experiment, runs));
+    let mut notices = results.failures();
+    notices.extend(results.notices());
     let mut manifest = json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
         "commit": COMMIT,
         "status": status,
         "command_line": command_line(args),
-        "configuration": configuration(experiment.values()),
+        "configuration": configuration(plan.values(experiment)),
         "seeds": [experiment.seed],
         "inputs": inputs(&experiment.inputs),
         "workload": runs.first().map(|r| &r.workload),
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
         "cluster": cluster(&experiment.cluster),
-        "assumptions": Assumptions::of(experiment, comparison(experiment, runs).lost()).fields(),
+        "assumptions": results.assumptions().fields(),
         "schedulers": schedulers,
         "notices": notices,
     });
     if !experiment.cluster.offers.is_empty() {
         manifest["offers"] = offers(&experiment.cluster).into();
     }
-    if !failed.is_empty() {
-        let each = failed.iter();
+    if !results.failed.is_empty() {
+        let each = results.failed.iter();
         manifest["failed"] = each
             .map(|f| json!({ "name": f.scheduler, "error": f.error }))
             .collect();

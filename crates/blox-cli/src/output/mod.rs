@@ -15,5 +15,5 @@ pub(super) use manifest::{
     COMMIT, cluster, command_line, configuration, inputs, offers, write_manifest,
 };
 pub(super) use names::{CHROME, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE};
-pub(super) use printed::{csv, json, pretty, pretty_text};
+pub(super) use printed::{json, pretty, pretty_text};
 pub(super) use tables::{Several, table_files};

@@ -1,9 +1,9 @@
-//! Figures as JSON and CSV.
+//! Figures as JSON.
 
-use super::super::result::{Run, comparison};
-use crate::experiment::Experiment;
 use crate::failure::Failure;
+use crate::plan::Plan;
 use blox_core::JobId;
+use blox_experiment::Results;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
@@ -11,27 +11,21 @@ use std::io::{self, Write};
 /// Returns the output of `--output-format json`: an object for `simulate`, a list of objects for
 /// `compare`.
 pub(crate) fn json(
-    experiment: &Experiment<'_>,
-    runs: &[&Run],
+    plan: &Plan<'_>,
+    results: &Results<'_, '_>,
     explained: Option<JobId>,
 ) -> Result<String, Failure> {
-    let mut list = comparison(experiment, runs).rows(experiment.options.why);
+    let comparison = results.comparison();
+    let mut list = comparison.rows(plan.options.why);
     if explained.is_some() {
-        for (row, run) in list.iter_mut().zip(runs) {
+        for (row, run) in list.iter_mut().zip(comparison.runs) {
             row.insert("story".to_owned(), json!(run.report.story));
         }
     }
     match list.as_slice() {
-        [one] if !experiment.compares => pretty_text(one),
+        [one] if !plan.compares => pretty_text(one),
         list => pretty_text(&list),
     }
-}
-
-/// Returns the output of `--output-format csv`, one row for each scheduler, or with `--by` for each
-/// scheduler and group.
-pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
-    let o = &experiment.options;
-    comparison(experiment, runs).csv(o.why, o.by.as_deref().map(|by| &*by.0))
 }
 
 pub(crate) fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {

@@ -3,11 +3,11 @@
 mod show;
 
 use super::config::Given;
-use crate::experiment::Experiment;
 use crate::failure::Failure;
 use crate::terminal::{OK, Terminal};
 use blox_core::suggest::nearest;
 use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Reason, Time, View};
+use blox_experiment::Prepared;
 use blox_experiment::value::parse_time;
 use blox_registry::Registry;
 use blox_results::losses::{self, cut_short};
@@ -40,11 +40,11 @@ pub(super) fn run(
     given: Given,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let experiment = Experiment::of(given, registry)?;
+    let experiment = Prepared::of(given.experiment, registry)?;
     let contestant = &experiment.contestants[0].label;
     let mut workload = experiment.workload()?;
     let about = workload.describe();
-    let quiet = experiment.options.quiet;
+    let quiet = given.output.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);
     terminal.notices(first.iter().chain(&experiment.notices));

@@ -36,48 +36,32 @@
 //! differ in `seed` alone are repetitions: a median over them has an interval of
 //! [`Estimate`](blox_results::statistics::Estimate).
 
-use super::super::assumptions::Assumptions;
 use super::super::files::write_whole;
 use super::super::lock::Lock;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
-use super::super::result::{Run, comparison};
-use super::super::table;
-use crate::experiment::{Plan, Planned};
 use crate::failure::Failure;
+use crate::plan::Plan;
+use blox_experiment::{Finished, VariedResults};
 use blox_results::losses::Lost;
-use blox_results::{Groups, collected_columns, figure_columns, flattened, grid, part_columns};
+use blox_results::{Groups, Run, collected_columns, figure_columns, grid, part_columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A finished run.
-pub(super) struct Finished {
-    pub row: Map<String, Value>,
-    /// The row of each group of `--by`.
-    pub groups: Vec<Map<String, Value>>,
-    pub lost: Lost,
-}
-
-impl Finished {
-    /// Returns a run by its figures.
-    pub fn of(plan: &Plan<'_>, run: &Planned, figures: Map<String, Value>, lost: Lost) -> Self {
-        let groups = figures.get("groups").and_then(Value::as_array);
-        let of_group = |group: &Value| {
-            let mut group = group.as_object().cloned().unwrap_or_default();
-            // These figures are of the run.
-            for name in ["scheduler", "ended", "end_s"] {
-                group.extend(figures.get(name).map(|v| (name.to_owned(), v.clone())));
-            }
-            row(plan, run, group)
-        };
-        Finished {
-            groups: groups.into_iter().flatten().map(of_group).collect(),
-            row: row(plan, run, figures),
-            lost,
-        }
-    }
+/// Returns what is kept of a run, with its settings.
+pub(super) fn finished(
+    plan: &Plan<'_>,
+    i: usize,
+    figures: Map<String, Value>,
+    lost: Lost,
+) -> Finished {
+    let mut run = Finished::of(figures, lost);
+    run.row = row(plan, i, run.row);
+    let groups = run.groups.into_iter();
+    run.groups = groups.map(|group| row(plan, i, group)).collect();
+    run
 }
 
 /// Result of a run so far, or an error message.
@@ -94,8 +78,8 @@ pub(super) struct Store {
 impl Store {
     /// Creates the folder, or opens one in which the same sweep was started.
     pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
-        let force = plan.base.force;
-        output::spare(plan.files(), dir, plan.folders(), force)?;
+        let force = plan.options.force;
+        output::spare(plan.files(), dir, plan.run_folders(), force)?;
         let lock = Lock::take(dir)?;
         let index = dir.join(INDEX);
         if force || !index.exists() {
@@ -144,7 +128,7 @@ impl Store {
 
     /// Returns a run that is already finished. Its manifest must have these settings, and its files
     /// the recorded sizes.
-    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Finished> {
+    pub fn finished(&self, plan: &Plan<'_>, run: usize) -> Option<Finished> {
         let dir = plan.folder(run)?;
         let read = |name: &str| -> Option<Value> {
             serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
@@ -162,16 +146,17 @@ impl Store {
         let lost = manifest.get("lost").cloned().unwrap_or_default();
         let lost = serde_json::from_value(lost).unwrap_or_default();
         match read("summary.json")? {
-            Value::Object(figures) => Some(Finished::of(plan, run, figures, lost)),
+            Value::Object(figures) => Some(finished(plan, run, figures, lost)),
             _ => None,
         }
     }
 
     /// Writes a run, with its manifest last.
-    pub fn write(&self, plan: &Plan<'_>, planned: &Planned, run: &Run) -> Result<(), Failure> {
-        let experiment = plan.experiment(planned);
-        let dir = plan.folder(planned).unwrap_or_default();
-        output::write_run(&dir, run, experiment)?;
+    pub fn write(&self, plan: &Plan<'_>, i: usize, run: &Run) -> Result<(), Failure> {
+        let experiment = plan.experiment_of(&plan.runs[i]);
+        let results = plan.results(experiment, [run], &[]);
+        let dir = plan.folder(i).unwrap_or_default();
+        output::write_run(&dir, run, &plan.options)?;
         let size = |name: &&str| Some(std::fs::metadata(dir.join(name)).ok()?.len());
         // Without the manifest of an earlier run.
         let files = RUN_FILES.iter().filter(|name| **name != MANIFEST);
@@ -182,14 +167,14 @@ impl Store {
             "commit": output::COMMIT,
             "status": "complete",
             "seeds": [experiment.seed],
-            "settings": of_run(plan, planned),
+            "settings": of_run(plan, i),
             "workload": run.workload,
             "nodes": experiment.cluster.nodes.len(),
             "gpus": experiment.cluster.total_gpus(),
             "cluster": output::cluster(&experiment.cluster),
             "files": files,
-            "assumptions": Assumptions::of(experiment, comparison(experiment, &[run]).lost()).fields(),
-            "notices": table::notices(experiment, &[run]),
+            "assumptions": results.assumptions().fields(),
+            "notices": results.notices(),
             "lost": run.lost,
         });
         if !experiment.cluster.offers.is_empty() {
@@ -206,33 +191,34 @@ impl Store {
         status: &str,
     ) -> Result<(), Failure> {
         let runs: Vec<Value> = plan
-            .runs
+            .names
             .iter()
             .zip(rows)
-            .map(|(run, row)| match row {
-                Some(Ok(_)) => json!({ "run": run.name, "status": "finished" }),
-                Some(Err(why)) => json!({ "run": run.name, "status": "failed", "error": why }),
-                None => json!({ "run": run.name, "status": "missing" }),
+            .map(|(name, row)| match row {
+                Some(Ok(_)) => json!({ "run": name, "status": "finished" }),
+                Some(Err(why)) => json!({ "run": name, "status": "failed", "error": why }),
+                None => json!({ "run": name, "status": "missing" }),
             })
             .collect();
         let mut seeds: Vec<u64> = plan.cells.iter().map(|cell| cell.experiment.seed).collect();
         seeds.sort_unstable();
         seeds.dedup();
+        let results = super::results(plan, rows);
         let index = json!({
             "commit": output::COMMIT,
             "status": status,
             "seeds": seeds,
             "command_line": self.command_line,
             "settings": self.settings,
-            "assumptions": super::assumptions(plan, rows).fields(),
+            "assumptions": results.assumptions().fields(),
             "runs": runs,
         });
-        let text = table_of(plan, rows);
+        let text = table_of(plan, &results);
         write_whole(&self.dir.join(TABLE), |out| {
             io::Write::write_all(out, text.as_bytes())
         })?;
-        if plan.base.by.is_some() {
-            let text = groups_of(plan, rows);
+        if plan.by().is_some() {
+            let text = groups_of(plan, &results);
             write_whole(&self.dir.join(GROUPS), |out| {
                 io::Write::write_all(out, text.as_bytes())
             })?;
@@ -242,11 +228,11 @@ impl Store {
 }
 
 /// Returns the content of `sweep.csv`.
-pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
+pub(super) fn table_of(plan: &Plan<'_>, results: &VariedResults<'_, '_>) -> String {
     let mut head = setting_columns(plan);
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
     head.extend(figure_columns().skip(1).map(str::to_owned));
-    let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    let mut rows: Vec<Map<String, Value>> = results.rows().cloned().collect();
     head.extend(part_columns(&rows));
     head.extend(collected_columns(&mut rows));
     grid::csv(&head, &rows)
@@ -254,11 +240,10 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
 
 /// Returns the content of `groups.csv`: a row for each run and group. The columns of settings, the
 /// column of `--by`, then figures.
-pub(super) fn groups_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
+pub(super) fn groups_of(plan: &Plan<'_>, results: &VariedResults<'_, '_>) -> String {
     let mut head = setting_columns(plan);
-    let by = plan.base.by.as_deref().map_or("", |by| &by.0);
-    head.extend(Groups::columns(by));
-    let rows: Vec<Map<String, Value>> = group_rows(rows).cloned().collect();
+    head.extend(Groups::columns(plan.by().unwrap_or_default()));
+    let rows: Vec<Map<String, Value>> = results.group_rows().cloned().collect();
     head.extend(part_columns(&rows));
     grid::csv(&head, &rows)
 }
@@ -266,10 +251,10 @@ pub(super) fn groups_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> String {
 /// Returns the columns of settings of both tables.
 fn setting_columns(plan: &Plan<'_>) -> Vec<String> {
     let (mut params, mut options) = (BTreeSet::new(), BTreeSet::new());
-    for run in &plan.runs {
+    for (i, run) in plan.runs.iter().enumerate() {
         let set = plan.contestant(run).named.params.names();
         params.extend(set.map(|name| format!("param_{name}")));
-        options.extend(of_options(plan, run).into_iter().map(|(key, _)| key));
+        options.extend(of_options(plan, i).into_iter().map(|(key, _)| key));
     }
     let mut head: Vec<String> = ["run", "scheduler", "policy"].map(str::to_owned).to_vec();
     head.extend(params);
@@ -277,37 +262,23 @@ fn setting_columns(plan: &Plan<'_>) -> Vec<String> {
     head
 }
 
-/// Returns the rows of all groups of finished runs.
-pub(super) fn group_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
-    let finished = rows.iter().flatten().filter_map(|row| row.as_ref().ok());
-    finished.flat_map(|finished| &finished.groups)
-}
-
-pub(super) fn finished_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
-    let finished = rows.iter().flatten().filter_map(|row| row.as_ref().ok());
-    finished.map(|finished| &finished.row)
-}
-
 /// Returns the row of a run from its figures.
-pub(super) fn row(
-    plan: &Plan<'_>,
-    run: &Planned,
-    figures: Map<String, Value>,
-) -> Map<String, Value> {
-    let experiment = plan.experiment(run);
+fn row(plan: &Plan<'_>, i: usize, figures: Map<String, Value>) -> Map<String, Value> {
+    let run = &plan.runs[i];
+    let experiment = plan.experiment_of(run);
     let spec = &plan.contestant(run).named;
-    let mut row = of_options(plan, run);
+    let mut row = of_options(plan, i);
     for name in spec.params.names() {
         row.insert(format!("param_{name}"), json!(spec.params.text(name)));
     }
-    row.insert("run".to_owned(), json!(run.name));
+    row.insert("run".to_owned(), json!(plan.names[i]));
     row.insert("policy".to_owned(), json!(spec.name));
     row.insert("nodes".to_owned(), json!(experiment.cluster.nodes.len()));
     // The column of groups may be `gpus`, and then replaces this value.
     row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
     // Lists, such as counts of reasons, are only in summary.json.
     row.extend(
-        flattened(figures)
+        figures
             .into_iter()
             .filter(|(k, v)| k == "collected" || !v.is_object() && !v.is_array()),
     );
@@ -315,9 +286,9 @@ pub(super) fn row(
 }
 
 /// Returns the options of a run by column.
-fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
-    let experiment = plan.experiment(run);
-    output::configuration(experiment.values())
+fn of_options(plan: &Plan<'_>, i: usize) -> Map<String, Value> {
+    let experiment = plan.experiment_of(&plan.runs[i]);
+    output::configuration(plan.values(experiment))
         .into_iter()
         .filter(|(key, v)| {
             let of_results = [
@@ -341,9 +312,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
 
 /// Returns the settings that identify a sweep.
 fn settings(plan: &Plan<'_>) -> Value {
-    let mut base = plan.given.values();
-    base.extend(plan.base.values());
-    let mut base = output::configuration(base);
+    let mut base = output::configuration(plan.base_values());
     base.remove("schedulers");
     let axes: Map<String, Value> = plan
         .axes
@@ -364,7 +333,7 @@ fn settings(plan: &Plan<'_>) -> Value {
     }
     json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
-        "schedulers": plan.schedulers,
+        "schedulers": plan.schedulers().collect::<Vec<_>>(),
         "varied": axes,
         "configuration": base,
         "inputs": inputs,
@@ -372,9 +341,9 @@ fn settings(plan: &Plan<'_>) -> Value {
 }
 
 /// Returns the settings that identify a run.
-fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
-    let experiment = plan.experiment(run);
-    let mut options = output::configuration(experiment.values());
+fn of_run(plan: &Plan<'_>, i: usize) -> Value {
+    let run = &plan.runs[i];
+    let mut options = output::configuration(plan.values(plan.experiment_of(run)));
     options.remove("schedulers");
     json!({
         "blox_version": env!("CARGO_PKG_VERSION"),

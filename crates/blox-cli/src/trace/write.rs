@@ -2,11 +2,11 @@
 
 use super::{ConvertArgs, GenerateArgs, OutArgs, SampleArgs, To};
 use crate::config;
-use crate::experiment::Experiment;
 use crate::failure::{Code, Failure};
 use crate::files::{check_writable, write_whole};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
+use blox_experiment::Prepared;
 use blox_registry::Registry;
 use blox_results::{losses, number_of};
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
@@ -67,7 +67,7 @@ pub(super) fn generate(
             "--jobs is missing, expected how many jobs to generate",
         ));
     }
-    let experiment = Experiment::of(given, registry)?;
+    let experiment = Prepared::of(given.experiment, registry)?;
     out.write(to, &|| Ok(experiment.workload()?), terminal)
 }
 

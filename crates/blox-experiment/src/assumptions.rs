@@ -1,8 +1,7 @@
 //! Assumptions of the figures of a table: about the simulated world, and about the knowledge of
 //! schedulers.
 
-use crate::experiment::Experiment;
-use blox_experiment::AS_STATED;
+use crate::prepared::{AS_STATED, Prepared};
 use blox_results::grid::in_brackets;
 use blox_results::losses::Lost;
 use blox_results::{in_groups, number_of, whole};
@@ -10,22 +9,22 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// The assumptions of a table: names with lines, in order. A name may have several lines.
-#[derive(Default)]
-pub(super) struct Assumptions(pub Vec<(&'static str, String)>);
+#[derive(Clone, Debug, Default)]
+pub struct Assumptions(Vec<(&'static str, String)>);
 
 /// Runs that differ only in their seeds.
-pub(super) struct Setting<'e, 'r, 'l> {
+pub(crate) struct Setting<'e, 'r, 'l> {
     /// Values of the varied options.
     pub varied: Vec<(&'l str, String)>,
-    pub experiment: &'e Experiment<'r>,
+    pub experiment: &'e Prepared<'r>,
     /// The finished runs, each with its scheduler.
     pub runs: Vec<(&'l str, &'l Lost)>,
 }
 
 impl Assumptions {
     /// Returns the assumptions of the runs of one experiment, each with its scheduler.
-    pub fn of<'l>(
-        experiment: &Experiment<'_>,
+    pub(crate) fn of<'l>(
+        experiment: &Prepared<'_>,
         runs: impl IntoIterator<Item = (&'l str, &'l Lost)>,
     ) -> Self {
         Self::of_settings(&[Setting {
@@ -36,7 +35,7 @@ impl Assumptions {
     }
 
     /// Returns the assumptions of several settings. A line that not all settings have states theirs.
-    pub fn of_settings(settings: &[Setting<'_, '_, '_>]) -> Self {
+    pub(crate) fn of_settings(settings: &[Setting<'_, '_, '_>]) -> Self {
         let trained = settings.iter().flat_map(|setting| &setting.runs);
         let trained = trained.clone().any(|(_, lost)| lost.with_training);
         let mut list = Vec::new();
@@ -157,7 +156,7 @@ fn rounds(setting: &Setting<'_, '_, '_>) -> String {
 }
 
 /// The line about an option of an experiment, if it is set.
-type Line = fn(&Experiment<'_>) -> Option<String>;
+type Line = fn(&Prepared<'_>) -> Option<String>;
 
 /// Returns the line about schedulers that read true durations.
 fn durations(runs: &[(&str, &Lost)]) -> String {
@@ -200,110 +199,21 @@ fn speeds(runs: &[(&str, &Lost)]) -> String {
 }
 
 /// Returns the line about generated losses.
-fn losses(experiment: &Experiment<'_>) -> Option<String> {
+fn losses(experiment: &Prepared<'_>) -> Option<String> {
     let generated = experiment.given.losses;
     generated.then(|| "made up for jobs that report none".to_owned())
 }
 
 /// Returns the line about the time at which ends of jobs are seen.
-fn ends(experiment: &Experiment<'_>) -> String {
+fn ends(experiment: &Prepared<'_>) -> String {
     let rule = experiment.given.completion.as_ref();
     match rule.map(|rule| rule.text()) {
         None if experiment.has_rounds() => {
-            "at ends of rounds; with --completion exact, when the work is done".to_owned()
+            let option = experiment.given.origin.option("completion");
+            format!("at ends of rounds; with {option} exact, when the work is done")
         }
         Some("round") => "at ends of rounds".to_owned(),
         None | Some("exact") => "when the work is done".to_owned(),
         Some(rule) => format!("by the rule `{rule}`"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::run_with;
-
-    /// Runs a command, and returns what it prints.
-    fn run(command: &str) -> String {
-        let registry = blox_sim::registry::register(blox_schedulers::registry());
-        let registry = blox_traces::registry::register(registry);
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let args = ["blox"].into_iter().chain(command.split(' '));
-        let code = run_with(&registry, args, &mut out, &mut err);
-        let err = String::from_utf8_lossy(&err);
-        assert_eq!(code, 0, "{command}: {err}");
-        String::from_utf8(out).unwrap()
-    }
-
-    /// Returns the lines of a text that begin with a word.
-    fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
-        text.lines().filter(|line| line.starts_with(word)).collect()
-    }
-
-    #[test]
-    fn set_parts_of_the_world_have_a_line() {
-        let plain = "simulate las --workload poisson --load 4 --jobs 20 --cluster 2x4";
-        let text = run(plain);
-        for word in ["speeds", "faults", "losses"] {
-            assert_eq!(lines(&text, word), [""; 0], "{text}");
-        }
-        let text = run(&format!(
-            "{plain} --execution contention{{slowdown=5}} --node-mtbf-h 200 --losses"
-        ));
-        let speeds = "speeds     by the model `contention{slowdown=5}`";
-        assert_eq!(lines(&text, "speeds"), [speeds]);
-        let faults = lines(&text, "faults");
-        assert!(faults[0].contains("a node fails after 200 h"), "{text}");
-        let losses = "losses     made up for jobs that report none";
-        assert_eq!(lines(&text, "losses"), [losses]);
-    }
-
-    #[test]
-    fn jobs_that_did_not_come_have_no_speeds() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("jobs.csv");
-        let rows = "0,1,60,v100:2\n5,1,60,v100:2\n90000,1,60,v100:2\n";
-        std::fs::write(&path, format!("submit_s,gpus,duration_s,speeds\n{rows}")).unwrap();
-        let path = path.display();
-        let text = run(&format!(
-            "simulate fifo --trace {path} --cluster 1x4:v100,1x4:k80 --until 20000"
-        ));
-        let line = "GPU types  each job has its speeds by type";
-        assert_eq!(lines(&text, "GPU types"), [line], "{text}");
-    }
-
-    #[test]
-    fn seeds_state_measured_jobs_and_assumptions() {
-        let text =
-            "compare fifo srtf --workload poisson --load 4 --jobs 20 --cluster 2x4 --seeds 1..2";
-        let measured = "measured   all 20 jobs of each run";
-        assert_eq!(lines(&run(text), "measured"), [measured]);
-        let sweep = text.replace("compare", "sweep");
-        assert_eq!(lines(&run(&sweep), "measured"), [measured]);
-        let json = run(&format!("{text} --output-format json"));
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        let durations = "the true ones are known to srtf, not to fifo";
-        assert_eq!(json["assumptions"]["durations"], durations);
-        assert_eq!(json["schedulers"][1]["knew_true_durations"], true);
-        assert_eq!(json["schedulers"][0]["knew_true_durations"], false);
-    }
-
-    #[test]
-    fn jobs_without_a_value_are_a_group_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("jobs.csv");
-        let rows = "0,1,60,-\n0,1,600,\n";
-        std::fs::write(&path, format!("submit_s,gpus,duration_s,user\n{rows}")).unwrap();
-        let path = path.display();
-        let of = |command: &str| {
-            let text = run(&format!(
-                "{command} --trace {path} --cluster 1x4 --overheads none --by user --seeds 1..2"
-            ));
-            let (_, groups) = text.split_once("\n\n").unwrap();
-            let rows = groups.lines().filter(|line| line.starts_with("fifo"));
-            rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(of("sweep fifo"), ["-", "(none)"]);
-        assert_eq!(of("compare fifo las"), ["-", "(none)"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Counts of the jobs with the data that a scheduler is about.
 
+use crate::prepared::Prepared;
 use blox_core::estimate::check_estimate;
 use blox_core::{Event, JobId, JobSpec, MetricCollector, View};
-use blox_experiment::Prepared;
 use blox_registry::JobData;
 use blox_results::losses::{Known, Wrong};
 use blox_sim::Measure;
@@ -17,7 +17,7 @@ const ESTIMATES: JobData = JobData {
 
 /// Counts measured jobs with each of some data.
 #[derive(Clone)]
-pub(super) struct JobsWith {
+pub(crate) struct JobsWith {
     measure: Measure,
     data: Vec<JobData>,
     jobs: u64,
@@ -25,25 +25,23 @@ pub(super) struct JobsWith {
     wrong: Vec<Wrong>,
 }
 
-/// Returns a collector that counts the jobs with the data that the `i`th scheduler is about, if it is
-/// about any.
-pub(super) fn of(experiment: &Prepared<'_>, i: usize) -> Option<JobsWith> {
-    let mut data = experiment.job_data(i);
-    if experiment.contestants[i].named.params.text("estimator") == "brought" {
-        data.push(ESTIMATES);
-    }
-    (!data.is_empty()).then(|| JobsWith::new(experiment.measure.clone(), data))
-}
-
 impl JobsWith {
-    fn new(measure: Measure, data: Vec<JobData>) -> Self {
-        JobsWith {
-            measure,
+    /// Returns a collector that counts the jobs with the data that the `i`th scheduler is about, if it
+    /// is about any.
+    pub fn of(experiment: &Prepared<'_>, i: usize) -> Option<Self> {
+        let named = &experiment.contestants[i].named;
+        let entry = experiment.registry.schedulers.get(&named.name);
+        let mut data = entry.map_or_else(Vec::new, |entry| entry.job_data_with(&named.params));
+        if named.params.text("estimator") == "brought" {
+            data.push(ESTIMATES);
+        }
+        (!data.is_empty()).then(|| JobsWith {
+            measure: experiment.measure.clone(),
             jobs: 0,
             with: vec![0; data.len()],
             wrong: vec![Wrong::default(); data.len()],
             data,
-        }
+        })
     }
 
     pub fn known(&self) -> Vec<Known> {
