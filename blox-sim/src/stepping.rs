@@ -227,9 +227,14 @@ impl<'w> Stepper<'w> {
             .collect()
     }
 
+    /// Returns the last decision.
+    pub fn decision(&self) -> &Decision {
+        self.parts.core.decision()
+    }
+
     /// Returns the plan of the last decision.
     pub fn plan(&self) -> &Plan {
-        &self.parts.core.decision().plan
+        &self.decision().plan
     }
 
     /// Returns the results so far. Jobs that have not ended are unfinished, and so are measured jobs

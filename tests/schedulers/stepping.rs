@@ -5,7 +5,10 @@ use crate::cases::{job, scheduler};
 use crate::skipping::{case, simulation};
 use blox::core::input::Input;
 use blox::core::journal::Journal;
-use blox::core::{Action, Assignment, ClusterSpec, Decision, GpuId, JobId, Pipeline, Time};
+use blox::core::{
+    Action, Assignment, ClusterSpec, Decision, Extras, GpuCount, GpuId, JobId, Pipeline, Reason,
+    Share, Time,
+};
 use blox::sim::stepping::{Step, Stepper};
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
@@ -141,8 +144,16 @@ fn refused_answers_leave_the_question_open() {
         answer.plan.actions = actions.to_vec();
         answer
     };
+    let stop = |job: u32| Action::Stop {
+        job: JobId(job),
+        why: Reason::NotChosen,
+    };
+    let finish = |job: u32| Action::Finish {
+        job: JobId(job),
+        why: Reason::NotChosen,
+    };
     let mut deferred = plan(&[place(0, &[0])]);
-    let why = blox::core::Reason::other("not yet");
+    let why = Reason::other("not yet");
     deferred.admissions.defer(JobId(0), why);
     let mut unknown = Decision::default();
     unknown.admissions.accept(JobId(9));
@@ -158,6 +169,26 @@ fn refused_answers_leave_the_question_open() {
         (
             plan(&[place(9, &[0])]),
             "the plan names job 9, which does not exist",
+        ),
+        (
+            plan(&[place(0, &[0, 1])]),
+            "the plan places job 0 on 2 GPUs, expected 1",
+        ),
+        (
+            plan(&[place(0, &[0]), place(0, &[1])]),
+            "the plan wants to place job 0 twice, expected once",
+        ),
+        (
+            plan(&[place(0, &[0]), finish(0)]),
+            "the plan wants to finish and to place job 0, expected one of them",
+        ),
+        (
+            plan(&[finish(0), finish(0)]),
+            "the plan wants to finish job 0 twice, expected once",
+        ),
+        (
+            plan(&[stop(0)]),
+            "the plan wants to stop job 0, which is waiting",
         ),
         (deferred, "the plan wants to place job 0, which is deferred"),
         (
@@ -176,4 +207,72 @@ fn refused_answers_leave_the_question_open() {
     let jobs = stepper.report().jobs;
     let ends: Vec<Option<Time>> = jobs.iter().map(|job| job.finish).collect();
     assert_eq!(ends, [1200.0, 600.0].map(|at| Some(Time::new(at))));
+}
+
+/// Answers about a running job, a job that ended, an elastic job and a job with parts of GPUs.
+#[test]
+fn refusals_name_job_found_and_expected() {
+    let mut elastic = job(0.0, 2, 4000.0);
+    elastic.extras = Some(Box::new(Extras {
+        levels: vec![GpuCount(1), GpuCount(4)],
+        ..Extras::default()
+    }));
+    let mut part = job(0.0, 1, 4000.0);
+    part.extras = Some(Box::new(Extras {
+        share: Share::parts(1, 2).unwrap(),
+        ..Extras::default()
+    }));
+    let mut jobs = Jobs::new(vec![job(0.0, 1, 100.0), elastic, part]);
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 8));
+    let stepper = Stepper::new(&simulation, scheduler("fifo"), &mut jobs).unwrap();
+    let mut stepper = stepper.pausing();
+    let place = |job: u32, gpus: &[u32]| Action::Place {
+        job: JobId(job),
+        assignment: Assignment::of(gpus.iter().map(|gpu| GpuId(*gpu))),
+    };
+    let answer = |stepper: &mut Stepper<'_>, actions: &[Action]| {
+        let mut answer = Decision::default();
+        answer.plan.actions = actions.to_vec();
+        stepper.answer(&answer).map_err(|e| e.to_string())
+    };
+    while !matches!(stepper.step().unwrap(), Step::Question(_)) {}
+    let wrong = |text: &str| Err(text.to_owned());
+    assert_eq!(
+        answer(&mut stepper, &[place(1, &[0, 1, 2])]),
+        wrong("the plan places job 1 on 3 GPUs, expected 1 or 2 or 4")
+    );
+    assert_eq!(
+        answer(&mut stepper, &[place(2, &[0])]),
+        wrong("the plan gives job 2 all of each GPU, expected 1/2 (`share`)")
+    );
+    let mut half = Assignment::of([GpuId(7)]);
+    half.share = Share::parts(1, 2).unwrap();
+    let half = Action::Place {
+        job: JobId(2),
+        assignment: half,
+    };
+    let first = [place(0, &[0]), place(1, &[1, 2, 3, 4]), half];
+    assert!(answer(&mut stepper, &first).is_ok());
+    // Job 0 ends before the next question.
+    while !matches!(stepper.step().unwrap(), Step::Question(_)) {}
+    let before = format!("{:?}", stepper.view().to_state());
+    let stop = |job: u32| Action::Stop {
+        job: JobId(job),
+        why: Reason::NotChosen,
+    };
+    for (actions, why) in [
+        (
+            vec![stop(1), stop(1)],
+            "the plan wants to stop job 1 twice, expected once",
+        ),
+        (vec![stop(0)], "the plan names job 0, which has ended"),
+        (
+            vec![place(0, &[0])],
+            "the plan names job 0, which has ended",
+        ),
+        (vec![stop(3)], "the plan names job 3, which does not exist"),
+    ] {
+        assert_eq!(answer(&mut stepper, &actions), wrong(why));
+        assert_eq!(format!("{:?}", stepper.view().to_state()), before);
+    }
 }

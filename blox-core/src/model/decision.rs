@@ -566,6 +566,20 @@ pub enum PlanError {
         /// The job.
         job: JobId,
     },
+    /// The job has ended.
+    #[error("the plan names job {job}, which has ended")]
+    EndedJob {
+        /// The job.
+        job: JobId,
+    },
+    /// The plan has the same step for a job twice.
+    #[error("the plan wants to {what} job {job} twice, expected once")]
+    Twice {
+        /// The job.
+        job: JobId,
+        /// The step of the plan.
+        what: Name,
+    },
     /// The phase of the job does not permit the step.
     #[error("the plan wants to {what} job {job}, which is {phase}")]
     WrongPhase {

@@ -168,7 +168,10 @@ impl State {
         trial: &mut Trial,
     ) -> Result<(), PlanError> {
         if !self.ended_after(job, seen) {
-            return Err(PlanError::UnknownJob { job });
+            return Err(match job < self.next_job_id() {
+                true => PlanError::EndedJob { job },
+                false => PlanError::UnknownJob { job },
+            });
         }
         trial.leave_out(step);
         Ok(())
@@ -192,14 +195,14 @@ impl State {
             trial.leave_out(step);
             return Ok(());
         }
-        Err(PlanError::WrongPhase {
-            job: rec.id,
-            what: Name::from(match action {
-                Action::Stop { .. } => "stop",
-                _ => "place",
-            }),
-            phase: Name::from(rec.phase.as_str()),
-        })
+        let (job, stops) = (rec.id, matches!(action, Action::Stop { .. }));
+        let what = Name::from(if stops { "stop" } else { "place" });
+        // The stop of a job with GPUs does not fit only after another stop.
+        if stops && rec.allocated.is_some() {
+            return Err(PlanError::Twice { job, what });
+        }
+        let phase = Name::from(rec.phase.as_str());
+        Err(PlanError::WrongPhase { job, what, phase })
     }
 
     /// Lets a job take usable GPUs without other jobs, by bit masks of nodes. Returns false if that is
@@ -255,7 +258,8 @@ impl State {
         let Entry { released, placed } = trial.entry(s);
         let twice = |gpu, owner| Err(PlanError::GpuTwice { job, gpu, owner });
         if placed != 0 {
-            return twice(a.gpus[0], job);
+            let what = Name::from("place");
+            return Err(PlanError::Twice { job, what });
         }
         let before = rec.allocated.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {

@@ -16,6 +16,7 @@ pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub(crate) use bills::Bills;
 pub use fingerprint::Fingerprint;
+pub(crate) use recorder::is_rigid;
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use services::Service;
 pub use timeline::TimelineRow;

@@ -9,7 +9,7 @@ use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
     Action, AdmissionDecision, Assignment, Class, Event, Gpus, JobId, JobRef, JobSpec,
-    MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Time, View,
+    MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Submission, Time, View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -309,18 +309,22 @@ fn trains(job: &JobRef<'_>) -> bool {
     extras.is_some_and(|e| e.training.is_some())
 }
 
+/// Returns whether a job has neither levels nor training data nor execution plans.
+pub(crate) fn is_rigid(job: &Submission) -> bool {
+    job.extras.as_ref().is_none_or(|e| {
+        let adapts = !e.levels.is_empty() || e.training.is_some();
+        let planned = |name: &&str| job.attribute(name).is_some();
+        !adapts && !["params_b", "plans"].iter().any(planned)
+    })
+}
+
 /// Returns whether a rigid job ran on another number of GPUs than requested, or with other parts of
 /// them, judging by its GPU-seconds. A job with execution plans is not rigid.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
-    let planned = |name: &&str| job.spec().attribute(name).is_some();
-    let rigid = extras.is_none_or(|e| {
-        let adapts = !e.levels.is_empty() || e.training.is_some();
-        !adapts && !["params_b", "plans"].iter().any(planned)
-    });
     let part = extras.map_or(1.0, |e| e.share.fraction());
     let asked = job.attained_time().secs() * f64::from(job.gpus().get()) * part;
-    rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
+    is_rigid(job.spec()) && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
 }
 
 impl MetricCollector for Recorder {

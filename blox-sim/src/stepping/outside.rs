@@ -1,11 +1,13 @@
 //! Answers from outside of the scheduler.
 
 use crate::SimError;
+use crate::results::is_rigid;
 use blox_core::core::{Core, Question};
 use blox_core::input::{Input, Refused};
 use blox_core::{
-    AdmissionDecisions, Decision, DecisionError, Event, JobId, Lens, NodeActionKinds, NodeActions,
-    Pipeline, Plan, PlanError, Scheduler, Validity, View,
+    Action, AdmissionDecisions, Assignment, Decision, DecisionError, Event, GpuCount, JobId,
+    JobRef, Lens, NodeActionKinds, NodeActions, Pipeline, Plan, PlanError, Scheduler, Share,
+    Validity, View,
 };
 
 /// An answer from outside that was not taken; see [`Stepper::answer`](super::Stepper::answer).
@@ -21,6 +23,34 @@ pub enum AnswerError {
     /// The scheduler failed at its part of the decision.
     #[error(transparent)]
     Scheduler(#[from] DecisionError),
+    /// The plan places a job on a number of GPUs on which it does not run.
+    #[error("the plan places job {job} on {found} GPUs, expected {expected}")]
+    GpuCount {
+        /// The job.
+        job: JobId,
+        /// Number of GPUs in the plan.
+        found: GpuCount,
+        /// The numbers of GPUs on which the job runs.
+        expected: String,
+    },
+    /// The plan gives a job other parts of its GPUs than requested.
+    #[error("the plan gives job {job} {found} of each GPU, expected {expected} (`share`)")]
+    Part {
+        /// The job.
+        job: JobId,
+        /// The part in the plan.
+        found: Share,
+        /// The requested part.
+        expected: Share,
+    },
+    /// The plan finishes a job that it also finishes, stops or places.
+    #[error("the plan wants to finish and to {what} job {job}, expected one of them")]
+    Fates {
+        /// The job.
+        job: JobId,
+        /// The other step.
+        what: &'static str,
+    },
     /// Some node actions or admission decisions have no effect.
     #[error("{0} node actions or admission decisions of the answer have no effect")]
     NoEffect(u64),
@@ -110,8 +140,75 @@ pub(super) fn check(
         Err(Refused::Plan(error)) => Err(error.into()),
         Err(_) => Err(AnswerError::NoQuestion),
         Ok(()) => match copy.counters().stale_steps - before {
-            0 => Ok(()),
+            0 => check_steps(core.view(), &answer.plan),
             steps => Err(AnswerError::NoEffect(steps)),
         },
+    }
+}
+
+/// Checks rules that the state does not have: policies may resize rigid jobs, for example.
+fn check_steps(view: View<'_>, plan: &Plan) -> Result<(), AnswerError> {
+    for (step, action) in plan.actions.iter().enumerate() {
+        let job = action.job();
+        match action {
+            Action::Place { assignment, .. } => {
+                view.job(job)
+                    .map_or(Ok(()), |job| check_size(&job, assignment))?;
+            }
+            Action::Finish { .. } => {
+                let mut others = plan.actions.iter().enumerate();
+                let other = others.find_map(|(i, other)| match other {
+                    _ if i == step || other.job() != job => None,
+                    Action::Finish { .. } => Some("finish"),
+                    Action::Stop { .. } => Some("stop"),
+                    Action::Place { .. } => Some("place"),
+                    _ => None,
+                });
+                match other {
+                    Some("finish") => {
+                        let what = "finish".into();
+                        return Err(PlanError::Twice { job, what }.into());
+                    }
+                    Some(what) => return Err(AnswerError::Fates { job, what }),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks the number of GPUs of a job, and its parts of them. Services and jobs with training data or
+/// execution plans run on any number.
+fn check_size(job: &JobRef<'_>, assignment: &Assignment) -> Result<(), AnswerError> {
+    let (spec, found) = (job.spec(), assignment.count());
+    let levels = &spec.extras().levels;
+    let fits = found == job.gpus() || levels.contains(&found);
+    let trains = spec.extras().training.is_some();
+    let adapts = trains || (levels.is_empty() && !is_rigid(spec));
+    if spec.extras().need.is_some() || adapts {
+        return Ok(());
+    }
+    if !fits {
+        let mut all: Vec<GpuCount> = levels.iter().copied().chain([job.gpus()]).collect();
+        all.sort_unstable();
+        all.dedup();
+        let all: Vec<String> = all.iter().map(GpuCount::to_string).collect();
+        return Err(AnswerError::GpuCount {
+            job: job.id(),
+            found,
+            expected: all.join(" or "),
+        });
+    }
+    // The compute of an overlapping part is an upper limit, too.
+    let (found, expected) = (assignment.share, job.share());
+    match found.fraction() == expected.fraction() {
+        true => Ok(()),
+        false => Err(AnswerError::Part {
+            job: job.id(),
+            found,
+            expected,
+        }),
     }
 }

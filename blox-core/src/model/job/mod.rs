@@ -657,6 +657,11 @@ impl<'a> JobRef<'a> {
         let series = self.rec.metrics.as_ref().and_then(|all| all.get(name));
         series.map_or(&[], Vec::as_slice)
     }
+    /// Returns all reported metrics in order of their names, each with its values, oldest first.
+    pub fn metrics(&self) -> impl Iterator<Item = (&'a Name, &'a [(Time, f64)])> + use<'a> {
+        let all = self.rec.metrics.iter().flat_map(|all| all.iter());
+        all.map(|(name, series)| (name, series.as_slice()))
+    }
     /// Returns the job's last training report, if any.
     pub fn report(&self) -> Option<&'a TrainingReport> {
         self.rec.report.as_deref()
