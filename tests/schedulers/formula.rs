@@ -3,6 +3,7 @@
 
 use crate::cases::composed;
 use crate::skipping::{Case, case, simulation};
+use blox::core::estimate::UserEstimate;
 use blox::core::input::Input;
 use blox::core::journal::Journal;
 use blox::core::order::SortKey;
@@ -41,6 +42,12 @@ const PAIRS: &[(&str, bool, Compose)] = &[
         "-((age + true_left) / true_duration)",
         true,
         pipeline!(FinishTimeFairness::default()),
+    ),
+    ("estimate", false, pipeline!(Sjf::with(UserEstimate))),
+    (
+        "where(estimate < 1e15s, -((age + estimate_left) / estimate), 1e300)",
+        true,
+        pipeline!(FinishTimeFairness::with(UserEstimate)),
     ),
     (
         "where(attained < 20min, 0, 1), submit",
@@ -115,6 +122,10 @@ fn formulas_decide_as_policies_written_by_hand() {
         let mut case = case(seed);
         for (job, priority) in case.jobs.iter_mut().zip((0..).map(|i| i * 7 % 3)) {
             job.priority = priority;
+            // Some jobs have no estimate, and the estimates of others are wrong.
+            let factor = [None, Some(0.5), Some(2.0)][(priority + 1) as usize % 3];
+            let estimate = factor.map(|factor| Seconds::new(job.duration().secs() * factor));
+            job.extras.get_or_insert_default().user_estimate = estimate;
         }
         let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
         let visit = seed % 2 == 0;

@@ -21,6 +21,25 @@ pub(super) enum Expr {
     Call(Function, Vec<Expr>),
 }
 
+/// A column that a formula reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Read<'a> {
+    Number(Column),
+    Text(TextColumn),
+    /// The name of an attribute.
+    Attribute(&'a str),
+}
+
+impl Display for Read<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Read::Number(column) => f.write_str(column.text()),
+            Read::Text(column) => f.write_str(column.text()),
+            Read::Attribute(name) => write!(f, "{ATTRIBUTES}{name}"),
+        }
+    }
+}
+
 /// One of two values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Choice {
@@ -135,10 +154,11 @@ impl Expr {
     }
 
     /// Calls a function for each column.
-    pub fn each_column(&self, see: &mut impl FnMut(Column)) {
+    pub fn each_column<'a>(&'a self, see: &mut impl FnMut(Read<'a>)) {
         match self {
-            Expr::Number(..) | Expr::Attribute(_) => {}
-            Expr::Column(column) => see(*column),
+            Expr::Number(..) => {}
+            Expr::Attribute(name) => see(Read::Attribute(name)),
+            Expr::Column(column) => see(Read::Number(*column)),
             Expr::Negative(inner) => inner.each_column(see),
             Expr::Binary(_, sides) => sides.iter().for_each(|side| side.each_column(see)),
             Expr::Where(choice) => {
@@ -175,11 +195,11 @@ impl Condition {
         }
     }
 
-    /// Calls a function for each column with numbers.
-    pub fn each_column(&self, see: &mut impl FnMut(Column)) {
+    /// Calls a function for each column.
+    pub fn each_column<'a>(&'a self, see: &mut impl FnMut(Read<'a>)) {
         match self {
             Condition::Compare(_, sides) => sides.iter().for_each(|side| side.each_column(see)),
-            Condition::Text(..) => {}
+            Condition::Text(column, ..) => see(Read::Text(*column)),
             Condition::Not(inner) => inner.each_column(see),
             Condition::Both(sides) | Condition::Either(sides) => {
                 sides.iter().for_each(|side| side.each_column(see));

@@ -34,7 +34,7 @@ use blox_core::JobRef;
 use blox_core::estimate::Estimator;
 use column::Column;
 use course::Course;
-use expr::Expr;
+use expr::{Expr, Read};
 use motion::course;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,12 +115,37 @@ impl Formula {
         finite(self.keys[at].value(job, estimator))
     }
 
+    /// Returns the columns that the formula reads, each once, in the order of their first use.
+    ///
+    /// ```
+    /// use blox_policies::formula::Formula;
+    ///
+    /// let formula: Formula = "where(user == 'ada', estimate, attributes.cost * 1s), submit".parse()?;
+    /// assert_eq!(formula.columns(), ["user", "estimate", "attributes.cost", "submit"]);
+    /// # Ok::<(), blox_policies::formula::FormulaError>(())
+    /// ```
+    pub fn columns(&self) -> Vec<String> {
+        let mut columns: Vec<String> = Vec::new();
+        self.each_column(&mut |read| {
+            let name = read.to_string();
+            if !columns.contains(&name) {
+                columns.push(name);
+            }
+        });
+        columns
+    }
+
     /// Returns whether a column reads the estimator.
-    pub(crate) fn is_estimated(&self) -> bool {
+    pub fn is_estimated(&self) -> bool {
         let mut is_estimated = false;
-        let see = &mut |column: Column| is_estimated |= column.is_estimated();
-        self.keys.iter().for_each(|key| key.each_column(see));
+        self.each_column(&mut |read| {
+            is_estimated |= matches!(read, Read::Number(column) if column.is_estimated());
+        });
         is_estimated
+    }
+
+    fn each_column<'a>(&'a self, see: &mut impl FnMut(Read<'a>)) {
+        self.keys.iter().for_each(|key| key.each_column(see));
     }
 
     /// Returns how keys change while jobs wait.

@@ -2,7 +2,7 @@
 
 use super::column::Column;
 use super::course::Course::{self, Any, Clock, Still};
-use super::expr::{Condition, Expr, Function, Operator};
+use super::expr::{Condition, Expr, Function, Operator, Read};
 
 /// Returns the course of an expression, given the courses of columns.
 pub(super) fn course(expr: &Expr, of: &impl Fn(Column) -> Course) -> Course {
@@ -67,7 +67,9 @@ fn is_amount(expr: &Expr) -> bool {
 /// Returns whether a condition may change with time.
 fn moves(condition: &Condition, of: &impl Fn(Column) -> Course) -> bool {
     let mut moves = false;
-    condition.each_column(&mut |column| moves |= of(column) != Still);
+    condition.each_column(&mut |read| {
+        moves |= matches!(read, Read::Number(column) if of(column) != Still);
+    });
     moves
 }
 

@@ -61,9 +61,23 @@ pub(super) fn not_taken(name: String, taken: impl Fn(&str) -> bool) -> String {
     names.find(|name| !taken(name)).unwrap_or(name)
 }
 
-/// Returns the name of a scheduler in paths, without the number that distinguishes equal names.
+/// Largest length of the name of a scheduler in paths. Names of pictures and runs add to it, and file
+/// systems accept 255 bytes.
+const LONGEST: usize = 100;
+
+/// Returns the name of a scheduler in paths, without the number that distinguishes equal names. A long
+/// name ends with a hash of the label.
 pub(super) fn folder_name(label: &str) -> String {
-    blox_results::in_paths(label.trim_end_matches('}'))
+    let name = blox_results::in_paths(label.trim_end_matches('}'));
+    if name.len() <= LONGEST {
+        return name;
+    }
+    // FNV-1a, folded to 32 bits.
+    let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let start: String = name.chars().take(LONGEST - 9).collect();
+    format!("{start}-{:08x}", (hash ^ hash >> 32) as u32)
 }
 
 /// Returns the temporary path of a file that is being written.
@@ -89,6 +103,16 @@ mod tests {
         assert!(check_writable(dir.path()).is_err());
         let error = check_writable(&dir.path().join("none/a.svg")).unwrap_err();
         assert!(error.into_text().contains("cannot be written"));
+    }
+
+    #[test]
+    fn long_labels_become_short_names() {
+        let label = |n| format!("order{{by={}}}", vec!["age"; n].join(" + "));
+        assert_eq!(folder_name(&label(2)), "order_by=age___age");
+        let long = [50, 51].map(|n| folder_name(&label(n)));
+        assert!(long.iter().all(|name| name.len() == LONGEST));
+        assert_ne!(long[0], long[1]);
+        assert!(long[0].starts_with("order_by=age___age"));
     }
 
     #[test]

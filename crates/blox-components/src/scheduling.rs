@@ -8,6 +8,7 @@ use blox_policies::scheduling::{
     ByFormula, Drf, Fifo, FinishTimeFairness, Las, Queue, QuotaTree, Sjf, Srsf, Srtf,
     StarvationGuard, Tetris,
 };
+use blox_registry::RequiredData;
 use std::sync::Arc;
 
 type ByDuration = fn(Arc<dyn Estimator>) -> Arc<dyn AnyScheduling>;
@@ -67,11 +68,25 @@ const BELIEVED: ParamDoc = param(
 fn by_formula(p: &Params, seed: u64) -> Result<ByFormula, RegistryError> {
     let formula = p.text(BY.name).parse::<Formula>();
     let formula = formula.map_err(|e| p.wrong(BY.name, format!("a formula; {e}")))?;
+    only_with(
+        p,
+        &[BELIEVED.name],
+        formula.is_estimated(),
+        "estimate or estimate_left in the formula",
+    )?;
     let policy = ByFormula::with(formula, belief(p, seed)?);
     Ok(match p.bool(PREEMPTIVE.name)? {
         true => policy.preemptive(),
         false => policy,
     })
+}
+
+/// Returns the data of jobs that a formula reads.
+fn data_of_formula(p: &Params) -> Vec<RequiredData> {
+    let formula = p.text(BY.name).parse::<Formula>();
+    let columns = formula.map_or_else(|_| Vec::new(), |formula| formula.columns());
+    let data = |column: &String| of_column(column, p.text(BELIEVED.name));
+    columns.iter().filter_map(data).collect()
 }
 
 /// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
@@ -140,7 +155,8 @@ pub(crate) fn add(r: &mut Registry) {
         "in order of a formula over the columns of jobs",
         &[BY, PREEMPTIVE, BELIEVED, SIGMA, MODEL, ORIGIN],
         |p, seed| Ok(Arc::new(by_formula(p, seed)?)),
-    );
+    )
+    .with_named_job_data(data_of_formula);
     s.add(
         "drf",
         "in order of the dominant share of the requested resources, preemptive",

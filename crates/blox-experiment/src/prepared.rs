@@ -9,7 +9,7 @@ use crate::world::{self, CLUSTER, SEED, World};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Event, Pipeline, Time};
 use blox_perf::applications::Applications;
-use blox_registry::{ComponentSpec, NodeData, Registry, WorldParts};
+use blox_registry::{ComponentSpec, NodeData, Registry, RequiredData, WorldParts};
 use blox_sim::execution::Training;
 use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
@@ -156,9 +156,18 @@ impl<'r> Prepared<'r> {
             notices.extend(world::replaced(parts, &of, registry, contestant));
         }
         for contestant in &contestants {
-            let entry = registry.schedulers.get(&contestant.named.name);
-            let own = entry.map(|entry| entry.notices_with(&contestant.named.params));
-            let own = own.into_iter().flatten();
+            let ComponentSpec { name, params } = &contestant.named;
+            let scheduler = registry
+                .schedulers
+                .get(name)
+                .map(|e| e.notices_with(params));
+            let policy = || {
+                registry
+                    .scheduling
+                    .get(name)
+                    .map(|e| e.notices_with(params))
+            };
+            let own = scheduler.or_else(policy).into_iter().flatten();
             notices.extend(own.map(|notice| format!("{}: {notice}", contestant.label)));
         }
         notices.extend(without_node_data(&of, registry, &cluster));
@@ -439,6 +448,15 @@ impl<'r> Prepared<'r> {
             simulation = simulation.collector(collector?);
         }
         world::put_into(simulation, &self.parts[i], self.registry, self.seed)
+    }
+
+    /// Returns the data of jobs that the `i`th scheduler is about.
+    pub(crate) fn job_data(&self, i: usize) -> Vec<RequiredData> {
+        let ComponentSpec { name, params } = &self.contestants[i].named;
+        let (schedulers, policies) = (&self.registry.schedulers, &self.registry.scheduling);
+        let scheduler = schedulers.get(name).map(|e| e.job_data_with(params));
+        let policy = || policies.get(name).map(|e| e.job_data_with(params));
+        scheduler.or_else(policy).unwrap_or_default()
     }
 
     /// Returns the limit of a simulation. A registered workload states whether it is endless.

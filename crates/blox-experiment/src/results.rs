@@ -6,6 +6,7 @@ use crate::error::ExperimentError;
 use crate::prepared::Prepared;
 use crate::value::Measured;
 use blox_core::suggest::nearest;
+use blox_registry::RequiredData;
 use blox_results::grid::{About, Form, decimal};
 use blox_results::{Comparison, Fields, Run, losses, marks, number_of, whole};
 use blox_sim::{Ended, Measure};
@@ -361,9 +362,13 @@ fn named(measure: &Measure) -> Option<u64> {
 fn missing_property(experiment: &Prepared<'_>, run: &Run) -> Option<String> {
     let s = &run.summary;
     let mut contestants = experiment.contestants.iter();
-    let named = &contestants.find(|c| c.label == s.scheduler)?.named;
+    let i = contestants.position(|c| c.label == s.scheduler)?;
     let info = run.report.workload_info;
+    let data = experiment.job_data(i);
+    let by_default = data.iter().any(|d| matches!(d, RequiredData::UserEstimate));
+    let named = &experiment.contestants[i].named;
     let (number, what) = match named.params.text("estimator") {
+        "" if by_default => (info.user_estimates, "how long they run (user_estimate_s)"),
         "user" => (info.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (info.brought, "an estimate (the attribute estimate_s)"),
         _ => return None,

@@ -2,6 +2,7 @@
 
 use blox_core::Time;
 use blox_core::suggest::{nearest, one_of};
+use blox_registry::{parameters_of, split_unquoted};
 use blox_sim::{Measure, Until};
 use blox_traces::formats::csv::{input_column_names, is_input_column};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -308,14 +309,14 @@ impl FromStr for Axis {
     fn from_str(text: &str) -> Result<Self, Expected> {
         let (key, values) = text.split_once('=').ok_or(Expected("OPTION=VALUE|VALUE"))?;
         let value = |text: &str| {
-            let text = text.trim();
+            let text = unquoted(text.trim());
             let read: Option<Value> = serde_json::from_str(text).ok();
             let read = read.filter(|v| v.is_number() || v.is_boolean());
             read.unwrap_or_else(|| Value::from(text))
         };
         Ok(Axis {
             key: key.trim().trim_start_matches("--").to_owned(),
-            values: values.split('|').map(value).collect(),
+            values: split_unquoted(values, '|').into_iter().map(value).collect(),
         })
     }
 }
@@ -330,22 +331,28 @@ pub(crate) fn alternatives(text: &str) -> Vec<String> {
     else {
         return vec![text.to_owned()];
     };
-    let mut list = vec![String::new()];
-    for param in inside.split(',').filter(|p| !p.trim().is_empty()) {
-        let (key, values) = param.split_once('=').unwrap_or((param, ""));
-        let mut longer = Vec::new();
-        for before in &list {
-            for value in values.split('|') {
-                let comma = if before.is_empty() { "" } else { "," };
-                let equals = if param.contains('=') { "=" } else { "" };
-                longer.push(format!("{before}{comma}{key}{equals}{value}"));
-            }
-        }
-        list = longer;
+    let Some(params) = parameters_of(inside).filter(|params| !params.is_empty()) else {
+        return vec![text.to_owned()];
+    };
+    let mut list = vec![format!("{name}{{")];
+    for (i, (key, values)) in params.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let longer = list.iter().flat_map(|before| {
+            let values = split_unquoted(values, '|').into_iter();
+            values.map(move |value| format!("{before}{comma}{key}={value}"))
+        });
+        list = longer.collect();
     }
-    list.into_iter()
-        .map(|inside| format!("{name}{{{inside}}}"))
-        .collect()
+    list.into_iter().map(|text| text + "}").collect()
+}
+
+/// Returns a text without the quotes around it.
+fn unquoted(text: &str) -> &str {
+    let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    let inside = ['\'', '"']
+        .into_iter()
+        .find_map(|q| inside(q).filter(|text| !text.contains(q)));
+    inside.unwrap_or(text)
 }
 
 fn finite(text: &str) -> Option<f64> {
@@ -421,6 +428,15 @@ mod tests {
     }
 
     #[test]
+    fn quoted_values_of_an_axis_stay_whole() {
+        let axis: Axis = "durations='file:a|b.txt'|fixed:3|4".parse().unwrap();
+        assert_eq!(
+            axis.values,
+            ["file:a|b.txt".into(), "fixed:3".into(), Value::from(4)]
+        );
+    }
+
+    #[test]
     fn parameters_have_alternatives() {
         assert_eq!(alternatives("las"), ["las"]);
         assert_eq!(alternatives("las{guard_h=5}"), ["las{guard_h=5}"]);
@@ -434,6 +450,17 @@ mod tests {
             ]
         );
         // The parser of names reports the error.
+        assert_eq!(
+            alternatives("order{by=where(user == 'a|b, c', 0, 1), age|age,sigma=1|2}"),
+            [
+                "order{by=where(user == 'a|b, c', 0, 1), age,sigma=1}",
+                "order{by=where(user == 'a|b, c', 0, 1), age,sigma=2}",
+                "order{by=age,sigma=1}",
+                "order{by=age,sigma=2}",
+            ]
+        );
+        assert_eq!(alternatives("las{a=1,}"), ["las{a=1,}"]);
+        assert_eq!(alternatives("las{}"), ["las{}"]);
         assert_eq!(alternatives("las{x}"), ["las{x}"]);
         assert_eq!(alternatives("las{x=1"), ["las{x=1"]);
     }

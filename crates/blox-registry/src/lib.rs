@@ -79,6 +79,81 @@ pub enum RegistryError {
     },
 }
 
+/// Returns a text for a message, in which control characters are escaped.
+fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Returns whether a text is a name of letters, digits, `-`, `_` and `.`.
+fn is_plain(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().all(fits)
+}
+
+/// Returns the parameters in the braces of a name, each with the text of its value. Returns `None` if
+/// a part between commas is empty, or if the first part names no parameter.
+///
+/// ```
+/// use blox_registry::parameters_of;
+/// let found = parameters_of("by=where(age <= 1h, 0, 1), submit,preemptive=true");
+/// let by = "where(age <= 1h, 0, 1), submit".to_owned();
+/// assert_eq!(found, Some(vec![("by", by), ("preemptive", "true".to_owned())]));
+/// assert_eq!(parameters_of("a=1,"), None);
+/// ```
+pub fn parameters_of(inside: &str) -> Option<Vec<(&str, String)>> {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    if inside.trim().is_empty() {
+        return Some(pairs);
+    }
+    for part in split_unquoted(inside, ',') {
+        if part.trim().is_empty() {
+            return None;
+        }
+        // `a <= b` and `a == b` name no parameter.
+        let pair = part.split_once('=').map(|(key, value)| (key.trim(), value));
+        let pair = pair.filter(|(key, value)| is_plain(key) && !value.starts_with('='));
+        match (pair, pairs.last_mut()) {
+            (Some((key, value)), _) => pairs.push((key, value.to_owned())),
+            (None, Some((_, value))) => *value = format!("{value},{part}"),
+            (None, None) => return None,
+        }
+    }
+    Some(pairs)
+}
+
+/// Splits a text at a separator, except in single or double quotes. A quote without an end is an
+/// ordinary character.
+///
+/// ```
+/// use blox_registry::split_unquoted;
+/// assert_eq!(split_unquoted("a|'b|c'|it's", '|'), ["a", "'b|c'", "it's"]);
+/// ```
+pub fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start, mut end_of_quote) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        if at < end_of_quote {
+            continue;
+        }
+        if c == separator {
+            parts.push(&text[start..at]);
+            start = at + c.len_utf8();
+        } else if c == '\'' || c == '"' {
+            let inside = at + 1;
+            let length = text[inside..].find(c);
+            end_of_quote = length.map_or(0, |length| inside + length + 1);
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
 /// Returns whether a text is a list of names with commas.
 fn is_list(text: &str) -> bool {
     let is_name = |name: &str| {
@@ -91,6 +166,8 @@ fn is_list(text: &str) -> bool {
 /// A name with parameters, written `las{guard_h=1000}`.
 ///
 /// A value may contain commas: text after a comma continues the value before it unless `NAME=` begins it.
+/// Text in single or double quotes is not split. Control characters are refused, and line breaks are
+/// blanks.
 ///
 /// ```
 /// use blox_registry::ComponentSpec;
@@ -126,35 +203,25 @@ impl std::str::FromStr for ComponentSpec {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || RegistryError::Syntax {
-            text: text.to_owned(),
+            text: printable(text),
         };
-        let text = text.trim();
-        let (name, inside) = match text.split_once('{') {
+        // A formula in a file may have several lines.
+        let line = text.replace(['\n', '\r', '\t'], " ");
+        let line = line.trim();
+        let (name, inside) = match line.split_once('{') {
             Some((name, rest)) => (name, rest.strip_suffix('}').ok_or_else(wrong)?),
-            None => (text, ""),
+            None => (line, ""),
         };
-        let plain = |s: &str| {
-            !s.is_empty()
-                && s.chars()
-                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        };
-        if !plain(name) {
+        if !is_plain(name) {
             return Err(wrong());
         }
         let mut params = Params::default();
-        let mut pairs: Vec<(&str, String)> = Vec::new();
-        for part in inside.split(',').filter(|p| !p.trim().is_empty()) {
-            // `a <= b` and `a == b` name no parameter.
-            let pair = part.split_once('=').map(|(key, value)| (key.trim(), value));
-            let pair = pair.filter(|(key, value)| plain(key) && !value.starts_with('='));
-            match (pair, pairs.last_mut()) {
-                (Some((key, value)), _) => pairs.push((key, value.to_owned())),
-                (None, Some((_, value))) => *value = format!("{value},{part}"),
-                (None, None) => return Err(wrong()),
-            }
-        }
+        let pairs = parameters_of(inside).ok_or_else(wrong)?;
         for (key, value) in pairs {
             let value = Param::read(value.trim());
+            if value.written.chars().any(char::is_control) {
+                return Err(wrong());
+            }
             if let Some(earlier) = params.values.get(key) {
                 return Err(RegistryError::BadValue {
                     param: key.to_owned(),
@@ -354,10 +421,10 @@ impl Params {
     pub fn wrong(&self, name: &str, expected: impl Into<String>) -> RegistryError {
         RegistryError::BadValue {
             param: name.to_owned(),
-            found: match self.text(name) {
-                "" => "none".to_owned(),
-                found => found.to_owned(),
-            },
+            found: self
+                .find(name)
+                .map_or("none", |found| &found.written)
+                .to_owned(),
             expected: expected.into(),
         }
     }
@@ -481,6 +548,9 @@ pub const fn numeric(name: &'static str, default: f64, about: &'static str) -> P
     }
 }
 
+/// Returns the data of jobs that parameters name.
+type NamedData = fn(&Params) -> Vec<RequiredData>;
+
 type Build<T> = Arc<dyn Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync>;
 
 /// An entry of a registry.
@@ -496,6 +566,8 @@ pub struct Registered<T> {
     pub job_data: Vec<JobData>,
     /// Data of jobs that it is about with a value of a parameter.
     by_param: Vec<(&'static str, &'static str, JobData)>,
+    /// Data of jobs that it reads, as its parameters name them.
+    named_data: Option<NamedData>,
     /// Notices about values of parameters.
     notices: Vec<(&'static str, &'static str, &'static str)>,
     /// Data of nodes that it is about.
@@ -527,6 +599,18 @@ pub struct JobData {
     /// Checks that a job's value of the data is within its range. The command line prints a notice
     /// with the first wrong value.
     pub check: fn(&Submission) -> Result<(), SpecError>,
+}
+
+/// Data of jobs that a scheduler is about with its parameters.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum RequiredData {
+    /// Described data.
+    Data(JobData),
+    /// A numeric attribute, by its name.
+    Attribute(String),
+    /// The estimate of the job's user.
+    UserEstimate,
 }
 
 /// Data of nodes that a component is about, such as scores of GPUs. The command line prints a notice
@@ -581,6 +665,13 @@ impl<T> Registered<T> {
         self
     }
 
+    /// Names data of jobs that depend on the parameters, such as the columns of a formula. The
+    /// parameters have their defaults.
+    pub fn with_named_job_data(&mut self, named: fn(&Params) -> Vec<RequiredData>) -> &mut Self {
+        self.named_data = Some(named);
+        self
+    }
+
     /// Adds a notice that the command line prints if a parameter has a value. An example is an empty
     /// name of a file that the component needs.
     pub fn with_notice_if(
@@ -602,12 +693,16 @@ impl<T> Registered<T> {
     }
 
     /// Returns the data of jobs that this scheduler is about with these parameters.
-    pub fn job_data_with(&self, params: &Params) -> Vec<JobData> {
+    pub fn job_data_with(&self, params: &Params) -> Vec<RequiredData> {
         let by_param = self.by_param.iter();
         let of_value = by_param
             .filter(|(param, value, _)| self.has_value(params, param, value))
             .map(|(.., data)| *data);
-        self.job_data.iter().copied().chain(of_value).collect()
+        let described = self.job_data.iter().copied().chain(of_value);
+        let named = self.named_data.map_or_else(Vec::new, |named| {
+            named(&Params::with(params.values.clone(), &self.params))
+        });
+        described.map(RequiredData::Data).chain(named).collect()
     }
 
     /// Returns whether a parameter has a value, given or by default.
@@ -641,6 +736,7 @@ impl<T> Clone for Registered<T> {
             world: self.world.clone(),
             job_data: self.job_data.clone(),
             by_param: self.by_param.clone(),
+            named_data: self.named_data,
             notices: self.notices.clone(),
             node_data: self.node_data.clone(),
             build: Arc::clone(&self.build),
@@ -701,6 +797,7 @@ impl<T> ComponentRegistry<T> {
             world: WorldParts::default(),
             job_data: Vec::new(),
             by_param: Vec::new(),
+            named_data: None,
             notices: Vec::new(),
             node_data: Vec::new(),
             build,
@@ -921,6 +1018,37 @@ mod tests {
         let world = components.get("fast").map(|e| &e.world);
         let execution = world.and_then(|w| w.execution.as_ref());
         assert_eq!(execution, Some(&ComponentSpec::plain("model")));
+    }
+
+    #[test]
+    fn quotes_keep_separators_of_a_value() {
+        let named: ComponentSpec = "a{by=where(user == 'x, y=1', 0, 1),z=2}".parse().unwrap();
+        assert_eq!(named.params.text("by"), "where(user == 'x, y=1', 0, 1)");
+        assert_eq!(named.params.text("z"), "2");
+        let lines: ComponentSpec = "a{by=age,\n  submit}".parse().unwrap();
+        assert_eq!(lines.to_string(), "a{by=age,   submit}");
+        assert!(!lines.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn commas_without_a_value_are_refused() {
+        for text in ["a{x=1,}", "a{,x=1}", "a{x=1,,2}", "a{,}"] {
+            let error = text.parse::<ComponentSpec>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{text}` is not understood")));
+        }
+        assert_eq!("a{ }".parse(), Ok(ComponentSpec::plain("a")));
+        let empty: ComponentSpec = "a{x=}".parse().unwrap();
+        let error = empty.params.f64("x").unwrap_err().to_string();
+        assert_eq!(error, "parameter `x` is ``, expected a number");
+    }
+
+    #[test]
+    fn control_characters_are_refused_and_escaped() {
+        for text in ["a\u{1b}[31m", "a{x=\u{1b}[31m}", r#"a{x="\u001b[31m"}"#] {
+            let error = text.parse::<ComponentSpec>().unwrap_err().to_string();
+            assert!(error.contains("not understood"), "{error}");
+            assert!(!error.contains('\u{1b}'), "{error}");
+        }
     }
 
     #[test]

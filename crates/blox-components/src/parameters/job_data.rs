@@ -1,8 +1,8 @@
 //! Data of jobs that schedulers are about.
 
-use blox_core::Submission;
+use blox_core::{Class, Submission};
 use blox_perf::{check_attributes, gpu_utilisation, sharing_score, stages};
-use blox_registry::JobData;
+use blox_registry::{JobData, RequiredData};
 
 fn has_attribute(job: &Submission, name: &str) -> bool {
     job.extras().attributes.contains_key(name)
@@ -127,3 +127,59 @@ pub const SENSITIVITY: JobData = JobData {
     without: "each job is as fast with any CPUs and memory",
     check: |_| Ok(()),
 };
+
+/// Describes data that a column of a formula reads.
+const fn column_data(
+    name: &'static str,
+    has: fn(&Submission) -> bool,
+    without: &'static str,
+) -> RequiredData {
+    RequiredData::Data(JobData {
+        name,
+        has,
+        without,
+        check: |_| Ok(()),
+    })
+}
+
+/// Returns the data of jobs that a column of a formula reads. Returns `None` if each job has them.
+/// `estimator` is the source of estimates.
+pub(crate) fn of_column(column: &str, estimator: &str) -> Option<RequiredData> {
+    if let Some(name) = column.strip_prefix("attributes.") {
+        return Some(RequiredData::Attribute(name.to_owned()));
+    }
+    Some(match (column, estimator) {
+        ("priority", _) => column_data(
+            "a `priority` other than 0",
+            |job| job.priority != 0,
+            "`priority` orders no jobs",
+        ),
+        ("weight", _) => column_data(
+            "a `weight`",
+            |job| job.extras().weight > 0.0,
+            "`weight` is 1 for each job",
+        ),
+        ("deadline", _) => column_data(
+            "a deadline",
+            |job| !job.extras().deadlines.is_empty(),
+            "`deadline` is endless unless admission sets it",
+        ),
+        ("user", _) => column_data(
+            "a `user`",
+            |job| job.user.is_some(),
+            "`user` is the empty text for each job",
+        ),
+        ("virtual_cluster", _) => column_data(
+            "a `virtual_cluster`",
+            |job| job.virtual_cluster.is_some(),
+            "`virtual_cluster` is the empty text for each job",
+        ),
+        ("class", _) => column_data(
+            "a `class` other than guaranteed",
+            |job| job.extras().class != Class::Guaranteed,
+            "`class` is 'guaranteed' unless admission sets it",
+        ),
+        ("estimate" | "estimate_left", "user") => RequiredData::UserEstimate,
+        _ => return None,
+    })
+}
