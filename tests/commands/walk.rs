@@ -31,6 +31,34 @@ fn a_walk_ends_where_a_simulation_does() {
     }
 }
 
+/// The journal of a walk without answers repeats.
+#[test]
+fn a_walk_records_a_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = dir.path().join("walk.jsonl");
+    let walk = || {
+        let args = "step las --load 8 --jobs 30 --cluster 4x4 --journal";
+        let mut step = blox()
+            .args(args.split(' '))
+            .arg(&journal)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The process may end before it reads.
+        let _ = step.stdin.take().unwrap().write_all(b"next 3\nend\n");
+        step.wait_with_output().unwrap()
+    };
+    assert!(walk().status.success());
+    let replayed = good(dir.path(), "replay walk.jsonl").out;
+    assert!(replayed.starts_with("las repeats "), "{replayed}");
+    let again = walk();
+    assert_eq!(again.status.code(), Some(2));
+    let error = String::from_utf8(again.stderr).unwrap();
+    assert!(error.contains("is there already"), "{error}");
+}
+
 #[test]
 fn a_walk_ends_at_its_limit() {
     let mut step = blox()

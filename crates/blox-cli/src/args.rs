@@ -420,11 +420,13 @@ fn hide_plot(arg: clap::Arg) -> clap::Arg {
 }
 
 fn hide_results(arg: clap::Arg) -> clap::Arg {
-    let hidden = arg.is_hide_set() || arg.get_long().is_some_and(selects_results);
+    let hidden = arg.is_hide_set() || arg.get_long().is_some_and(|key| !steps(key));
     arg.hide(hidden)
 }
 
-/// Returns whether an option, given by its long name, selects results to keep, or their place.
-pub(super) fn selects_results(key: &str) -> bool {
-    !["quiet", "collect"].contains(&key) && Output::keys().iter().any(|own| own == key)
+/// Returns whether an option, given by its long name, has a meaning with `step`. Its only result is a
+/// journal.
+pub(super) fn steps(key: &str) -> bool {
+    let own = ["quiet", "collect", "journal", "force"].contains(&key);
+    own || Output::keys().iter().all(|other| other != key)
 }

@@ -1,21 +1,26 @@
 //! `blox step`: runs a simulation decision by decision.
 
+mod answer;
+mod question;
 mod show;
 
 use super::config::Given;
 use crate::failure::Failure;
-use crate::terminal::{OK, Terminal};
+use crate::output;
+use crate::plan::Plan;
+use crate::terminal::{DIFFERS, OK, Terminal};
+use blox_core::journal::Journal;
 use blox_core::suggest::nearest;
-use blox_core::{Action, Decision, Event, JobId, Outcome, Phase, Reason, Time, View};
-use blox_experiment::Prepared;
+use blox_core::{
+    Action, AdmissionDecision, Decision, Event, JobId, Outcome, Phase, Reason, Time, View,
+};
 use blox_experiment::value::parse_time;
 use blox_registry::Registry;
 use blox_results::losses::{self, cut_short};
-use blox_results::number_of;
 use blox_results::statistics::mean;
+use blox_results::{number_of, whole};
 use blox_sim::stepping::{AnswerError, Step, Stepper};
 use blox_sim::workload::Workload;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HELP: &str = r#"  next [N]      the next decision, or the next N (an empty line: next)
@@ -40,18 +45,22 @@ pub(super) fn run(
     given: Given,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let experiment = Prepared::of(given.experiment, registry)?;
+    let plan = Plan::of(given, registry)?;
+    let experiment = plan.experiment();
     let contestant = &experiment.contestants[0].label;
     let mut workload = experiment.workload()?;
     let about = workload.describe();
-    let quiet = given.output.quiet;
+    let quiet = plan.options.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);
     terminal.notices(first.iter().chain(&experiment.notices));
-    let stepper = Stepper::new(
+    let journals = output::open_journals(output::journals(&plan)?)?;
+    let journal = journals.first().cloned();
+    let stepper = Stepper::journaled(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
         &mut workload,
+        journal.map(|journal| Box::new(journal) as Box<dyn Journal>),
     )?
     .pausing();
     let mut session = Session {
@@ -68,6 +77,7 @@ pub(super) fn run(
         experiment.cluster_line()
     )?;
     let mut line = String::new();
+    let (mut commands, mut refused) = (0_u64, 0_u64);
     loop {
         if terminal.prompts {
             write!(terminal.out, "blox> ")?;
@@ -78,15 +88,16 @@ pub(super) fn run(
         if read.map_err(|e| Failure::new(format!("commands cannot be read: {e}")))? == 0 {
             break;
         }
-        match parse(&line) {
+        commands += 1;
+        let answered = match parse(&line) {
             Ok(StepCommand::Quit) => break,
-            Ok(command) => {
-                let text = session.answer(&command)?;
-                terminal.out.write_all(text.as_bytes())?;
-            }
-            // A typing error must not end the session.
-            Err(why) => writeln!(terminal.out, "{why}; `help` lists the commands")?,
-        }
+            Ok(command) => session.answer(&command)?,
+            Err(why) => Err(format!("{why}; `help` lists the commands\n")),
+        };
+        // An error must not end the session.
+        refused += u64::from(answered.is_err());
+        let (Ok(text) | Err(text)) = answered;
+        terminal.out.write_all(text.as_bytes())?;
     }
     let figures = session.stepper.report().collected.figures();
     for (collector, figures) in experiment.collectors.iter().zip(figures) {
@@ -97,6 +108,15 @@ pub(super) fn run(
     let mut later = losses::shown(workload.notices(), quiet);
     later.retain(|notice| !first.contains(notice));
     terminal.notices(&later);
+    for journal in &journals {
+        journal.close()?;
+    }
+    // Errors of a script must not go unnoticed.
+    if refused > 0 && !terminal.prompts {
+        let all = number_of(commands, "command");
+        writeln!(terminal.err, "refused: {} of {all}", whole(refused))?;
+        return Ok(DIFFERS);
+    }
     Ok(OK)
 }
 
@@ -164,8 +184,7 @@ fn parse(line: &str) -> Result<StepCommand, String> {
         ["ask"] => StepCommand::Ask,
         ["answer", ..] => {
             let steps = line.trim_start().trim_start_matches("answer");
-            let steps = serde_json::from_str(steps).and_then(steps_of);
-            StepCommand::Answer(steps.map_err(|e| format!("the answer is no list of steps: {e}"))?)
+            StepCommand::Answer(answer::steps_of(steps)?)
         }
         ["quit" | "exit"] => StepCommand::Quit,
         [first, ..] => {
@@ -175,20 +194,6 @@ fn parse(line: &str) -> Result<StepCommand, String> {
             return Err(format!("`{}` is no command{meant}", line.trim()));
         }
     })
-}
-
-/// Returns the steps of an answer. A stop without a reason has the reason that the job was not
-/// chosen.
-fn steps_of(mut answer: Value) -> Result<Vec<Action>, serde_json::Error> {
-    for step in answer.as_array_mut().into_iter().flatten() {
-        for kind in ["stop", "finish"] {
-            if let Some(stop) = step.get_mut(kind).and_then(Value::as_object_mut) {
-                let reason = || serde_json::to_value(Reason::NotChosen).unwrap_or_default();
-                stop.entry("why").or_insert_with(reason);
-            }
-        }
-    }
-    serde_json::from_value(answer)
 }
 
 /// Events between two decisions.
@@ -201,6 +206,10 @@ struct Round {
     events: Vec<(Time, Event)>,
     /// Events since the decision.
     coming: Vec<(Time, Event)>,
+    /// Jobs that the decision rejected, with the reasons.
+    rejected: BTreeMap<JobId, Reason>,
+    /// Counts right after the decision.
+    now: show::Counts,
 }
 
 impl Round {
@@ -216,6 +225,8 @@ struct Gone {
     at: Time,
     submit: Time,
     outcome: Outcome,
+    /// Why it was rejected.
+    why: Option<Reason>,
 }
 
 struct Session<'w> {
@@ -230,20 +241,20 @@ struct Session<'w> {
 }
 
 impl Session<'_> {
-    fn answer(&mut self, command: &StepCommand) -> Result<String, Failure> {
+    /// Executes a command. Returns its text, or why it was refused; both end with a line break.
+    fn answer(&mut self, command: &StepCommand) -> Result<Result<String, String>, Failure> {
         let jobs = self.stepper.view().next_job_id().0;
-        Ok(match command.clone() {
+        Ok(Ok(match command.clone() {
             StepCommand::Help => HELP.to_owned(),
             StepCommand::Next(n) => self.decisions(n)?,
             StepCommand::Until(t) => self.until(|session| session.round.at >= t)?,
             StepCommand::UntilJob(j) => {
                 self.until(|session| session.round.touches(j, session.stepper.plan()))?
             }
-            StepCommand::Finish(j) if self.ended.contains_key(&j) => self.job(j),
-            StepCommand::Finish(j) => self.until(|session| session.ended.contains_key(&j))?,
+            StepCommand::Finish(j) => self.finish(j)?,
             StepCommand::End => self.until(|_| false)?,
             StepCommand::Queue(n) => show::queue(self.view(), self.stepper.plan(), n),
-            StepCommand::Running(n) => show::running(self.view(), n),
+            StepCommand::Running(n) => show::running(self.view(), self.stepper.plan(), n),
             StepCommand::Nodes => show::nodes(self.view()),
             StepCommand::Job(j) | StepCommand::Why(j) if j.0 >= jobs => {
                 format!("job {j} has not come in yet\n")
@@ -255,12 +266,27 @@ impl Session<'_> {
             },
             StepCommand::Plan => self.shown(),
             StepCommand::Ask => match self.ask()? {
-                true => show::question(self.view(), self.stepper.asked()),
+                true => question::question(self.view(), self.stepper.asked()),
                 false => self.end(),
             },
-            StepCommand::Answer(steps) => self.take(steps)?,
+            StepCommand::Answer(steps) => return self.take(steps),
             StepCommand::Quit => String::new(),
-        })
+        }))
+    }
+
+    /// Advances until a job has ended.
+    fn finish(&mut self, job: JobId) -> Result<String, Failure> {
+        if self.ended.contains_key(&job) {
+            return Ok(self.job(job));
+        }
+        let text = self.until(|session| session.ended.contains_key(&job))?;
+        // The job may end with the simulation, after it, or not at all.
+        let of_job = match job < self.stepper.view().next_job_id() {
+            _ if !self.over => String::new(),
+            true => self.job(job),
+            false => format!("job {job} has not come in\n"),
+        };
+        Ok(text + &of_job)
     }
 
     fn view(&self) -> View<'_> {
@@ -269,13 +295,17 @@ impl Session<'_> {
 
     fn job(&self, job: JobId) -> String {
         match self.ended.get(&job) {
-            Some(gone) => format!(
-                "job {job} ended at {}: {}, {} after it was submitted\n",
-                show::s(gone.at.secs()),
-                gone.outcome.as_str(),
-                show::s((gone.at - gone.submit).secs())
-            ),
-            None => show::job(self.view(), job),
+            Some(gone) => {
+                let why = gone.why.as_ref();
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                format!(
+                    "job {job} ended at {}: {}, {} after it was submitted{why}\n",
+                    show::s(gone.at.secs()),
+                    gone.outcome.as_str(),
+                    show::s((gone.at - gone.submit).secs())
+                )
+            }
+            None => show::job(self.view(), self.stepper.plan(), job),
         }
     }
 
@@ -319,20 +349,21 @@ impl Session<'_> {
             self.round.at = at;
             self.round.events = std::mem::take(&mut self.round.coming);
             self.find_rejected(at);
+            self.round.now = show::Counts::of(self.stepper.view(), self.stepper.plan());
         }
     }
 
     /// Decides by steps from outside.
-    fn take(&mut self, actions: Vec<Action>) -> Result<String, Failure> {
+    fn take(&mut self, actions: Vec<Action>) -> Result<Result<String, String>, Failure> {
         let mut answer = Decision::default();
         answer.plan.actions = actions;
         Ok(match self.stepper.answer(&answer) {
             Ok(step) => {
                 self.decided(&step);
-                self.shown()
+                Ok(self.shown())
             }
             Err(AnswerError::Simulation(error)) => return Err(error.into()),
-            Err(refused) => format!("refused: {refused}\n"),
+            Err(refused) => Err(format!("refused: {refused}\n")),
         })
     }
 
@@ -349,6 +380,7 @@ impl Session<'_> {
                     at,
                     submit: submit.unwrap_or(at),
                     outcome: *outcome,
+                    why: self.round.rejected.get(job).cloned(),
                 };
                 self.ended.insert(*job, gone);
             }
@@ -358,6 +390,12 @@ impl Session<'_> {
 
     /// Finds jobs that the decision rejected: they disappear without an event.
     fn find_rejected(&mut self, at: Time) {
+        let decided = self.stepper.decision().admissions.iter();
+        let rejected = decided.filter_map(|(job, decision)| match decision {
+            AdmissionDecision::Reject(why) => Some((*job, why.clone())),
+            _ => None,
+        });
+        self.round.rejected = rejected.collect();
         for job in std::mem::take(&mut self.undecided) {
             match self.stepper.view().job(job).map(|j| j.phase()) {
                 Some(Phase::Submitted | Phase::Deferred) => {
@@ -409,13 +447,12 @@ impl Session<'_> {
     }
 
     fn end(&self) -> String {
+        let ended = |outcome| self.ended.values().filter(move |g| g.outcome == outcome);
         let ran = self.ended.values();
         let ran = ran.filter(|g| g.outcome != Outcome::Rejected);
         let last = ran.map(|g| g.at).max();
-        let done = self
-            .ended
-            .values()
-            .filter(|g| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
+        let done = self.ended.values();
+        let done = done.filter(|g| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
         let jct: Vec<f64> = done.map(|g| (g.at - g.submit).secs()).collect();
         let last = last.map_or_else(String::new, |at| {
             format!("the last job at {}; ", show::s(at.secs()))
@@ -424,10 +461,23 @@ impl Session<'_> {
             format!(", average JCT {}", show::s(average))
         });
         let completed = number_of(jct.len() as u64, "job");
+        let early = match ended(Outcome::Terminated).count() {
+            0 => String::new(),
+            n => format!(" ({} by the scheduler)", whole(n as u64)),
+        };
+        let others = [Outcome::Rejected, Outcome::Failed, Outcome::Cancelled];
+        let others = others.map(|outcome| (ended(outcome).count(), outcome.as_str()));
+        let left = (self.submits.len() - self.ended.len(), "unfinished");
+        let others = others.into_iter().chain([left]).filter(|(n, _)| *n > 0);
+        let others: String = others
+            .map(|(n, what)| format!(", {} {what}", whole(n as u64)))
+            .collect();
         let how = self.stepper.ended();
-        let early = how.and_then(|how| cut_short(how, self.view().now()));
-        let early = early.map_or_else(String::new, |text| format!("{text}\n"));
-        format!("the simulation has ended: {last}{completed} completed{average}\n{early}")
+        let cut = how.and_then(|how| cut_short(how, self.view().now()));
+        let cut = cut.map_or_else(String::new, |text| format!("{text}\n"));
+        format!(
+            "the simulation has ended: {last}{completed} completed{early}{average}{others}\n{cut}"
+        )
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Round;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
 use blox_results::{called, number_of};
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -16,30 +15,6 @@ pub(super) fn s(seconds: f64) -> String {
         whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
         tenths => format!("{tenths:.1} s"),
     }
-}
-
-/// Formats a question as a line of JSON: the jobs to decide about, and the free GPUs.
-pub(super) fn question(view: View<'_>, at: Option<Time>) -> String {
-    let job = |job: JobRef<'_>| {
-        json!({
-            "job": job.id(),
-            "phase": job.phase().as_str(),
-            "gpus": job.gpus(),
-            "submit": job.submit(),
-            "attained": job.attained_time(),
-            "has": job.assignment().map(|on| &on.gpus),
-        })
-    };
-    let all = view.submitted().chain(view.active());
-    let usable = view.nodes().filter(|node| node.is_usable());
-    let works = usable.flat_map(|node| node.gpus().filter(|gpu| node.works(*gpu)));
-    let free = works.filter(|gpu| view.cluster().allocated_to(*gpu).next().is_none());
-    let question = json!({
-        "at": at,
-        "jobs": all.map(job).collect::<Vec<_>>(),
-        "free": free.collect::<Vec<_>>(),
-    });
-    format!("{question}\n")
 }
 
 /// Formats a decision: the events before it, its actions and the resulting state.
@@ -55,7 +30,11 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
                 number_of(spec.gpus.get(), "GPU"),
                 s(spec.duration().secs())
             )),
-            Event::Ended { job, outcome } => ended.push(format!("job {job} {}", outcome.as_str())),
+            Event::Ended { job, outcome } => {
+                let why = round.rejected.get(job);
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                ended.push(format!("job {job} {}{why}", outcome.as_str()));
+            }
             event => other.extend(happening(*at, event, round.before)),
         }
     }
@@ -87,17 +66,62 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
             let _ = writeln!(text, "  {:<8} and {} more", "", items.len() - ITEMS);
         }
     }
-    let c = view.cluster();
+    let now = &round.now;
+    let finishing = match now.finishing {
+        0 => String::new(),
+        1 => " (1 ends now)".to_owned(),
+        n => format!(" ({n} end now)"),
+    };
     let _ = writeln!(
         text,
-        "  now      {} with GPUs, {} waiting, {} deferred or held; {} of {} GPUs free",
-        number_of(view.placed_count() as u64, "job"),
-        view.waiting_count(),
-        view.deferred_count(),
-        c.free_gpus(),
-        c.usable_gpus()
+        "  now      {} with GPUs{finishing}, {} waiting, {} deferred or held; {} of {} GPUs free",
+        number_of(now.placed, "job"),
+        now.waiting,
+        now.deferred,
+        now.free,
+        now.usable
     );
     text
+}
+
+/// Counts of the state right after a decision.
+#[derive(Default)]
+pub(super) struct Counts {
+    placed: u32,
+    /// Number of these jobs that the plan finishes.
+    finishing: usize,
+    waiting: u32,
+    deferred: u32,
+    free: u32,
+    usable: u32,
+}
+
+impl Counts {
+    pub fn of(view: View<'_>, plan: &Plan) -> Self {
+        let c = view.cluster();
+        let has_gpus = |a: &&Action| view.job(a.job()).is_some_and(|job| job.is_placed());
+        let finishes = plan
+            .actions
+            .iter()
+            .filter(|a| matches!(a, Action::Finish { .. }));
+        Counts {
+            placed: view.placed_count(),
+            finishing: finishes.filter(has_gpus).count(),
+            waiting: view.waiting_count(),
+            deferred: view.deferred_count(),
+            free: c.free_gpus(),
+            usable: c.usable_gpus(),
+        }
+    }
+}
+
+/// Returns the phase of a job, or that the last plan finishes it.
+fn phase_of(plan: &Plan, job: &JobRef<'_>) -> String {
+    let finishes = |a: &Action| matches!(a, Action::Finish { job: id, .. } if *id == job.id());
+    match plan.actions.iter().any(finishes) {
+        true => "ending by the plan".to_owned(),
+        false => job.phase().to_string(),
+    }
 }
 
 /// Formats an event other than a submission or an end. Starts and stops that immediately follow the
@@ -178,7 +202,7 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     text
 }
 
-pub(super) fn running(view: View<'_>, most: usize) -> String {
+pub(super) fn running(view: View<'_>, plan: &Plan, most: usize) -> String {
     let mut text = format!(
         "{} with GPUs\n",
         number_of(view.placed_count() as u64, "job")
@@ -189,7 +213,7 @@ pub(super) fn running(view: View<'_>, most: usize) -> String {
             text,
             "  job {}: {} on {}, ran {} of {}",
             job.id(),
-            job.phase(),
+            phase_of(plan, &job),
             list.map_or(String::new(), |a| gpus(view, &a.gpus)),
             s(job.attained_time().secs()),
             s(job.truth().duration().secs())
@@ -234,7 +258,7 @@ pub(super) fn nodes(view: View<'_>) -> String {
     text
 }
 
-pub(super) fn job(view: View<'_>, id: JobId) -> String {
+pub(super) fn job(view: View<'_>, plan: &Plan, id: JobId) -> String {
     let Some(job) = view.job(id) else {
         return format!("job {id} has ended\n");
     };
@@ -242,7 +266,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
     let _ = writeln!(
         text,
         ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
-        job.phase(),
+        phase_of(plan, &job),
         number_of(job.gpus().get(), "GPU"),
         s(job.truth().duration().secs()),
         s(job.submit().secs()),
@@ -269,6 +293,10 @@ pub(super) fn why(view: View<'_>, plan: &Plan, id: JobId) -> String {
         }
         Phase::Submitted => format!("job {id} came in; no decision has seen it yet\n"),
         phase => {
+            let finishes = |a: &&Action| matches!(a, Action::Finish { job, .. } if *job == id);
+            if let Some(Action::Finish { why, .. }) = plan.actions.iter().find(finishes) {
+                return format!("job {id} is ending by the plan: {why}\n");
+            }
             let a = job.bound().or(job.assignment());
             let place = a.map_or(String::new(), |a| format!(" on {}", gpus(view, &a.gpus)));
             format!("job {id} is {phase}{place}: the plans give it GPUs\n")
