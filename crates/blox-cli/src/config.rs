@@ -1,7 +1,7 @@
 //! Merges the command line and the configuration file.
 
 use crate::args::{
-    CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, selects_results,
+    CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, steps,
 };
 use crate::failure::Failure;
 use crate::help::Late;
@@ -96,10 +96,10 @@ fn no_meaning(option: &str, command: &str) -> Failure {
     Failure::new(format!("{option} has no meaning with `blox {command}`"))
 }
 
-/// Merges the options of `step`, which prints events and writes no results.
+/// Merges the options of `step`, which prints events and writes no results except a journal.
 pub(super) fn step(late: Late<StepArgs>) -> Result<Given, Failure> {
     let given = one_scheduler(late.args.simulate, &late.matches, "step")?;
-    given.refuse_unless(|key| !selects_results(key), "step")?;
+    given.refuse_unless(steps, "step")?;
     Ok(given)
 }
 
@@ -262,9 +262,9 @@ fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
     given.extend(cli.output.try_values().map_err(not_text)?);
     both_varied(&cli.experiment, |key| given.contains_key(key))?;
     let path = cli.config.clone();
-    let mut merged = match &path {
+    let (mut merged, replaced) = match &path {
         Some(path) => with_file(cli, &given, path, matches)?,
-        None => cli,
+        None => (cli, Vec::new()),
     };
     let mut options: BTreeSet<String> = given.into_iter().map(|(key, _)| key).collect();
     if merged.output.fairness {
@@ -272,7 +272,7 @@ fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
         merged.experiment.fairness = true;
     }
     let (mut experiment, output) = (merged.experiment, merged.output);
-    experiment.origin = Origin::command_line(options, path);
+    experiment.origin = Origin::command_line(options, path).replacing(replaced);
     experiment.records.collectors = output.collect.clone().unwrap_or_default();
     experiment.records.rounds = output.rounds;
     experiment.records.waits = output.why;
@@ -287,20 +287,32 @@ fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
     })
 }
 
-/// Adds the options of a file to the command line, whose values by key are `given`.
+/// Adds the options of a file to the command line, whose values by key are `given`. Also returns the
+/// options that replace keys of the file by alternatives, each with the key.
 fn with_file(
     cli: Options,
     given: &Map<String, Value>,
     path: &Path,
     matches: &ArgMatches,
-) -> Result<Options, Failure> {
+) -> Result<(Options, Vec<(String, String)>), Failure> {
     let mut options = read(path)?;
     let of_file = options.experiment.values();
     both_varied(&options.experiment, |key| of_file.contains_key(key))?;
     let mut settled: BTreeSet<&str> = given.keys().map(String::as_str).collect();
     settled.extend(cli.experiment.vary.keys().map(String::as_str));
+    let in_file =
+        |way: &str| of_file.contains_key(way) || options.experiment.vary.contains_key(way);
+    let mut replaced = Vec::new();
     for ways in ONE_THING {
-        if ways.iter().any(|way| settled.contains(way)) {
+        if let Some(by) = ways.iter().find(|way| settled.contains(*way)) {
+            let option = match given.contains_key(*by) {
+                true => format!("--{by}"),
+                false => format!("--vary {by}"),
+            };
+            let others = ways
+                .iter()
+                .filter(|way| !settled.contains(*way) && in_file(way));
+            replaced.extend(others.map(|way| (option.clone(), (*way).to_owned())));
             settled.extend(ways);
         }
     }
@@ -329,7 +341,7 @@ fn with_file(
     own.loads = cli.experiment.loads.or(own.loads.take());
     own.vary.extend(cli.experiment.vary);
     options.output.journal = cli.output.journal.or(options.output.journal.take());
-    Ok(options)
+    Ok((options, replaced))
 }
 
 /// Refuses an option that is given beside a list of its values.

@@ -174,7 +174,8 @@ impl Contestant {
     }
 }
 
-/// Returns a line for each policy that replaces the schedulers' own.
+/// Returns a line for each key of a file that an option replaces, and for each policy that replaces
+/// the schedulers' own.
 pub(crate) fn replaced(of: &Experiment) -> Vec<String> {
     let parts = [
         (
@@ -185,7 +186,7 @@ pub(crate) fn replaced(of: &Experiment) -> Vec<String> {
         ("admission", "admission policy", &of.admission),
         ("cluster-manager", "cluster manager", &of.cluster_manager),
     ];
-    let mut lines = Vec::new();
+    let mut lines = of.origin.replaced.clone();
     for (key, part, given) in parts {
         let line = |name: &Written<ComponentSpec>| {
             let option = of.origin.option(key);

@@ -10,6 +10,8 @@ pub struct Origin {
     /// The options on the command line, if there is one.
     options: Option<BTreeSet<String>>,
     file: Option<PathBuf>,
+    /// A line for each key of the file that an option replaces by an alternative.
+    pub(crate) replaced: Vec<String>,
 }
 
 /// Settings that have a list of their own, such as `seeds` for `seed`.
@@ -19,8 +21,8 @@ impl Origin {
     /// The settings of a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Origin {
-            options: None,
             file: Some(path.into()),
+            ..Origin::default()
         }
     }
 
@@ -29,7 +31,18 @@ impl Origin {
         Origin {
             options: Some(options),
             file,
+            replaced: Vec::new(),
         }
+    }
+
+    /// Notes that options replace keys of the file by alternatives, such as `--load` and
+    /// `load-of-capacity`. An experiment has a notice for each.
+    #[must_use]
+    pub fn replacing(mut self, replaced: impl IntoIterator<Item = (String, String)>) -> Self {
+        let file = self.file.as_deref().unwrap_or(Path::new("")).display();
+        let line = |(option, key)| format!("{option} replaces `{key}` of {file}");
+        self.replaced = replaced.into_iter().map(line).collect();
+        self
     }
 
     fn is_option(&self, key: &str) -> bool {

@@ -178,12 +178,21 @@ fn shortest(number: f64) -> String {
     ((number * 1e9).round() / 1e9).to_string()
 }
 
-/// Returns the given value of a parameter; whole numbers have no decimal point.
+/// Returns the given value of a parameter, or the value of the workload's parameter of this name. Whole
+/// numbers have no decimal point.
 fn value(of: &Experiment, parameter: &Parameter) -> Option<Value> {
-    let value = of.workload_parameters.get(parameter.key)?;
+    let given = of.workload_parameters.get(parameter.key).cloned();
+    let own = || {
+        let params = &of.workload.as_deref()?.params;
+        let number = || params.f64(parameter.name).map(Value::from);
+        let text = || params.text(parameter.name).into();
+        let has = params.has(parameter.name);
+        has.then(|| number().unwrap_or_else(|_| text()))
+    };
+    let value = given.or_else(own)?;
     Some(match value.as_f64() {
         Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
-        _ => value.clone(),
+        _ => value,
     })
 }
 
@@ -352,8 +361,40 @@ fn filled<T>(
     components: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<ComponentSpec>, ExperimentError> {
-    part.map(|part| Ok(built(of, key, part, components, seed, open_parameter)?.0))
-        .transpose()
+    let Some(part) = part else {
+        return Ok(None);
+    };
+    check_load(of, key, &part, components)?;
+    Ok(Some(
+        built(of, key, part, components, seed, open_parameter)?.0,
+    ))
+}
+
+/// Refuses a model for another load than the workload has.
+fn check_load<T>(
+    of: &Experiment,
+    key: &str,
+    part: &ComponentSpec,
+    components: &ComponentRegistry<T>,
+) -> Result<(), ExperimentError> {
+    let mut params = components
+        .get(&part.name)
+        .into_iter()
+        .flat_map(|e| &e.params);
+    let load =
+        params.find_map(|p| Some((p.name, open_parameter(p)?)).filter(|(_, p)| p.key == "load"));
+    let Some((name, parameter)) = load else {
+        return Ok(());
+    };
+    match (part.params.f64(name), value(of, parameter)) {
+        (Ok(own), Some(load)) if load.as_f64() != Some(own) => {
+            Err(ExperimentError::Setting(format!(
+                "{} has the load {own}, but the workload has {load}, expected the same load",
+                of.name(key)
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Builds a component whose missing parameters are filled from the settings. `setting` returns the
@@ -382,6 +423,9 @@ pub(crate) fn built<T>(
     let open = open.filter(|_| !part.params.has(param));
     match open.and_then(setting) {
         None => Err(of.because(key, error)),
+        Some(p) if whole.params.has(param) && of.workload_parameters.get(p.key).is_none() => {
+            Err(of.because("workload", error))
+        }
         Some(p) if whole.params.has(param) => {
             Err(of.wrong(p.key, whole.params.text(param), expected))
         }
