@@ -3,7 +3,7 @@
 use crate::ClaimsError;
 use blox_core::Pipeline;
 use blox_experiment::{Replacements, replace, scheduler};
-use blox_registry::{ComponentSpec, Registry, WorldParts};
+use blox_registry::Registry;
 use serde::Deserialize;
 use std::fmt;
 
@@ -75,17 +75,6 @@ impl Contestant {
             placement: None,
             admission: None,
         }
-    }
-
-    fn named(&self) -> Result<ComponentSpec, ClaimsError> {
-        Ok(self.scheduler.parse()?)
-    }
-
-    /// Returns the parts of the world that the scheduler brings.
-    pub(crate) fn world(&self, registry: &Registry) -> WorldParts {
-        let named = self.named().ok();
-        let entry = named.and_then(|named| registry.schedulers.get(&named.name));
-        entry.map(|entry| entry.world.clone()).unwrap_or_default()
     }
 
     /// Builds the scheduler.

@@ -4,9 +4,10 @@ use crate::ClaimsError;
 use crate::contestant::Contestant;
 use crate::jobs::{JobKind, Properties, submitted};
 use blox_core::{ClusterSpec, JobSpec, Name};
+use blox_experiment::{own_models, with_models};
 use blox_perf::SCORES;
 use blox_perf::applications::{Applications, built_in};
-use blox_registry::{ComponentSpec, Registry};
+use blox_registry::Registry;
 use blox_sim::registry::World as _;
 use blox_sim::workload::{Jobs, Limited, collect};
 use blox_sim::{Measure, Simulation};
@@ -181,21 +182,22 @@ impl World {
         if let Some((first, last)) = self.measured {
             simulation = simulation.measure(Measure::Ids(first, last));
         }
-        let own = contestant.world(registry);
-        let named = |own: Option<ComponentSpec>, text: &Option<String>| {
-            let given = text.as_ref().map(|text| text.parse::<ComponentSpec>());
-            given.transpose().map(|given| given.or(own))
-        };
-        if let Some(model) = named(own.execution, &self.execution)? {
-            simulation = simulation.execution(registry.execution_models().build(&model, seed)?);
-        }
-        if let Some(costs) = named(own.overheads, &self.overheads)? {
-            simulation = simulation.overheads(registry.overhead_models().build(&costs, seed)?);
-        }
         if self.exact_ends {
             simulation = simulation.completion(blox_sim::completion::Exact);
         }
-        Ok(simulation)
+        let scheduler = contestant.scheduler.parse()?;
+        let mut models = own_models(registry, &scheduler)
+            .cloned()
+            .unwrap_or_default();
+        for (model, given) in [
+            (&mut models.execution, &self.execution),
+            (&mut models.overheads, &self.overheads),
+        ] {
+            if let Some(given) = given {
+                *model = Some(given.parse()?);
+            }
+        }
+        Ok(with_models(simulation, &models, registry, seed)?)
     }
 }
 

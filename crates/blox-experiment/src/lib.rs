@@ -82,4 +82,4 @@ pub use run::{ANSWER_WITHIN_S, Observed, each};
 pub use seeds::{KeptRun, SeedResults};
 pub use settings::{Experiment, Records};
 pub use varied::{Finished, VariedResults};
-pub use world::{CLUSTER, NODE_MTTR_H, SEED, WORKLOAD};
+pub use world::{CLUSTER, NODE_MTTR_H, SEED, WORKLOAD, own_models, with_models};

@@ -447,7 +447,8 @@ impl<'r> Prepared<'r> {
             let collector = self.registry.collectors.build(named, self.seed);
             simulation = simulation.collector(collector?);
         }
-        world::put_into(simulation, &self.parts[i], self.registry, self.seed)
+        let simulation = world::with_models(simulation, &self.parts[i], self.registry, self.seed);
+        Ok(simulation?)
     }
 
     /// Returns the data of jobs that the `i`th scheduler is about.

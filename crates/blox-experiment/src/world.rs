@@ -219,7 +219,7 @@ pub(crate) fn models(
     registry: &Registry,
     scheduler: &ComponentSpec,
 ) -> WorldParts {
-    let mut models = own_world(registry, scheduler).cloned().unwrap_or_default();
+    let mut models = own_models(registry, scheduler).cloned().unwrap_or_default();
     // Settings in seconds replace the overheads of every scheduler.
     if of.overhead_parameters.component().is_some() {
         models.overheads = None;
@@ -242,7 +242,7 @@ pub(crate) fn replaced(
     registry: &Registry,
     Contestant { named, label, .. }: &Contestant,
 ) -> Vec<String> {
-    let Some(own) = own_world(registry, named) else {
+    let Some(own) = own_models(registry, named) else {
         return Vec::new();
     };
     let execution = of.execution.as_ref();
@@ -322,13 +322,16 @@ pub(crate) fn checked(
     Ok(models)
 }
 
-/// Adds models to a simulation.
-pub(crate) fn put_into(
+/// Adds the named models to a simulation.
+///
+/// # Errors
+/// There is no such model, or a parameter is wrong.
+pub fn with_models(
     mut simulation: Simulation,
     models: &WorldParts,
     registry: &Registry,
     seed: u64,
-) -> Result<Simulation, ExperimentError> {
+) -> Result<Simulation, RegistryError> {
     if let Some(named) = &models.execution {
         let model = registry.execution_models().build(named, seed);
         simulation = simulation.execution(model?);
@@ -340,8 +343,8 @@ pub(crate) fn put_into(
     Ok(simulation)
 }
 
-/// Returns the simulated world that a scheduler brings.
-fn own_world<'r>(registry: &'r Registry, scheduler: &ComponentSpec) -> Option<&'r WorldParts> {
+/// Returns the models for which a scheduler is designed.
+pub fn own_models<'r>(registry: &'r Registry, scheduler: &ComponentSpec) -> Option<&'r WorldParts> {
     let own = registry.schedulers.get(&scheduler.name);
     let own = own.map(|entry| &entry.world);
     own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world))
