@@ -85,7 +85,7 @@ pub(super) fn run_several<T: Send>(
 
 fn run(plan: &Plan<'_>, i: usize, records: &Records, watch: &Arc<Watch>) -> Result<Done, Failure> {
     let planned = &plan.runs[i];
-    let (experiment, o) = (plan.experiment_of(planned), &plan.options);
+    let (experiment, o) = (plan.experiment(planned), &plan.options);
     let recording = match plan.folder(i) {
         Some(dir) => Recording::create(&dir, o, &experiment.cluster)?,
         None => None,

@@ -5,21 +5,21 @@ use crate::config::Given;
 use crate::failure::Failure;
 use crate::files::{folder_name, not_taken};
 use crate::output;
-use blox_experiment::{Experiment, Failed, Planned, Prepared, Results, shown};
+use blox_experiment::{Experiment, Failed, Prepared, Results, shown};
 use blox_registry::Registry;
 use blox_results::{Run, in_paths};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// All runs of a command. `simulate` and `compare` have one cell.
 pub(crate) struct Plan<'r> {
     plan: blox_experiment::Plan<'r>,
     pub options: Output,
     /// The experiment without its lists.
-    given: Experiment,
+    pub given: Experiment,
     /// True for a comparison of schedulers.
     pub compares: bool,
     /// True if each run has a folder of its own below `runs`, as in a sweep.
@@ -104,13 +104,8 @@ impl<'r> Plan<'r> {
     }
 
     /// Returns the experiment of a plan of one cell.
-    pub fn experiment(&self) -> &Prepared<'r> {
+    pub fn only(&self) -> &Prepared<'r> {
         &self.cells[0].experiment
-    }
-
-    /// Returns the experiment of a run.
-    pub fn experiment_of(&self, run: &Planned) -> &Prepared<'r> {
-        &self.cells[run.cell].experiment
     }
 
     /// Collects runs of an experiment of the plan, and the schedulers that failed.
@@ -125,16 +120,9 @@ impl<'r> Plan<'r> {
         results
     }
 
-    /// Returns the given options by their long names, without lists.
-    pub fn base_values(&self) -> Map<String, Value> {
-        let mut all = self.given.values();
-        all.extend(self.options.values());
-        all
-    }
-
-    /// Returns the options of an experiment by their long names, with the defaults in use.
-    pub fn values(&self, of: &Prepared<'_>) -> Map<String, Value> {
-        let mut all = of.given.values();
+    /// Returns the settings of an experiment and the options, by their long names.
+    pub fn values(&self, of: &Experiment) -> Map<String, Value> {
+        let mut all = of.values();
         all.extend(self.options.values());
         all
     }
@@ -144,7 +132,7 @@ impl<'r> Plan<'r> {
         let Some(text) = &self.options.explain else {
             return Ok(None);
         };
-        match self.experiment().number_of(text.text())? {
+        match self.only().number_of(text.text())? {
             None => Err(Failure::new(format!(
                 "--explain is `{text}`, expected the job_id of a job in the trace, or its number from 0"
             ))),
@@ -170,10 +158,5 @@ impl<'r> Plan<'r> {
     pub fn files(&self) -> BTreeSet<&PathBuf> {
         let cells = self.cells.iter();
         cells.flat_map(|cell| &cell.experiment.files).collect()
-    }
-
-    /// Returns the configuration file.
-    pub fn file(&self) -> Option<&Path> {
-        self.given.origin.path()
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn simulate(
     }
     o.assignments |= drawings.iter().any(Drawing::needs_assignments);
     plan.cells[0].experiment.given.records.timeline |= only_drawn;
-    let (experiment, o) = (plan.experiment(), &plan.options);
+    let (experiment, o) = (plan.only(), &plan.options);
     let journals = output::journals(&plan)?;
     let lock = |dir: &PathBuf| {
         output::spare(plan.files(), dir, plan.run_folders(), o.force)?;
@@ -239,7 +239,7 @@ fn run_all(
     let all: Vec<usize> = (0..plan.runs.len()).collect();
     execute(plan, &all, records, interactive, |i, done| {
         let done = done.and_then(|(run, recording)| {
-            plan.experiment().check_measured(&run)?;
+            plan.only().check_measured(&run)?;
             Ok((run, recording))
         });
         let (run, recording) = match done {

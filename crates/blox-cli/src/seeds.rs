@@ -39,7 +39,7 @@ pub(super) fn compare(
     drawings.iter().try_for_each(Drawing::check_seeds)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
     let kept = run_several(&plan, &todo, terminal.interactive, |i, result| {
-        let experiment = plan.experiment_of(&plan.runs[i]);
+        let experiment = plan.experiment(&plan.runs[i]);
         Ok(result.map(|run| KeptRun::of(&run, experiment)))
     })?;
     let results = SeedResults::of(&plan, &kept)?;

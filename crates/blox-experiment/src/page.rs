@@ -20,7 +20,7 @@ impl Plan<'_> {
     /// `measure` selects no job of a run, or of any seed.
     pub fn text(&self, runs: &[Run], form: Form) -> Result<String, ExperimentError> {
         let page = |tables: String, about: &About| tables + "\n" + &about.text(form);
-        let experiments = self.runs.iter().map(|run| &self.cells[run.cell].experiment);
+        let experiments = self.runs.iter().map(|run| self.experiment(run));
         let runs = || experiments.clone().zip(runs);
         match (self.axes.as_slice(), self.cells.as_slice()) {
             ([], [only]) => {

@@ -110,9 +110,14 @@ impl<'r> Plan<'r> {
         Ok(Plan { axes, cells, runs })
     }
 
+    /// Returns the experiment of a run.
+    pub fn experiment(&self, run: &Planned) -> &Prepared<'r> {
+        &self.cells[run.cell].experiment
+    }
+
     /// Returns the scheduler of a run.
     pub fn contestant(&self, run: &Planned) -> &Contestant {
-        &self.cells[run.cell].experiment.contestants[run.contestant]
+        &self.experiment(run).contestants[run.contestant]
     }
 
     /// Returns the scheduler of a run, with its parameters.
@@ -162,7 +167,7 @@ impl<'r> Plan<'r> {
         let results = each(&watches, cores.or(NonZeroUsize::new(1)), |i, watch| {
             let run = self.runs[i];
             let observed = Observed::by(watch);
-            let experiment = &self.cells[run.cell].experiment;
+            let experiment = self.experiment(&run);
             experiment.run(run.contestant, observed, |simulation| simulation)
         });
         Ok(results?.into_iter().flatten().collect())

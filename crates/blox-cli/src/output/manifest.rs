@@ -24,7 +24,7 @@ pub(crate) fn write_manifest(
     args: &[OsString],
     status: &str,
 ) -> Result<(), Failure> {
-    let (experiment, runs) = (plan.experiment(), results.comparison().runs);
+    let (experiment, runs) = (plan.only(), results.comparison().runs);
     let folder = |name: &str| {
         let mut named = plan.schedulers().zip(&plan.folders);
         named
@@ -50,7 +50,7 @@ pub(crate) fn write_manifest(
         "commit": COMMIT,
         "status": status,
         "command_line": command_line(args),
-        "configuration": configuration(plan.values(experiment)),
+        "configuration": configuration(plan.values(&experiment.given)),
         "seeds": [experiment.seed],
         "inputs": inputs(&experiment.inputs),
         "workload": runs.first().map(|r| &r.workload),

@@ -48,7 +48,7 @@ pub(super) fn sweep(
     let todo: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].is_none()).collect();
     let shared = Mutex::new((&mut rows, now()));
     run_several(&plan, &todo, terminal.interactive, |i, result| {
-        let experiment = plan.experiment_of(&plan.runs[i]);
+        let experiment = plan.experiment(&plan.runs[i]);
         let measured = result.and_then(|run| match experiment.check_measured(&run) {
             Ok(()) => Ok(run),
             Err(why) => Err(why.to_string()),

@@ -153,7 +153,7 @@ impl Store {
 
     /// Writes a run, with its manifest last.
     pub fn write(&self, plan: &Plan<'_>, i: usize, run: &Run) -> Result<(), Failure> {
-        let experiment = plan.experiment_of(&plan.runs[i]);
+        let experiment = plan.experiment(&plan.runs[i]);
         let results = plan.results(experiment, [run], &[]);
         let dir = plan.folder(i).unwrap_or_default();
         output::write_run(&dir, run, &plan.options)?;
@@ -265,7 +265,7 @@ fn setting_columns(plan: &Plan<'_>) -> Vec<String> {
 /// Returns the row of a run from its figures.
 fn row(plan: &Plan<'_>, i: usize, figures: Map<String, Value>) -> Map<String, Value> {
     let run = &plan.runs[i];
-    let experiment = plan.experiment_of(run);
+    let experiment = plan.experiment(run);
     let spec = &plan.contestant(run).named;
     let mut row = of_options(plan, i);
     for name in spec.params.names() {
@@ -287,8 +287,8 @@ fn row(plan: &Plan<'_>, i: usize, figures: Map<String, Value>) -> Map<String, Va
 
 /// Returns the options of a run by column.
 fn of_options(plan: &Plan<'_>, i: usize) -> Map<String, Value> {
-    let experiment = plan.experiment_of(&plan.runs[i]);
-    output::configuration(plan.values(experiment))
+    let experiment = plan.experiment(&plan.runs[i]);
+    output::configuration(plan.values(&experiment.given))
         .into_iter()
         .filter(|(key, v)| {
             let of_results = [
@@ -312,7 +312,7 @@ fn of_options(plan: &Plan<'_>, i: usize) -> Map<String, Value> {
 
 /// Returns the settings that identify a sweep.
 fn settings(plan: &Plan<'_>) -> Value {
-    let mut base = output::configuration(plan.base_values());
+    let mut base = output::configuration(plan.values(&plan.given));
     base.remove("schedulers");
     let axes: Map<String, Value> = plan
         .axes
@@ -324,7 +324,9 @@ fn settings(plan: &Plan<'_>) -> Value {
         for input in output::inputs(&cell.experiment.inputs) {
             // The content of the configuration file is in the settings themselves.
             let is_file = plan
-                .file()
+                .given
+                .origin
+                .path()
                 .is_some_and(|f| input["path"].as_str() == Some(&*f.to_string_lossy()));
             if !is_file && !inputs.contains(&input) {
                 inputs.push(input);
@@ -343,7 +345,7 @@ fn settings(plan: &Plan<'_>) -> Value {
 /// Returns the settings that identify a run.
 fn of_run(plan: &Plan<'_>, i: usize) -> Value {
     let run = &plan.runs[i];
-    let mut options = output::configuration(plan.values(plan.experiment_of(run)));
+    let mut options = output::configuration(plan.values(&plan.experiment(run).given));
     options.remove("schedulers");
     json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
