@@ -46,7 +46,7 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let plan = Plan::of(given, registry)?;
-    let experiment = plan.experiment();
+    let experiment = plan.only();
     let contestant = &experiment.contestants[0].label;
     let mut workload = experiment.workload()?;
     let about = workload.describe();
