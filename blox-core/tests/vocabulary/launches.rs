@@ -488,7 +488,7 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         ),
         (
             vec![place(1, &[1]), place(1, &[2])],
-            "the plan gives GPU 2 to job 1, but job 1 has it",
+            "the plan wants to place job 1 twice, expected once",
         ),
         (
             vec![stop(0), place(77, &[0])],
@@ -496,7 +496,7 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         ),
         (
             vec![stop(0), stop(0)],
-            "the plan wants to stop job 0, which is running",
+            "the plan wants to stop job 0 twice, expected once",
         ),
         (
             vec![stop(1)],
