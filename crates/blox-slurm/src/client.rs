@@ -1,0 +1,185 @@
+//! Slurm's programs, called as an ordinary user.
+
+use crate::error::SlurmError;
+use crate::job::JobInfo;
+use crate::node::NodeInfo;
+use crate::order::Order;
+use crate::tracker::Snapshot;
+use serde_json::Value;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A Slurm that shows its jobs and takes orders.
+///
+/// ```
+/// use blox_slurm::{Order, Slurm, SlurmError, Snapshot};
+///
+/// /// A Slurm without jobs and nodes.
+/// struct Empty;
+///
+/// impl Slurm for Empty {
+///     fn look(&mut self) -> Result<Snapshot, SlurmError> {
+///         Ok(Snapshot::default())
+///     }
+///
+///     fn order(&mut self, _: &Order) -> Result<(), SlurmError> {
+///         Ok(())
+///     }
+/// }
+///
+/// assert!(Empty.look().is_ok_and(|seen| seen.jobs.is_empty()));
+/// ```
+pub trait Slurm {
+    /// Returns the jobs and nodes as they are now.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    fn look(&mut self) -> Result<Snapshot, SlurmError>;
+
+    /// Carries out an order.
+    ///
+    /// # Errors
+    /// Slurm refuses it, or does not answer.
+    fn order(&mut self, order: &Order) -> Result<(), SlurmError>;
+}
+
+/// The Slurm that `squeue`, `sinfo`, `scontrol` and `scancel` in the search path belong to.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// Seconds within which each program must end.
+    pub limit_s: u64,
+    /// Configuration file of the Slurm; `None` for that of the environment.
+    pub conf: Option<PathBuf>,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Programs {
+            limit_s: 20,
+            conf: None,
+        }
+    }
+}
+
+impl Programs {
+    /// Runs a program, and returns its output.
+    ///
+    /// # Errors
+    /// The program is absent, fails, or does not end in time.
+    pub fn run(&self, program: &'static str, args: &[String]) -> Result<Vec<u8>, SlurmError> {
+        let start = |error| SlurmError::Start { program, error };
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(conf) = &self.conf {
+            command.env("SLURM_CONF", conf);
+        }
+        let mut child = command.spawn().map_err(start)?;
+        let reader = |from: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut all = Vec::new();
+                // What was read before an error is still shown.
+                let _ = from.map(|mut from| from.read_to_end(&mut all));
+                all
+            })
+        };
+        let out = reader(child.stdout.take().map(|out| Box::new(out) as _));
+        let err = reader(child.stderr.take().map(|err| Box::new(err) as _));
+        let ended = wait(&mut child, Duration::from_secs(self.limit_s)).map_err(start)?;
+        let Some(succeeded) = ended else {
+            let seconds = self.limit_s;
+            return Err(SlurmError::Late { program, seconds });
+        };
+        let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+        match succeeded {
+            true => Ok(out),
+            false => Err(SlurmError::Failed {
+                program,
+                message: message(&err, &out),
+            }),
+        }
+    }
+
+    /// Runs a program, and reads its output as JSON.
+    ///
+    /// # Errors
+    /// As for [`Programs::run`]; or the output is no JSON.
+    pub fn json(&self, program: &'static str, args: &[&str]) -> Result<Value, SlurmError> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let out = self.run(program, &args)?;
+        let value: Value = serde_json::from_slice(&out).map_err(|error| SlurmError::Output {
+            program,
+            found: error.to_string(),
+            expected: "JSON, as Slurm 21.08 and later write it",
+        })?;
+        // Some versions report errors in the output and exit with 0.
+        let errors = value.get("errors").and_then(Value::as_array);
+        match errors.and_then(|errors| errors.first()) {
+            Some(error) => Err(SlurmError::Failed {
+                program,
+                message: match error.get("error").or_else(|| error.get("description")) {
+                    Some(Value::String(text)) => text.clone(),
+                    _ => error.to_string(),
+                },
+            }),
+            None => Ok(value),
+        }
+    }
+}
+
+impl Slurm for Programs {
+    fn look(&mut self) -> Result<Snapshot, SlurmError> {
+        let jobs = self.json("squeue", &["--json", "--states=all"])?;
+        let nodes = self.json("sinfo", &["--json"])?;
+        Ok(Snapshot {
+            jobs: JobInfo::list(&jobs)?,
+            nodes: NodeInfo::list(&nodes)?,
+        })
+    }
+
+    fn order(&mut self, order: &Order) -> Result<(), SlurmError> {
+        for (program, args) in order.commands() {
+            self.run(program, &args)?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the end of a process, which is killed after a limit. Returns whether it succeeded.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<bool>> {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if start.elapsed() >= limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Returns the messages of a program in one line, without its name.
+fn message(err: &[u8], out: &[u8]) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
+    let text = match text(err) {
+        err if err.is_empty() => text(out),
+        err => err,
+    };
+    let lines = text.lines().map(|line| {
+        let line = line.trim();
+        let after = line.split_once(": error: ").map_or(line, |(_, after)| after);
+        after.trim_end_matches('.')
+    });
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    match lines.is_empty() {
+        true => "failed without a message".to_owned(),
+        false => lines.join("; "),
+    }
+}

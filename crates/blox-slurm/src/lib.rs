@@ -1,0 +1,40 @@
+//! Slurm as a cluster: a scheduler of the toolkit decides, and Slurm runs the jobs.
+//!
+//! The scheduler is an ordinary user of Slurm: it needs no plugin and no rights of an administrator.
+//! Users submit jobs held, with a comment that begins with `blox`. Each decision becomes orders for
+//! such jobs: pin them to nodes and release them, requeue and hold them, or resize them. Slurm
+//! itself selects the indices of GPUs within a node.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Run a scheduler on a Slurm | [`SlurmBackend`] with [`drive`](blox_core::drive::drive) |
+//! | Decide without processes, as in a test | [`Tracker`] |
+//! | Read what Slurm shows | [`Programs`], [`JobInfo`], [`NodeInfo`] |
+//! | Describe a job in a comment | [`spec_of`] |
+//! | Turn a queue into a workload and a cluster | [`Imported`] |
+
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod backend;
+mod client;
+mod error;
+mod hosts;
+mod import;
+mod job;
+mod node;
+mod order;
+mod read;
+mod spec;
+mod tracker;
+
+pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
+pub use client::{Programs, Slurm};
+pub use error::SlurmError;
+pub use hosts::hosts;
+pub use import::{ImportError, Imported};
+pub use job::{JobInfo, JobState};
+pub use node::{Health, NodeInfo};
+pub use order::Order;
+pub use spec::{MARK, SLURM_JOB, is_marked, spec_of};
+pub use tracker::{News, Scope, Snapshot, Tracker};
