@@ -190,8 +190,13 @@ impl Deref for Runtime {
 impl Runtime {
     /// Creates a runtime and its core; see [`Core::new`].
     pub fn new(state: State, trigger: Box<dyn DecisionTrigger>) -> Self {
+        Runtime::of(Core::new(state, trigger))
+    }
+
+    /// Creates a runtime of a core, such as a restored one.
+    pub fn of(core: Core) -> Self {
         Runtime {
-            core: Core::new(state, trigger),
+            core,
             observers: Observers::default(),
             decision: None,
             lens: Lens::default(),
@@ -448,7 +453,7 @@ impl Follower {
     }
 
     /// Returns the scheduler.
-    pub fn scheduler(&self) -> &dyn Scheduler {
+    pub fn scheduler(&self) -> &(dyn Scheduler + 'static) {
         &*self.scheduler
     }
 }

@@ -8,6 +8,7 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Run a scheduler on a Slurm | [`SlurmBackend`] with [`drive`](blox_core::drive::drive) |
+//! | Continue after a restart | [`Folder`] |
 //! | Decide without processes, as in a test | [`Tracker`] |
 //! | Read what Slurm shows | [`Programs`], [`JobInfo`], [`NodeInfo`] |
 //! | Describe a job in a comment | [`spec_of`] |
@@ -19,6 +20,7 @@
 mod backend;
 mod client;
 mod error;
+mod folder;
 mod hosts;
 mod import;
 mod job;
@@ -31,6 +33,7 @@ mod tracker;
 pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
 pub use client::{Programs, Slurm};
 pub use error::SlurmError;
+pub use folder::{Folder, FolderError, Restored, at_end_of};
 pub use hosts::hosts;
 pub use import::{ImportError, Imported};
 pub use job::{JobInfo, JobState};

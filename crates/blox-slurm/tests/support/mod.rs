@@ -146,8 +146,18 @@ impl Cluster {
 
     /// Kills the process of a pid file, such as `ctld` or `slurmd-n1`.
     pub fn kill(&self, name: &str) {
+        self.signal(name, "-9");
+    }
+
+    /// Stops the controller, which saves its state first.
+    pub fn stop_controller(&self) {
+        self.signal("ctld", "-15");
+        self.until("the controller ends", || !self.dir().join("ctld.pid").exists());
+    }
+
+    fn signal(&self, name: &str, signal: &str) {
         if let Ok(pid) = fs::read_to_string(self.dir().join(format!("{name}.pid"))) {
-            let _ = Command::new("kill").args(["-9", pid.trim()]).output();
+            let _ = Command::new("kill").args([signal, pid.trim()]).output();
         }
     }
 
