@@ -1,5 +1,7 @@
 //! A Slurm of this machine: its daemons on loopback, with nodes and GPUs that are not there.
 
+pub mod running;
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -88,7 +90,7 @@ impl Cluster {
              SlurmdPidFile={d}/slurmd-%n.pid\nSlurmctldLogFile={d}/log/ctld.log\n\
              SlurmdLogFile={d}/log/slurmd-%n.log\nProctrackType=proctrack/linuxproc\n\
              TaskPlugin=task/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
-             GresTypes=gpu\nReturnToService=2\nKillWait=5\nSlurmdTimeout=10\n\
+             GresTypes=gpu\nReturnToService=2\nMinJobAge=7200\nKillWait=5\nSlurmdTimeout=10\n\
              SchedulerType=sched/builtin\n\
              SchedulerParameters=sched_interval=1,batch_sched_delay=0,defer\n\
              PriorityType=priority/basic\nPreemptType=preempt/none\nJobRequeue=1\nMpiDefault=none\n\
