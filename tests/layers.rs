@@ -13,7 +13,7 @@ use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 25] = [
+const CRATES: [(&str, &[&str]); 26] = [
     ("blox-core", &[]),
     ("crates/blox-cpython", &[]),
     ("crates/blox-features", &[]),
@@ -26,6 +26,7 @@ const CRATES: [(&str, &[&str]); 25] = [
     ("blox-cluster", &["core", "perf"]),
     ("blox-policies", &["core", "cpython", "perf", "solve"]),
     ("crates/blox-registry", &["core"]),
+    ("crates/blox-slurm", &["core"]),
     ("crates/blox-workloads", &["core"]),
     ("blox-sim", &["core", "perf", "registry", "workloads"]),
     ("crates/blox-testing", &["core", "perf", "sim"]),
@@ -123,6 +124,7 @@ const CRATES: [(&str, &[&str]); 25] = [
             "results",
             "schedulers",
             "sim",
+            "slurm",
             "traces",
         ],
     ),

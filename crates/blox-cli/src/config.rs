@@ -135,7 +135,6 @@ pub(super) fn replay(
 }
 
 /// Merges the options of the scheduler of a real cluster, which simulates nothing.
-#[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs, matches: &ArgMatches) -> Result<Given, Failure> {
     use crate::args::decides;
     let mut given = one_scheduler(args, matches, "scheduler")?;

@@ -40,11 +40,28 @@ pub(crate) struct SchedulerArgs {
     pub daemon: DaemonArgs,
 }
 
+/// What runs the jobs of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Carrier {
+    Nodes,
+    Slurm,
+}
+
 #[derive(Args)]
 pub(crate) struct DaemonArgs {
     /// Directory of the scheduler's log
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
+    /// What runs the jobs: nodes with our node managers, or slurm, whose users submit held jobs with a
+    /// comment that begins with `blox`
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "nodes", hide_possible_values = true)]
+    pub on: Carrier,
+    /// With --on slurm: only nodes and jobs of this partition
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// With --on slurm: the jobs of all users, which needs the rights of an operator of Slurm
+    #[arg(long)]
+    pub all_users: bool,
     /// Address and port for nodes and users; not encrypted. An address other than loopback requires
     /// --token-file
     #[arg(

@@ -16,7 +16,7 @@ mod daemons;
 mod demo;
 #[cfg(feature = "cluster")]
 mod local;
-#[cfg(feature = "cluster")]
+mod slurm;
 mod text;
 
 pub(super) use args::ClusterCommand;
@@ -65,8 +65,17 @@ pub fn backend(
 }
 
 #[cfg(not(feature = "cluster"))]
-pub(super) fn run(_: &Registry, _: ClusterCommand, _: &mut Terminal<'_>) -> Result<i32, Failure> {
-    Err(Failure::new(MISSING))
+pub(super) fn run(
+    registry: &Registry,
+    command: ClusterCommand,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    match command {
+        ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
+            slurm::scheduler(registry, late, terminal)
+        }
+        _ => Err(Failure::new(MISSING)),
+    }
 }
 
 #[cfg(feature = "cluster")]
@@ -76,6 +85,9 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
+        ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
+            slurm::scheduler(registry, late, terminal)
+        }
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
