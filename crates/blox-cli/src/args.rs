@@ -1,11 +1,12 @@
 //! Arguments of commands.
 
+use crate::sweep::GivenShard;
 use super::value::FileFormats;
 use blox_experiment::Experiment;
 use blox_experiment::value::{Axis, By, Loads, Period, Seeds, Written, parser};
 use blox_registry::ComponentSpec;
 use blox_results::grid::Form;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
@@ -59,8 +60,10 @@ pub(super) struct CompareArgs {
 }
 
 #[derive(Args)]
-#[command(mut_args(hide_plot))]
+#[command(mut_args(hide_plot), args_conflicts_with_subcommands = true)]
 pub(super) struct SweepArgs {
+    #[command(subcommand)]
+    pub command: Option<SweepCommand>,
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE|VALUE,...}', or a TOML file
     ///
     /// The keys of the file are the long names of these options, `schedulers = [...]` and a table
@@ -79,8 +82,37 @@ pub(super) struct SweepArgs {
     /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
+    /// Only the runs of shard K of N, into DIR/shard-K-of-N; `blox sweep merge` joins all shards
+    ///
+    /// slurm and k8s read the number from the environment of a task of a job array, and env:NAME/N
+    /// from a variable.
+    #[arg(long, value_name = "K/N", value_parser = parser::<GivenShard>("K/N, slurm, slurm/N, k8s/N or env:NAME/N"))]
+    pub shard: Option<GivenShard>,
     #[command(flatten)]
     pub options: Options,
+}
+
+/// Commands about a sweep.
+#[derive(Subcommand)]
+pub(super) enum SweepCommand {
+    /// Join the shards of a sweep
+    Merge(MergeArgs),
+}
+
+#[derive(Args)]
+pub(super) struct MergeArgs {
+    /// Folders of shards, or folders with shard-K-of-N in them
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// Folder of the whole sweep
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Write into a folder that is not empty, replacing earlier results
+    #[arg(long)]
+    pub force: bool,
+    /// Print no notes
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

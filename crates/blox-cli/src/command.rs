@@ -131,7 +131,7 @@ impl Command {
                     None => run::simulate(registry, given, line, terminal),
                 }
             }
-            Command::Sweep(late) => sweep::sweep(registry, config::sweep(late)?, line, terminal),
+            Command::Sweep(late) => sweep::sweep(registry, late, line, terminal),
             Command::Claims(late) => claims::run(registry, &late.args, terminal),
             Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
             #[cfg(feature = "released")]

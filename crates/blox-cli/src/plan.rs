@@ -103,6 +103,14 @@ impl<'r> Plan<'r> {
         }
     }
 
+    /// Keeps some runs, such as those of a shard.
+    pub fn retain(&mut self, kept: &[bool]) {
+        let mut flags = kept.iter();
+        self.names.retain(|_| *flags.next().unwrap_or(&false));
+        let mut flags = kept.iter();
+        self.plan.runs.retain(|_| *flags.next().unwrap_or(&false));
+    }
+
     /// Returns the experiment of a plan of one cell.
     pub fn only(&self) -> &Prepared<'r> {
         &self.cells[0].experiment

@@ -10,7 +10,7 @@
 //! | | queued, running | released by hand: the job leaves the scheduler |
 //! | starting | held | order: start on the bound nodes |
 //! | | queued | after the launch limit: order: hold; then the launch failed |
-//! | | running on the bound nodes | started |
+//! | | running on the bound nodes | started; GPUs beyond the plan count as taken by others |
 //! | | running elsewhere | order: requeue; then the launch failed |
 //! | running | suspended | progress at rate 0 |
 //! | | restarted by Slurm | order: hold or requeue; then crashed |
@@ -277,16 +277,22 @@ impl Tracker {
         }
     }
 
-    /// Returns the GPUs of each node that jobs of others have.
+    /// Returns the GPUs of each node that jobs of others have, and those that Slurm gave to own jobs
+    /// beyond the plan: it distributes unequal numbers over nodes as it likes.
     fn taken_by_others(&self, view: View<'_>, seen: &Snapshot) -> BTreeMap<Name, u32> {
-        let own = |job: &JobInfo| {
-            let tracked = self.jobs.get(&job.id);
-            tracked.is_some_and(|t| view.job(t.job).is_some_and(|j| j.phase() != Phase::Ended))
-        };
         let mut taken = BTreeMap::new();
-        for job in seen.jobs.iter().filter(|job| job.has_gpus() && !own(job)) {
+        for job in seen.jobs.iter().filter(|job| job.has_gpus()) {
+            let tracked = self.jobs.get(&job.id).and_then(|t| view.job(t.job));
+            let planned = match tracked.filter(|job| job.phase() != Phase::Ended) {
+                // A job that leaves GPUs which the state does not count will soon be gone.
+                Some(job) if job.bound().is_none() => continue,
+                Some(job) => job.bound().map_or_else(Vec::new, |bound| nodes_of(view, &bound.gpus)),
+                None => Vec::new(),
+            };
             for (node, gpus) in &job.on {
-                *taken.entry(node.clone()).or_default() += gpus;
+                let own = planned.iter().find(|(name, _)| name == node);
+                let beyond = gpus.saturating_sub(own.map_or(0, |(_, gpus)| *gpus));
+                *taken.entry(node.clone()).or_default() += beyond;
             }
         }
         taken
@@ -749,12 +755,14 @@ fn nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<(Name, u32)> {
     counts.into_iter().filter_map(named).collect()
 }
 
-/// Returns whether a job runs on these nodes, with these numbers of GPUs.
+/// Returns whether a job runs on these nodes, with as many GPUs. Slurm may distribute them otherwise.
 fn is_on(nodes: &[(Name, u32)], info: &JobInfo) -> bool {
-    let same = |(name, gpus): &(Name, u32)| {
-        let its = info.on.iter().find(|(own, _)| own == name);
-        its.is_some_and(|(_, own)| own == gpus || *own == 0)
-    };
-    nodes.len() == info.on.len() && nodes.iter().all(same)
+    let has = |(name, _): &(Name, u32)| info.on.iter().any(|(own, _)| own == name);
+    let sum = |list: &[(Name, u32)]| -> u32 { list.iter().map(|(_, gpus)| gpus).sum() };
+    let count = sum(&info.on);
+    // Versions without details of GPUs show none.
+    nodes.len() == info.on.len()
+        && nodes.iter().all(has)
+        && (count == sum(nodes) || count == 0)
 }
 

@@ -110,8 +110,9 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 6] = [
+const LEFT_OUT: [&str; 7] = [
     "output-dir",
+    "shard",
     "journal",
     "plot",
     "threads",

@@ -1,12 +1,17 @@
 //! `blox sweep`: runs schedulers over loads, seeds and other options.
 
+mod merge;
+mod shard;
 mod store;
 
-use super::args::OutputFormat;
-use super::config::Given;
+pub(crate) use shard::GivenShard;
+
+use super::args::{OutputFormat, SweepArgs, SweepCommand};
+use super::config::{self, Given};
 use super::execute::{now, print_time, run_several};
 use super::output;
 use crate::failure::Failure;
+use crate::help::Late;
 use crate::plan::Plan;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_experiment::VariedResults;
@@ -15,6 +20,7 @@ use blox_results::ALIKE;
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use shard::Shard;
 use store::{Row, Store, finished};
 
 /// Interval at which the results so far are written.
@@ -22,16 +28,42 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) fn sweep(
     registry: &Registry,
+    late: Late<SweepArgs>,
+    line: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let mut late = late;
+    if let Some(SweepCommand::Merge(args)) = late.args.command.take() {
+        return merge::merge(registry, args, terminal);
+    }
+    let shard = late.args.shard.take();
+    let shard = shard.map(|shard| shard.resolve()).transpose()?;
+    run(registry, config::sweep(late)?, shard, line, terminal)
+}
+
+/// Runs a sweep, or one of its shards.
+fn run(
+    registry: &Registry,
     given: Given,
+    shard: Option<Shard>,
     args: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
     let format = given.output.format();
     let (plots, report) = (given.output.plots, given.output.report);
-    let plan = Plan::of_lists(given, registry)?;
+    let mut plan = Plan::of_lists(given, registry)?;
+    if let Some(shard) = shard {
+        let Some(dir) = &mut plan.options.output_dir else {
+            return Err(output::nowhere("shard"));
+        };
+        dir.push(shard.folder());
+        let settings = (0..plan.runs.len()).map(|i| store::of_run(&plan, i));
+        let kept: Vec<bool> = settings.map(|settings| shard.has(&settings)).collect();
+        plan.retain(&kept);
+    }
     let dir = plan.options.output_dir.as_deref();
-    let store = dir.map(|dir| Store::open(dir, &plan, args)).transpose()?;
+    let store = dir.map(|dir| Store::open(dir, &plan, args, shard)).transpose()?;
     let before = |run| Some(Ok(store.as_ref()?.finished(&plan, run)?));
     let mut rows: Vec<Option<Row>> = (0..plan.runs.len()).map(before).collect();
     let found = rows.iter().flatten().count();

@@ -36,6 +36,7 @@
 //! differ in `seed` alone are repetitions: a median over them has an interval of
 //! [`Estimate`](blox_results::statistics::Estimate).
 
+use super::shard::Shard;
 use super::super::files::write_whole;
 use super::super::lock::Lock;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
@@ -72,12 +73,18 @@ pub(super) struct Store {
     pub dir: PathBuf,
     settings: Value,
     command_line: Vec<String>,
+    shard: Option<Shard>,
     _lock: Lock,
 }
 
 impl Store {
     /// Creates the folder, or opens one in which the same sweep was started.
-    pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
+    pub fn open(
+        dir: &Path,
+        plan: &Plan<'_>,
+        args: &[OsString],
+        shard: Option<Shard>,
+    ) -> Result<Self, Failure> {
         let force = plan.options.force;
         output::spare(plan.files(), dir, plan.run_folders(), force)?;
         let lock = Lock::take(dir)?;
@@ -89,6 +96,7 @@ impl Store {
             dir: dir.to_owned(),
             settings: settings(plan),
             command_line: output::command_line(args),
+            shard,
             _lock: lock,
         };
         let begun = match std::fs::read_to_string(&index) {
@@ -116,6 +124,9 @@ impl Store {
                 index.display()
             )));
         };
+        if extends(&self.settings, begun) {
+            return Ok(());
+        }
         match difference("", begun, &self.settings) {
             None => Ok(()),
             Some((key, was, is)) => Err(Failure::new(format!(
@@ -204,7 +215,7 @@ impl Store {
         seeds.sort_unstable();
         seeds.dedup();
         let results = super::results(plan, rows);
-        let index = json!({
+        let mut index = json!({
             "commit": output::COMMIT,
             "status": status,
             "seeds": seeds,
@@ -213,6 +224,9 @@ impl Store {
             "assumptions": results.assumptions().fields(),
             "runs": runs,
         });
+        if let Some(shard) = self.shard {
+            index["shard"] = shard.fields();
+        }
         let text = table_of(plan, &results);
         write_whole(&self.dir.join(TABLE), |out| {
             io::Write::write_all(out, text.as_bytes())
@@ -311,7 +325,7 @@ fn of_options(plan: &Plan<'_>, i: usize) -> Map<String, Value> {
 }
 
 /// Returns the settings that identify a sweep.
-fn settings(plan: &Plan<'_>) -> Value {
+pub(super) fn settings(plan: &Plan<'_>) -> Value {
     let mut base = output::configuration(plan.values(&plan.given));
     base.remove("schedulers");
     let axes: Map<String, Value> = plan
@@ -343,7 +357,7 @@ fn settings(plan: &Plan<'_>) -> Value {
 }
 
 /// Returns the settings that identify a run.
-fn of_run(plan: &Plan<'_>, i: usize) -> Value {
+pub(super) fn of_run(plan: &Plan<'_>, i: usize) -> Value {
     let run = &plan.runs[i];
     let mut options = output::configuration(plan.values(&plan.experiment(run).given));
     options.remove("schedulers");
@@ -354,8 +368,28 @@ fn of_run(plan: &Plan<'_>, i: usize) -> Value {
     })
 }
 
+/// Returns whether a sweep has all runs of an earlier one: more schedulers or values, and otherwise
+/// the same settings.
+fn extends(now: &Value, before: &Value) -> bool {
+    let has = |list: &Value, part: &Value| {
+        let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut part = part.as_array().into_iter().flatten();
+        part.all(|value| list.contains(value))
+    };
+    let same = |key: &str| now[key] == before[key];
+    let empty = Map::new();
+    let varied = |of: &'_ Value| of["varied"].as_object().cloned().unwrap_or(empty.clone());
+    let (axes, earlier) = (varied(now), varied(before));
+    same("blox_version")
+        && same("configuration")
+        && has(&now["schedulers"], &before["schedulers"])
+        && has(&now["inputs"], &before["inputs"])
+        && axes.keys().eq(earlier.keys())
+        && axes.iter().all(|(key, values)| has(values, &earlier[key]))
+}
+
 /// Returns the first difference between two values.
-fn difference(at: &str, was: &Value, is: &Value) -> Option<(String, String, String)> {
+pub(super) fn difference(at: &str, was: &Value, is: &Value) -> Option<(String, String, String)> {
     if let (Value::Object(a), Value::Object(b)) = (was, is) {
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         return keys.into_iter().find_map(|key| {
