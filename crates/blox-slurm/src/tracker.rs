@@ -766,3 +766,225 @@ fn is_on(nodes: &[(Name, u32)], info: &JobInfo) -> bool {
         && (count == sum(nodes) || count == 0)
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Action, AdmissionDecision, Assignment, Command, Plan, State};
+    use serde_json::{Value, json};
+
+    /// A state, its tracker, and the time.
+    struct Setting {
+        state: State,
+        tracker: Tracker,
+        now: f64,
+        jobs: Vec<Value>,
+        nodes: Vec<Value>,
+    }
+
+    impl Setting {
+        /// Two nodes of four GPUs, and one held job of six.
+        fn new() -> Self {
+            let state = State::default();
+            let tracker = Tracker::new(Scope::default(), View::of(&state));
+            let node = |name| json!({"name": name, "state": "idle", "gres": "gpu:4", "partitions": ["main"]});
+            let mut setting = Setting {
+                state,
+                tracker,
+                now: 1000.0,
+                jobs: vec![json!({
+                    "job_id": 7, "job_state": "PENDING", "priority": 0, "comment": "blox duration=60",
+                    "tres_per_job": "gres:gpu:6", "node_count": 2, "user_name": "ada", "requeue": true,
+                    "submit_time": 990
+                })],
+                nodes: vec![node("a"), node("b")],
+            };
+            assert_eq!(setting.look(), ["node-joined", "node-joined", "submitted"]);
+            let accept = AdmissionDecision::Accept { class: None, deadline: None };
+            let event = Event::AdmissionDecided { job: JobId(0), admission: accept };
+            setting.state.apply(Time::new(1000.0), &event).unwrap();
+            setting
+        }
+
+        fn snapshot(&self) -> Snapshot {
+            Snapshot {
+                jobs: JobInfo::list(&json!({ "jobs": self.jobs })).unwrap(),
+                nodes: NodeInfo::list(&json!({ "nodes": self.nodes })).unwrap(),
+            }
+        }
+
+        /// Applies what a look shows, and returns the kinds of the events.
+        fn look(&mut self) -> Vec<String> {
+            let (now, seen) = (Time::new(self.now), self.snapshot());
+            let news = self.tracker.observe(now, View::of(&self.state), &seen);
+            self.now += 1.0;
+            let kind = |event: &Event| {
+                let text = serde_json::to_value(event).unwrap();
+                text.as_object().unwrap().keys().next().unwrap().clone()
+            };
+            for event in &news.events {
+                self.state.apply(now, event).unwrap();
+            }
+            news.events.iter().map(kind).collect()
+        }
+
+        fn orders(&mut self) -> Vec<String> {
+            let seen = self.snapshot();
+            let view = View::of(&self.state);
+            let orders = self.tracker.orders(Time::new(self.now), view, &seen);
+            orders.iter().map(Order::to_string).collect()
+        }
+
+        /// Places job 0 on these GPUs.
+        fn place(&mut self, gpus: impl IntoIterator<Item = u32>) {
+            let assignment = Assignment::of(gpus.into_iter().map(GpuId));
+            self.plan(Action::Place { job: JobId(0), assignment });
+        }
+
+        fn plan(&mut self, action: Action) {
+            let version = self.state.version();
+            let plan = Plan { version, actions: vec![action], ..Plan::default() };
+            self.state.apply_plan(&plan).unwrap();
+            let mut commands: Vec<Command> = Vec::new();
+            self.state.take_commands(&mut commands);
+        }
+
+        fn slurm(&mut self, changes: Value) {
+            let job = self.jobs[0].as_object_mut().unwrap();
+            job.extend(changes.as_object().unwrap().clone());
+        }
+
+        fn runs(&mut self, nodes: &str, gpus: [&str; 2]) {
+            self.slurm(json!({"job_state": "RUNNING", "priority": 9, "nodes": nodes, "gres_detail": gpus}));
+        }
+
+        fn held(&mut self, restarts: u32) {
+            self.slurm(json!({"job_state": "PENDING", "priority": 0, "nodes": "", "restart_cnt": restarts}));
+        }
+
+        fn started() -> Self {
+            let mut setting = Setting::new();
+            setting.place(0..6);
+            assert_eq!(setting.orders(), ["start Slurm job 7 on a:4,b:2"]);
+            setting.runs("a,b", ["gpu:4(IDX:0-3)", "gpu:2(IDX:0-1)"]);
+            assert_eq!(setting.look(), ["started"]);
+            assert!(setting.orders().is_empty());
+            setting
+        }
+    }
+
+    #[test]
+    fn a_job_is_started_stopped_and_ended() {
+        let mut setting = Setting::started();
+        setting.plan(Action::Stop { job: JobId(0), why: Reason::Unlisted });
+        assert_eq!(setting.orders(), ["requeue and hold Slurm job 7"]);
+        // The order is not repeated at once, and the job may take its time.
+        assert!(setting.orders().is_empty());
+        setting.slurm(json!({"job_state": "COMPLETING", "priority": 0, "restart_cnt": 1}));
+        assert!(setting.look().is_empty() && setting.orders().is_empty());
+        setting.held(1);
+        assert_eq!(setting.look(), ["stopped"]);
+        setting.place(0..6);
+        assert_eq!(setting.orders(), ["start Slurm job 7 on a:4,b:2"]);
+        setting.slurm(json!({"job_state": "COMPLETED", "start_time": 1001, "end_time": 1002}));
+        assert_eq!(setting.look(), ["started", "ended"]);
+    }
+
+    #[test]
+    fn a_job_released_by_hand_is_of_others() {
+        let mut setting = Setting::new();
+        setting.runs("a,b", ["gpu:4", "gpu:2"]);
+        assert_eq!(setting.look(), ["ended"]);
+        assert_eq!(setting.look(), ["gpu-failed"; 6]);
+        // Held again, it is a new job; its GPUs work again.
+        setting.held(1);
+        assert_eq!(setting.look()[6..], ["submitted"]);
+        assert_eq!(setting.state.cluster().usable_gpus(), 8);
+    }
+
+    #[test]
+    fn another_distribution_is_learned() {
+        let mut setting = Setting::new();
+        setting.place([0, 1, 2, 4, 5, 6]);
+        assert_eq!(setting.orders(), ["start Slurm job 7 on a:3,b:3"]);
+        setting.runs("a,b", ["gpu:4", "gpu:2"]);
+        assert_eq!(setting.look(), ["gpu-failed", "started"]);
+        assert_eq!(setting.state.cluster().free_gpus(), 1);
+    }
+
+    #[test]
+    fn a_restart_by_slurm_is_a_crash() {
+        let mut setting = Setting::started();
+        setting.slurm(json!({"job_state": "PENDING", "priority": 5, "state_reason": "BeginTime",
+            "nodes": "", "restart_cnt": 1}));
+        assert!(setting.look().is_empty());
+        assert_eq!(setting.orders(), ["hold Slurm job 7"]);
+        setting.held(1);
+        assert_eq!(setting.look(), ["crashed"]);
+    }
+
+    #[test]
+    fn failed_launches_wait_longer_and_longer() {
+        let mut setting = Setting::new();
+        let mut kinds = Vec::new();
+        for _ in 0..3 {
+            setting.place(0..6);
+            let order = Order::Start { job: 7, on: Vec::new() };
+            assert_eq!(setting.orders().len(), 1);
+            setting.tracker.refused(&order, "no such node");
+            kinds = setting.look();
+        }
+        assert_eq!(kinds, ["launch-failed", "hold"]);
+        assert!(setting.look().is_empty());
+        setting.now += 10.0;
+        assert_eq!(setting.look(), ["release"]);
+    }
+
+    #[test]
+    fn lost_and_drained_nodes_are_followed() {
+        let mut setting = Setting::new();
+        setting.nodes[0]["state"] = json!("down");
+        setting.nodes[1]["state_flags"] = json!(["DRAIN"]);
+        assert_eq!(setting.look(), ["node-lost", "node-managed"]);
+        assert_eq!(setting.state.cluster().usable_gpus(), 0);
+        setting.nodes[0]["state"] = json!(["IDLE"]);
+        setting.nodes[1]["state_flags"] = json!([]);
+        assert_eq!(setting.look(), ["node-returned", "node-managed"]);
+        assert_eq!(setting.state.cluster().usable_gpus(), 8);
+    }
+
+    #[test]
+    fn a_restarted_tracker_continues() {
+        let mut setting = Setting::started();
+        setting.tracker = Tracker::new(Scope::default(), View::of(&setting.state));
+        assert!(setting.look().is_empty() && setting.orders().is_empty());
+        setting.jobs.clear();
+        assert!(setting.look().is_empty() && setting.look().is_empty());
+        assert_eq!(setting.look(), ["ended"]);
+    }
+
+    #[test]
+    fn jobs_that_cannot_be_carried_are_left_alone() {
+        let mut setting = Setting::new();
+        let mut others = Vec::new();
+        for (id, change) in [
+            (8, json!({"requeue": false})),
+            (9, json!({"tres_per_job": "", "tres_per_task": "gres:gpu:1"})),
+            (10, json!({"array_task_string": "1-4"})),
+            (11, json!({"comment": "blox duration=soon"})),
+            (12, json!({"comment": "not for blox"})),
+        ] {
+            let mut job = setting.jobs[0].clone();
+            job["job_id"] = json!(id);
+            job.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            others.push(job);
+        }
+        setting.jobs.extend(others);
+        let seen = setting.snapshot();
+        let view = View::of(&setting.state);
+        let news = setting.tracker.observe(Time::new(setting.now), view, &seen);
+        assert_eq!((news.events.len(), news.notices.len()), (0, 4), "{:?}", news.notices);
+        let again = setting.tracker.observe(Time::new(setting.now), view, &seen);
+        assert_eq!(again, News::default());
+    }
+}

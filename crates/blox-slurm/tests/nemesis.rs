@@ -129,7 +129,8 @@ fn nemesis(troubles: u32, seed: u64) {
     if let Some(node) = drained {
         cluster.ask("scontrol", &["update", &node, "state=resume"]);
     }
-    running.until("all jobs have ended", &cluster, |r| r.state().live_jobs() == 0);
+    let limit = Duration::from_secs(60 + 2 * jobs.len() as u64);
+    running.within(limit, "all jobs have ended", &cluster, |r| r.state().live_jobs() == 0);
     reached.orders = running.runtime.core().counters().placements as u32;
     drop(running);
 

@@ -118,7 +118,18 @@ impl Running {
 
     /// Makes turns until something holds.
     pub fn until(&mut self, what: &str, cluster: &Cluster, holds: impl Fn(&Runtime) -> bool) {
-        let timer = Timer::start(&self.stop, LIMIT);
+        self.within(LIMIT, what, cluster, holds);
+    }
+
+    /// Makes turns until something holds, for at most `limit`.
+    pub fn within(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        cluster: &Cluster,
+        holds: impl Fn(&Runtime) -> bool,
+    ) {
+        let timer = Timer::start(&self.stop, limit);
         while !holds(&self.runtime) {
             let goes_on = self.turn();
             let queue = || cluster.ask("squeue", &["--states=all", "-o", "%i %T %r %N %k"]);
