@@ -20,6 +20,7 @@
 //! - [`estimate`]: models of durations and load, trained from logs.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies (feature `cli`,
 //!   which is on by default).
+//! - [`slurm`]: Slurm as a cluster: its jobs and nodes as events, decisions as orders (feature `cli`).
 //!
 //! ```
 //! use blox::prelude::*;
@@ -74,6 +75,8 @@ pub use blox_results as results;
 pub use blox_schedulers::schedulers;
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
+#[cfg(feature = "cli")]
+pub use blox_slurm as slurm;
 pub use blox_solve as solve;
 #[cfg(feature = "testing")]
 pub use blox_testing as testing;

@@ -144,6 +144,7 @@ const CRATES: [(&str, &[&str]); 26] = [
             "results",
             "schedulers",
             "sim",
+            "slurm",
             "solve",
             "testing",
             "traces",
