@@ -1,7 +1,7 @@
 //! Arguments of commands.
 
-use crate::sweep::GivenShard;
 use super::value::FileFormats;
+use crate::sweep::GivenShard;
 use blox_experiment::Experiment;
 use blox_experiment::value::{Axis, By, Loads, Period, Seeds, Written, parser};
 use blox_registry::ComponentSpec;

@@ -5,7 +5,8 @@ use crate::error::SlurmError;
 use crate::tracker::{Scope, Snapshot, Tracker};
 use blox_core::drive::Backend;
 use blox_core::{
-    Action, Command, DecisionError, Event, EventError, Input, JobId, Plan, Seconds, Share, Time, View,
+    Action, Command, DecisionError, Event, EventError, Input, JobId, Plan, Seconds, Share, Time,
+    View,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -132,7 +133,9 @@ impl<S: Slurm> SlurmBackend<S> {
 
     fn absent(&mut self, error: &SlurmError) {
         if !std::mem::replace(&mut self.away, true) {
-            (self.notice)(&format!("Slurm does not answer, and decisions wait: {error}"));
+            (self.notice)(&format!(
+                "Slurm does not answer, and decisions wait: {error}"
+            ));
         }
     }
 
@@ -183,10 +186,12 @@ impl<S: Slurm> Backend for SlurmBackend<S> {
                 continue;
             }
             // Events of a look precede the decision, and the decision the orders.
-            let due_in = due.filter(|_| !self.away && self.looked.is_some()).map(|due| {
-                let secs = due.since(self.clock.now()).secs();
-                Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)
-            });
+            let due_in = due
+                .filter(|_| !self.away && self.looked.is_some())
+                .map(|due| {
+                    let secs = due.since(self.clock.now()).secs();
+                    Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)
+                });
             if let (Some(due), Some(Duration::ZERO)) = (due, due_in) {
                 let at = due.max(view.now());
                 return Ok(Some(Input::Due { at }));

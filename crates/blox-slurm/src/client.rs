@@ -92,7 +92,10 @@ impl Programs {
             let seconds = self.limit_s;
             return Err(SlurmError::Late { program, seconds });
         };
-        let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+        let (out, err) = (
+            out.join().unwrap_or_default(),
+            err.join().unwrap_or_default(),
+        );
         match succeeded {
             true => Ok(out),
             false => Err(SlurmError::Failed {
@@ -174,7 +177,9 @@ fn message(err: &[u8], out: &[u8]) -> String {
     };
     let lines = text.lines().map(|line| {
         let line = line.trim();
-        let after = line.split_once(": error: ").map_or(line, |(_, after)| after);
+        let after = line
+            .split_once(": error: ")
+            .map_or(line, |(_, after)| after);
         after.trim_end_matches('.')
     });
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();

@@ -228,7 +228,11 @@ fn replayed(
         let input: Input = match serde_json::from_str(text) {
             Ok(input) => input,
             Err(_) if i + 1 == lines.len() => {
-                notices.push(format!("{}:{}: incomplete, left out", path.display(), i + 1));
+                notices.push(format!(
+                    "{}:{}: incomplete, left out",
+                    path.display(),
+                    i + 1
+                ));
                 break;
             }
             Err(error) => return Err(wrong(i + 1, error.to_string())),

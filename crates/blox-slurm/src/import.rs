@@ -59,7 +59,12 @@ impl Imported {
         if nodes.is_empty() {
             return Err(ImportError::NoGpus);
         }
-        count(&mut notices, all - nodes.len(), "node", "without GPUs, down or drained");
+        count(
+            &mut notices,
+            all - nodes.len(),
+            "node",
+            "without GPUs, down or drained",
+        );
         let jobs = JobInfo::list(jobs)?;
         let (mut over, mut without, mut arrays, mut wrong) = (0, 0, 0, 0);
         let mut first_wrong = None;

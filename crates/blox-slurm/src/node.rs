@@ -93,7 +93,10 @@ impl NodeInfo {
             gpu_type: gpu_type.map(Name::from),
             cpus: number(node, "cpus").unwrap_or(0),
             memory_mib: number(node, "real_memory").unwrap_or(0),
-            partitions: words(node, "partitions").into_iter().map(Name::from).collect(),
+            partitions: words(node, "partitions")
+                .into_iter()
+                .map(Name::from)
+                .collect(),
             health,
             drained: drained.then(|| match reason {
                 "" => "drained".to_owned(),

@@ -46,7 +46,8 @@ impl Order {
     /// The same number of GPUs on each node is a request for each node. Other numbers are a request
     /// of the job, which Slurm distributes.
     pub(crate) fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
-        let scontrol = |words: &[&str]| ("scontrol", words.iter().map(|w| (*w).to_owned()).collect());
+        let scontrol =
+            |words: &[&str]| ("scontrol", words.iter().map(|w| (*w).to_owned()).collect());
         match self {
             Order::Start { job, on } => {
                 let nodes: Vec<&str> = on.iter().map(|(name, _)| &**name).collect();

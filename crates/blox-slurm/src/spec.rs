@@ -98,7 +98,9 @@ pub fn spec_of(job: &JobInfo) -> Result<JobSpec, String> {
             }
         }
     }
-    extras.attributes.insert(Name::from(SLURM_JOB), job.id.into());
+    extras
+        .attributes
+        .insert(Name::from(SLURM_JOB), job.id.into());
     extras.gpu_types.extend(job.gpu_type.clone());
     let mut spec = JobSpec::new(submit, GpuCount(job.gpus), Seconds::new(duration))
         .named(job.name.as_str())
@@ -144,6 +146,8 @@ impl Listed for GpuCount {
 
 impl Listed for f64 {
     fn read(text: &str) -> Option<Self> {
-        text.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0)
+        text.parse()
+            .ok()
+            .filter(|v: &f64| v.is_finite() && *v > 0.0)
     }
 }

@@ -24,8 +24,8 @@ use crate::node::{Health, NodeInfo};
 use crate::order::Order;
 use crate::spec::{MARK, is_marked, number_of, spec_of};
 use blox_core::{
-    Event, GpuId, JobId, JobRef, Name, Node, NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason,
-    Seconds, Time, View,
+    Event, GpuId, JobId, JobRef, Name, Node, NodeAction, NodeId, NodeStatus, Outcome, Phase,
+    Reason, Seconds, Time, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -213,7 +213,8 @@ impl Tracker {
             let Some(order) = tracked.wants(now, view, &job, info, ends, &self.scope) else {
                 continue;
             };
-            let repeated = |(last, at): &(Order, Time)| *last == order && now < *at + self.scope.repeat;
+            let repeated =
+                |(last, at): &(Order, Time)| *last == order && now < *at + self.scope.repeat;
             let starts = matches!(order, Order::Start { .. });
             if !starts && tracked.ordered.as_ref().is_some_and(repeated) {
                 continue;
@@ -272,7 +273,8 @@ impl Tracker {
             // An answer without nodes is no answer.
             if !names.is_empty() && !names.contains(name) && node.status() == NodeStatus::Up {
                 news.events.push(Event::NodeLost { node: node.id() });
-                news.notices.push(format!("Slurm no longer has node {name}"));
+                news.notices
+                    .push(format!("Slurm no longer has node {name}"));
             }
         }
     }
@@ -286,7 +288,9 @@ impl Tracker {
             let planned = match tracked.filter(|job| job.phase() != Phase::Ended) {
                 // A job that leaves GPUs which the state does not count will soon be gone.
                 Some(job) if job.bound().is_none() => continue,
-                Some(job) => job.bound().map_or_else(Vec::new, |bound| nodes_of(view, &bound.gpus)),
+                Some(job) => job
+                    .bound()
+                    .map_or_else(Vec::new, |bound| nodes_of(view, &bound.gpus)),
                 None => Vec::new(),
             };
             for (node, gpus) in &job.on {
@@ -327,7 +331,8 @@ impl Tracker {
                 }
                 Err(why) => {
                     if self.noticed.insert(info.id) {
-                        let text = format!("Slurm job {} ({MARK}) is left alone: it {why}", info.id);
+                        let text =
+                            format!("Slurm job {} ({MARK}) is left alone: it {why}", info.id);
                         news.notices.push(text);
                     }
                 }
@@ -355,7 +360,10 @@ impl Tracker {
             return;
         };
         let Some(job) = view.job(tracked.job).filter(|j| j.phase() != Phase::Ended) else {
-            let text = format!("job {} (Slurm job {id}) was rejected, and stays held", tracked.job);
+            let text = format!(
+                "job {} (Slurm job {id}) was rejected, and stays held",
+                tracked.job
+            );
             news.notices.push(text);
             self.jobs.remove(&id);
             self.rejected.insert(id);
@@ -386,7 +394,8 @@ impl Tracker {
             };
             tracked.report_end(now, &job, info, news);
             if outcome == Outcome::Failed || outcome == Outcome::Cancelled {
-                news.notices.push(format!("job {} (Slurm job {id}) {why}", job.id()));
+                news.notices
+                    .push(format!("job {} (Slurm job {id}) {why}", job.id()));
             }
             self.end(id, outcome, news);
             return;
@@ -515,7 +524,10 @@ impl Tracked {
                 }
             }
             Phase::Running => {
-                let restarted = self.launch.as_ref().is_some_and(|l| info.restarts > l.restarts);
+                let restarted = self
+                    .launch
+                    .as_ref()
+                    .is_some_and(|l| info.restarts > l.restarts);
                 back.filter(|_| restarted || !runs)
             }
             Phase::Stopping => back,
@@ -572,8 +584,11 @@ impl Tracked {
                 if is_on(&on, info) && info.restarts == launch.restarts {
                     self.started(job, news);
                 } else {
-                    let found: Vec<String> =
-                        info.on.iter().map(|(node, gpus)| format!("{node}:{gpus}")).collect();
+                    let found: Vec<String> = info
+                        .on
+                        .iter()
+                        .map(|(node, gpus)| format!("{node}:{gpus}"))
+                        .collect();
                     launch.failed = Some(format!("Slurm started it on {}", found.join(",")));
                 }
             }
@@ -589,7 +604,8 @@ impl Tracked {
                     attempt,
                     why: Name::from(why.as_str()),
                 });
-                news.notices.push(format!("job {} (Slurm job {}): {why}", job.id(), info.id));
+                news.notices
+                    .push(format!("job {} (Slurm job {}): {why}", job.id(), info.id));
                 self.rest();
                 self.failures += 1;
                 if self.failures >= FAILED {
@@ -616,7 +632,13 @@ impl Tracked {
         });
     }
 
-    fn follow_running(&mut self, view: View<'_>, job: &JobRef<'_>, info: &JobInfo, news: &mut News) {
+    fn follow_running(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        info: &JobInfo,
+        news: &mut News,
+    ) {
         if self.launch.is_none()
             && let Some(bound) = job.bound()
         {
@@ -632,7 +654,10 @@ impl Tracked {
                 failed: None,
             });
         }
-        let restarted = self.launch.as_ref().is_some_and(|l| info.restarts > l.restarts);
+        let restarted = self
+            .launch
+            .as_ref()
+            .is_some_and(|l| info.restarts > l.restarts);
         match &info.state {
             JobState::Held => {
                 let bound = job.bound().map(|bound| nodes_of(view, &bound.gpus));
@@ -646,7 +671,8 @@ impl Tracked {
                     true => (Reason::NodeLost, "lost a node"),
                     false => (Reason::other("requeued in Slurm"), "was requeued in Slurm"),
                 };
-                news.notices.push(format!("job {} (Slurm job {}) {text}", job.id(), info.id));
+                news.notices
+                    .push(format!("job {} (Slurm job {}) {text}", job.id(), info.id));
                 news.events.push(Event::Crashed {
                     job: job.id(),
                     attempt: job.attempt(),
@@ -657,7 +683,11 @@ impl Tracked {
             }
             JobState::Suspended if !self.suspended => {
                 self.suspended = true;
-                news.notices.push(format!("job {} (Slurm job {}) is suspended", job.id(), info.id));
+                news.notices.push(format!(
+                    "job {} (Slurm job {}) is suspended",
+                    job.id(),
+                    info.id
+                ));
                 news.events.push(self.progress(job, 0.0));
             }
             JobState::Running if self.suspended && !restarted => {
@@ -706,14 +736,16 @@ fn follow_drain(node: &Node, info: &NodeInfo, news: &mut News) {
     let ours = node.cordoned().filter(|why| why.starts_with(DRAINED));
     let action = match (&info.drained, node.cordoned()) {
         (Some(why), None) => {
-            news.notices.push(format!("Slurm drains node {}: {why}", info.name));
+            news.notices
+                .push(format!("Slurm drains node {}: {why}", info.name));
             NodeAction::Cordon {
                 node: node.id(),
                 why: Name::from(format!("{DRAINED}{why}").as_str()),
             }
         }
         (None, Some(_)) if ours.is_some() => {
-            news.notices.push(format!("Slurm no longer drains node {}", info.name));
+            news.notices
+                .push(format!("Slurm no longer drains node {}", info.name));
             NodeAction::Uncordon { node: node.id() }
         }
         _ => return,
@@ -736,7 +768,8 @@ fn follow_others(view: View<'_>, node: &Node, others: u32, news: &mut News) {
         news.events.extend(more.map(|gpu| Event::GpuFailed { gpu }));
     } else {
         let repaired = failed.into_iter().take((have - others) as usize);
-        news.events.extend(repaired.map(|gpu| Event::GpuRepaired { gpu }));
+        news.events
+            .extend(repaired.map(|gpu| Event::GpuRepaired { gpu }));
     }
 }
 
@@ -761,11 +794,8 @@ fn is_on(nodes: &[(Name, u32)], info: &JobInfo) -> bool {
     let sum = |list: &[(Name, u32)]| -> u32 { list.iter().map(|(_, gpus)| gpus).sum() };
     let count = sum(&info.on);
     // Versions without details of GPUs show none.
-    nodes.len() == info.on.len()
-        && nodes.iter().all(has)
-        && (count == sum(nodes) || count == 0)
+    nodes.len() == info.on.len() && nodes.iter().all(has) && (count == sum(nodes) || count == 0)
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -800,8 +830,14 @@ mod tests {
                 nodes: vec![node("a"), node("b")],
             };
             assert_eq!(setting.look(), ["node-joined", "node-joined", "submitted"]);
-            let accept = AdmissionDecision::Accept { class: None, deadline: None };
-            let event = Event::AdmissionDecided { job: JobId(0), admission: accept };
+            let accept = AdmissionDecision::Accept {
+                class: None,
+                deadline: None,
+            };
+            let event = Event::AdmissionDecided {
+                job: JobId(0),
+                admission: accept,
+            };
             setting.state.apply(Time::new(1000.0), &event).unwrap();
             setting
         }
@@ -838,12 +874,19 @@ mod tests {
         /// Places job 0 on these GPUs.
         fn place(&mut self, gpus: impl IntoIterator<Item = u32>) {
             let assignment = Assignment::of(gpus.into_iter().map(GpuId));
-            self.plan(Action::Place { job: JobId(0), assignment });
+            self.plan(Action::Place {
+                job: JobId(0),
+                assignment,
+            });
         }
 
         fn plan(&mut self, action: Action) {
             let version = self.state.version();
-            let plan = Plan { version, actions: vec![action], ..Plan::default() };
+            let plan = Plan {
+                version,
+                actions: vec![action],
+                ..Plan::default()
+            };
             self.state.apply_plan(&plan).unwrap();
             let mut commands: Vec<Command> = Vec::new();
             self.state.take_commands(&mut commands);
@@ -855,7 +898,9 @@ mod tests {
         }
 
         fn runs(&mut self, nodes: &str, gpus: [&str; 2]) {
-            self.slurm(json!({"job_state": "RUNNING", "priority": 9, "nodes": nodes, "gres_detail": gpus}));
+            self.slurm(
+                json!({"job_state": "RUNNING", "priority": 9, "nodes": nodes, "gres_detail": gpus}),
+            );
         }
 
         fn held(&mut self, restarts: u32) {
@@ -876,7 +921,10 @@ mod tests {
     #[test]
     fn a_job_is_started_stopped_and_ended() {
         let mut setting = Setting::started();
-        setting.plan(Action::Stop { job: JobId(0), why: Reason::Unlisted });
+        setting.plan(Action::Stop {
+            job: JobId(0),
+            why: Reason::Unlisted,
+        });
         assert_eq!(setting.orders(), ["requeue and hold Slurm job 7"]);
         // The order is not repeated at once, and the job may take its time.
         assert!(setting.orders().is_empty());
@@ -915,8 +963,10 @@ mod tests {
     #[test]
     fn a_restart_by_slurm_is_a_crash() {
         let mut setting = Setting::started();
-        setting.slurm(json!({"job_state": "PENDING", "priority": 5, "state_reason": "BeginTime",
-            "nodes": "", "restart_cnt": 1}));
+        setting.slurm(
+            json!({"job_state": "PENDING", "priority": 5, "state_reason": "BeginTime",
+            "nodes": "", "restart_cnt": 1}),
+        );
         assert!(setting.look().is_empty());
         assert_eq!(setting.orders(), ["hold Slurm job 7"]);
         setting.held(1);
@@ -929,7 +979,10 @@ mod tests {
         let mut kinds = Vec::new();
         for _ in 0..3 {
             setting.place(0..6);
-            let order = Order::Start { job: 7, on: Vec::new() };
+            let order = Order::Start {
+                job: 7,
+                on: Vec::new(),
+            };
             assert_eq!(setting.orders().len(), 1);
             setting.tracker.refused(&order, "no such node");
             kinds = setting.look();
@@ -969,21 +1022,31 @@ mod tests {
         let mut others = Vec::new();
         for (id, change) in [
             (8, json!({"requeue": false})),
-            (9, json!({"tres_per_job": "", "tres_per_task": "gres:gpu:1"})),
+            (
+                9,
+                json!({"tres_per_job": "", "tres_per_task": "gres:gpu:1"}),
+            ),
             (10, json!({"array_task_string": "1-4"})),
             (11, json!({"comment": "blox duration=soon"})),
             (12, json!({"comment": "not for blox"})),
         ] {
             let mut job = setting.jobs[0].clone();
             job["job_id"] = json!(id);
-            job.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            job.as_object_mut()
+                .unwrap()
+                .extend(change.as_object().unwrap().clone());
             others.push(job);
         }
         setting.jobs.extend(others);
         let seen = setting.snapshot();
         let view = View::of(&setting.state);
         let news = setting.tracker.observe(Time::new(setting.now), view, &seen);
-        assert_eq!((news.events.len(), news.notices.len()), (0, 4), "{:?}", news.notices);
+        assert_eq!(
+            (news.events.len(), news.notices.len()),
+            (0, 4),
+            "{:?}",
+            news.notices
+        );
         let again = setting.tracker.observe(Time::new(setting.now), view, &seen);
         assert_eq!(again, News::default());
     }

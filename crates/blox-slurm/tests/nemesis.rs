@@ -27,9 +27,15 @@ fn script(cluster: &Cluster, secs: f64) -> String {
 /// Every job that a journal has, with its number in Slurm and its outcome.
 fn outcomes(dir: &Path) -> (BTreeMap<JobId, u32>, BTreeMap<JobId, Outcome>) {
     let (mut numbers, mut outcomes) = (BTreeMap::new(), BTreeMap::new());
-    let mut paths: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut paths: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     paths.sort();
-    for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "jsonl")) {
+    for path in paths
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
+    {
         for input in inputs(BufReader::new(File::open(path).unwrap())) {
             let Input::Event { event, .. } = input.unwrap().1 else {
                 continue;
@@ -37,10 +43,16 @@ fn outcomes(dir: &Path) -> (BTreeMap<JobId, u32>, BTreeMap<JobId, Outcome>) {
             match event {
                 Event::Submitted { job, spec } => {
                     let number = spec.attribute(SLURM_JOB).unwrap().as_u64().unwrap();
-                    assert!(numbers.insert(job, number as u32).is_none(), "job {job} twice");
+                    assert!(
+                        numbers.insert(job, number as u32).is_none(),
+                        "job {job} twice"
+                    );
                 }
                 Event::Ended { job, outcome } => {
-                    assert!(outcomes.insert(job, outcome).is_none(), "job {job} ended twice");
+                    assert!(
+                        outcomes.insert(job, outcome).is_none(),
+                        "job {job} ended twice"
+                    );
                 }
                 _ => {}
             }
@@ -74,7 +86,11 @@ fn nemesis(troubles: u32, seed: u64) {
     for _ in 0..troubles {
         let some = |rng: &mut ChaCha8Rng, jobs: &[u32]| {
             let recent = &jobs[jobs.len().saturating_sub(12)..];
-            recent.get(rng.random_range(0..recent.len().max(1))).copied().unwrap_or(0).to_string()
+            recent
+                .get(rng.random_range(0..recent.len().max(1)))
+                .copied()
+                .unwrap_or(0)
+                .to_string()
         };
         match rng.random_range(0..20) {
             0..12 => {
@@ -106,7 +122,10 @@ fn nemesis(troubles: u32, seed: u64) {
                     }
                     None => {
                         let node = format!("nodename=n{}", rng.random_range(1..=3));
-                        cluster.ask("scontrol", &["update", &node, "state=drain", "reason=nemesis"]);
+                        cluster.ask(
+                            "scontrol",
+                            &["update", &node, "state=drain", "reason=nemesis"],
+                        );
                         reached.drained += 1;
                         Some(node)
                     }
@@ -130,16 +149,24 @@ fn nemesis(troubles: u32, seed: u64) {
         cluster.ask("scontrol", &["update", &node, "state=resume"]);
     }
     let limit = Duration::from_secs(60 + 2 * jobs.len() as u64);
-    running.within(limit, "all jobs have ended", &cluster, |r| r.state().live_jobs() == 0);
+    running.within(limit, "all jobs have ended", &cluster, |r| {
+        r.state().live_jobs() == 0
+    });
     reached.orders = running.runtime.core().counters().placements as u32;
     drop(running);
 
-    assert!(!cluster.dir().join("twice").exists(), "a job ran twice at a time");
+    assert!(
+        !cluster.dir().join("twice").exists(),
+        "a job ran twice at a time"
+    );
     let (numbers, outcomes) = outcomes(dir.path());
     let mut last: BTreeMap<u32, Outcome> = BTreeMap::new();
     for (job, number) in &numbers {
         let outcome = outcomes.get(job).copied();
-        last.insert(*number, outcome.unwrap_or_else(|| panic!("job {job} has no outcome")));
+        last.insert(
+            *number,
+            outcome.unwrap_or_else(|| panic!("job {job} has no outcome")),
+        );
     }
     // Jobs that a user releases by hand leave the scheduler.
     for number in jobs {
@@ -153,10 +180,21 @@ fn nemesis(troubles: u32, seed: u64) {
             None => shown != "PENDING",
             _ => false,
         };
-        assert!(expected, "Slurm job {number}: {outcome:?}, but Slurm shows {shown}");
+        assert!(
+            expected,
+            "Slurm job {number}: {outcome:?}, but Slurm shows {shown}"
+        );
     }
     println!("{reached:?}, {} decisions repeated", repeats(dir.path()));
-    let Reached { orders, restarts, controllers, cancelled, requeued, released, drained } = reached;
+    let Reached {
+        orders,
+        restarts,
+        controllers,
+        cancelled,
+        requeued,
+        released,
+        drained,
+    } = reached;
     assert!(orders > 0 && cancelled > 0 && requeued > 0);
     assert!(troubles < 200 || restarts > 0 && controllers > 0 && released > 0 && drained > 0);
 }

@@ -63,25 +63,50 @@ fn restarts_and_users_change_nothing_by_halves() {
     });
     running.until("the third runs again", &cluster, runs(2));
     let d = cluster.submit(8, "blox duration=600", "sleep 600");
-    running.until("the fourth waits", &cluster, |r| phase(3)(r) == Some(Phase::Waiting));
+    running.until("the fourth waits", &cluster, |r| {
+        phase(3)(r) == Some(Phase::Waiting)
+    });
     cluster.ask("scontrol", &["release", &d.to_string()]);
     running.until("the fourth leaves", &cluster, ended(3));
-    assert!(running.noticed("released by hand"), "{:?}", running.notices.borrow());
+    assert!(
+        running.noticed("released by hand"),
+        "{:?}",
+        running.notices.borrow()
+    );
 
     // A node is drained, and another is lost.
     let node = |running: &Running, job: u32| {
         let view = running.runtime.view();
         let gpu = view.job(JobId(job)).unwrap().bound().unwrap().gpus[0];
-        view.cluster().node_with(gpu).unwrap().spec().name.clone().unwrap()
+        view.cluster()
+            .node_with(gpu)
+            .unwrap()
+            .spec()
+            .name
+            .clone()
+            .unwrap()
     };
     let lost = node(&running, 1);
     cluster.kill(&format!("slurmd-{lost}"));
-    cluster.ask("scontrol", &["update", &format!("nodename={lost}"), "state=down", "reason=test"]);
+    cluster.ask(
+        "scontrol",
+        &[
+            "update",
+            &format!("nodename={lost}"),
+            "state=down",
+            "reason=test",
+        ],
+    );
     running.until("the loss", &cluster, |r| {
         r.view().job(JobId(1)).is_some_and(|job| job.crashes() == 1)
     });
     let of_node = running.noticed(&format!("Slurm lost node {lost}"));
-    assert!(of_node, "{:?} {}", running.notices.borrow(), cluster.ask("sinfo", &["-N", "-l"]));
+    assert!(
+        of_node,
+        "{:?} {}",
+        running.notices.borrow(),
+        cluster.ask("sinfo", &["-N", "-l"])
+    );
     cluster.start_node(lost.trim_start_matches('n').parse().unwrap());
     cluster.ask("scancel", &[&d.to_string()]);
     running.until("both run", &cluster, |r| runs(1)(r) && runs(2)(r));

@@ -54,7 +54,13 @@ pub(crate) struct DaemonArgs {
     pub state_dir: PathBuf,
     /// What runs the jobs: nodes with our node managers, or slurm, whose users submit held jobs with a
     /// comment that begins with `blox`
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "nodes", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "nodes",
+        hide_possible_values = true
+    )]
     pub on: Carrier,
     /// With --on slurm: only nodes and jobs of this partition
     #[arg(long, value_name = "NAME")]

@@ -38,7 +38,8 @@ pub(super) fn scheduler(
     let experiment = Prepared::of(given, registry)?;
     let pipeline = experiment.pipeline(0)?;
     possible(&pipeline)?;
-    let daemon = |error: &dyn std::fmt::Display| Failure::of(Code::Daemon, plain(&error.to_string()));
+    let daemon =
+        |error: &dyn std::fmt::Display| Failure::of(Code::Daemon, plain(&error.to_string()));
     let folder = Folder::open(&a.state_dir).map_err(|e| daemon(&e))?;
     let trigger = pipeline.trigger();
     let restored = folder.restore(Box::new(pipeline), trigger);
@@ -48,8 +49,14 @@ pub(super) fn scheduler(
     }
     let scope = scope(&a)?;
     let whose = scope.user.as_deref().unwrap_or("all users");
-    let where_ = scope.partition.as_deref().map_or_else(String::new, |p| format!(" in partition {p}"));
-    let _ = writeln!(terminal.err, "jobs of {whose}{where_} with a comment that begins with `blox`");
+    let where_ = scope
+        .partition
+        .as_deref()
+        .map_or_else(String::new, |p| format!(" in partition {p}"));
+    let _ = writeln!(
+        terminal.err,
+        "jobs of {whose}{where_} with a comment that begins with `blox`"
+    );
     let mut backend = SlurmBackend::new(
         Programs::default(),
         scope,
@@ -59,7 +66,12 @@ pub(super) fn scheduler(
         // The output may be closed.
         Box::new(|text| drop(writeln!(std::io::stderr(), "{}", plain(text)))),
     );
-    drive(&mut restored.runtime, &mut *restored.scheduler, &mut backend).map_err(|e| daemon(&e))?;
+    drive(
+        &mut restored.runtime,
+        &mut *restored.scheduler,
+        &mut backend,
+    )
+    .map_err(|e| daemon(&e))?;
     Ok(OK)
 }
 
@@ -71,7 +83,11 @@ fn possible(pipeline: &Pipeline) -> Result<(), Failure> {
             "`{name}` {what}, which an ordinary user of Slurm cannot do"
         )))
     };
-    if let Some(action) = pipeline.actions().beyond(blox_core::NodeActionKinds::NONE).next() {
+    if let Some(action) = pipeline
+        .actions()
+        .beyond(blox_core::NodeActionKinds::NONE)
+        .next()
+    {
         return refused(&action.to_string());
     }
     match shares(pipeline) {
@@ -109,7 +125,9 @@ fn scope(a: &DaemonArgs) -> Result<Scope, Failure> {
         true => None,
         false => {
             let name = std::process::Command::new("id").arg("-un").output();
-            let name = name.map_err(|e| Failure::new(format!("id -un: {e}")))?.stdout;
+            let name = name
+                .map_err(|e| Failure::new(format!("id -un: {e}")))?
+                .stdout;
             Some(String::from_utf8_lossy(&name).trim().to_owned())
         }
     };

@@ -49,7 +49,10 @@ pub(super) fn merge(
     let matches = command().try_get_matches_from(&line);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     let Ok(Command::Sweep(late)) = cli.map(|cli| cli.command) else {
-        return Err(Failure::at(&first.dir.join(INDEX), "has no command line of a sweep"));
+        return Err(Failure::at(
+            &first.dir.join(INDEX),
+            "has no command line of a sweep",
+        ));
     };
     let given = config::sweep(late)?;
     let plan = Plan::of_lists(given.clone(), registry)?;
@@ -61,7 +64,9 @@ pub(super) fn merge(
         ));
     }
     let found = found(&shards);
-    let missing: Vec<usize> = (0..plan.runs.len()).filter(|i| !found.contains_key(&*plan.names[*i])).collect();
+    let missing: Vec<usize> = (0..plan.runs.len())
+        .filter(|i| !found.contains_key(&*plan.names[*i]))
+        .collect();
     if !missing.is_empty() {
         return Err(lacking(&plan, &missing, &shards));
     }
@@ -72,7 +77,10 @@ pub(super) fn merge(
         store.write_index(&plan, &none, "incomplete")?;
         for name in &plan.names {
             if let Some(Some(dir)) = found.get(name.as_str()) {
-                take(&dir.join("runs").join(name), &store.dir.join("runs").join(name))?;
+                take(
+                    &dir.join("runs").join(name),
+                    &store.dir.join("runs").join(name),
+                )?;
             }
         }
     }

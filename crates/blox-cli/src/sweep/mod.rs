@@ -17,10 +17,10 @@ use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_experiment::VariedResults;
 use blox_registry::Registry;
 use blox_results::ALIKE;
+use shard::Shard;
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use shard::Shard;
 use store::{Row, Store, finished};
 
 /// Interval at which the results so far are written.
@@ -63,7 +63,9 @@ fn run(
         plan.retain(&kept);
     }
     let dir = plan.options.output_dir.as_deref();
-    let store = dir.map(|dir| Store::open(dir, &plan, args, shard)).transpose()?;
+    let store = dir
+        .map(|dir| Store::open(dir, &plan, args, shard))
+        .transpose()?;
     let before = |run| Some(Ok(store.as_ref()?.finished(&plan, run)?));
     let mut rows: Vec<Option<Row>> = (0..plan.runs.len()).map(before).collect();
     let found = rows.iter().flatten().count();

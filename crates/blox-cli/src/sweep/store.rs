@@ -36,10 +36,10 @@
 //! differ in `seed` alone are repetitions: a median over them has an interval of
 //! [`Estimate`](blox_results::statistics::Estimate).
 
-use super::shard::Shard;
 use super::super::files::write_whole;
 use super::super::lock::Lock;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
+use super::shard::Shard;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use blox_experiment::{Finished, VariedResults};

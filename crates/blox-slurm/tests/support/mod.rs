@@ -33,7 +33,9 @@ fn missing() -> Option<String> {
     let found = |name: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-        std::env::split_paths(&path).chain(more).any(|dir| dir.join(name).is_file())
+        std::env::split_paths(&path)
+            .chain(more)
+            .any(|dir| dir.join(name).is_file())
     };
     if let Some(name) = PROGRAMS.iter().find(|name| !found(name)) {
         return Some(format!("no program {name}"));
@@ -68,11 +70,30 @@ impl Cluster {
 
     fn write(&self) {
         let d = self.dir().display();
-        for folder in ["state", "spool", "log", "dev", "munge/log", "munge/lib", "munge/run"] {
+        for folder in [
+            "state",
+            "spool",
+            "log",
+            "dev",
+            "munge/log",
+            "munge/lib",
+            "munge/run",
+        ] {
             fs::create_dir_all(self.dir().join(folder)).unwrap();
         }
-        run("chmod", &["755", &d.to_string(), &format!("{d}/munge"), &format!("{d}/munge/run")]);
-        run("chmod", &["700", &format!("{d}/munge/log"), &format!("{d}/munge/lib")]);
+        run(
+            "chmod",
+            &[
+                "755",
+                &d.to_string(),
+                &format!("{d}/munge"),
+                &format!("{d}/munge/run"),
+            ],
+        );
+        run(
+            "chmod",
+            &["700", &format!("{d}/munge/log"), &format!("{d}/munge/lib")],
+        );
         for gpu in 0..GPUS {
             run("mknod", &[&format!("{d}/dev/nvidia{gpu}"), "c", "1", "3"]);
         }
@@ -111,7 +132,11 @@ impl Cluster {
             self.nodes
         ));
         fs::write(self.conf(), conf).unwrap();
-        let gres = format!("NodeName=n[1-{}] Name=gpu File={d}/dev/nvidia[0-{}]\n", self.nodes, GPUS - 1);
+        let gres = format!(
+            "NodeName=n[1-{}] Name=gpu File={d}/dev/nvidia[0-{}]\n",
+            self.nodes,
+            GPUS - 1
+        );
         fs::write(self.dir().join("gres.conf"), gres).unwrap();
     }
 
@@ -134,7 +159,9 @@ impl Cluster {
             self.start_node(node);
         }
         let all = format!("idle {}", self.nodes);
-        self.until("all nodes are idle", || self.ask("sinfo", &["-h", "-o", "%T %D"]).trim() == all);
+        self.until("all nodes are idle", || {
+            self.ask("sinfo", &["-h", "-o", "%T %D"]).trim() == all
+        });
     }
 
     pub fn start_controller(&self) {
@@ -154,7 +181,9 @@ impl Cluster {
     /// Stops the controller, which saves its state first.
     pub fn stop_controller(&self) {
         self.signal("ctld", "-15");
-        self.until("the controller ends", || !self.dir().join("ctld.pid").exists());
+        self.until("the controller ends", || {
+            !self.dir().join("ctld.pid").exists()
+        });
     }
 
     fn signal(&self, name: &str, signal: &str) {
@@ -173,7 +202,9 @@ impl Cluster {
     pub fn command(&self, program: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
-        command.env("SLURM_CONF", self.conf()).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command
+            .env("SLURM_CONF", self.conf())
+            .env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command.current_dir(self.dir()).stdin(Stdio::null());
         command
     }
@@ -197,7 +228,10 @@ impl Cluster {
             script,
         ];
         let number = self.ask("sbatch", &args);
-        number.trim().parse().unwrap_or_else(|_| panic!("sbatch: {number}"))
+        number
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("sbatch: {number}"))
     }
 
     /// Returns the state of a job, such as `RUNNING`; empty if it is gone.
@@ -231,17 +265,26 @@ impl Drop for Cluster {
 }
 
 fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new(program).args(args).env("PATH", path()).output().unwrap();
+    let output = Command::new(program)
+        .args(args)
+        .env("PATH", path())
+        .output()
+        .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{program} {args:?}: {error}");
     output
 }
 
 fn path() -> String {
-    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+    format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    )
 }
 
 fn free_ports(count: usize) -> Vec<u16> {
-    let all: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let all: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
     all.iter().map(|l| l.local_addr().unwrap().port()).collect()
 }

@@ -1,5 +1,6 @@
 //! A scheduler on a [`Cluster`].
 
+use super::Cluster;
 use blox_core::drive::{Turn, turn};
 use blox_core::replay::replay;
 use blox_core::runtime::{Observers, Runtime};
@@ -17,7 +18,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use super::Cluster;
 
 /// Runs the most urgent jobs that fit, and stops all others.
 #[derive(Clone)]
@@ -189,4 +189,3 @@ pub fn repeats(dir: &Path) -> u64 {
     }
     all
 }
-
