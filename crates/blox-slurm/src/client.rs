@@ -151,6 +151,10 @@ impl Slurm for Programs {
 }
 
 /// Waits for the end of a process, which is killed after a limit. Returns whether it succeeded.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "limit of a process, never for a decision"
+)]
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<bool>> {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);

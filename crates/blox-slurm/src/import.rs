@@ -91,7 +91,7 @@ impl Imported {
         if arrays > 0 {
             notices.push(format!("{arrays} arrays count as one job each"));
         }
-        read.sort_by(|a, b| a.submit.cmp(&b.submit));
+        read.sort_by_key(|job| job.submit);
         let first = read.first().map_or(Time::ZERO, |job| job.submit);
         for job in &mut read {
             let since = job.submit.since(first);

@@ -1,7 +1,5 @@
 //! A Slurm of this machine: its daemons on loopback, with nodes and GPUs that are not there.
 
-pub mod running;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

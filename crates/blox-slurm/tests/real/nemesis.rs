@@ -1,7 +1,7 @@
 //! Random troubles on a real Slurm: both sides restart, and users change jobs by hand.
 
-mod support;
-
+use crate::cluster::Cluster;
+use crate::running::{Running, repeats};
 use blox_core::replay::inputs;
 use blox_core::{Event, Input, JobId, Outcome};
 use blox_slurm::SLURM_JOB;
@@ -12,8 +12,6 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
-use support::Cluster;
-use support::running::{Running, repeats};
 
 /// A job that notices a second copy of itself.
 fn script(cluster: &Cluster, secs: f64) -> String {

@@ -1,6 +1,6 @@
 //! A scheduler on a [`Cluster`].
 
-use super::Cluster;
+use crate::cluster::Cluster;
 use blox_core::drive::{Turn, turn};
 use blox_core::replay::replay;
 use blox_core::runtime::{Observers, Runtime};

@@ -1,11 +1,9 @@
-//! A scheduler on a real Slurm. Each test prints why and passes where Slurm cannot run.
+//! What users and restarts do.
 
-mod support;
-
+use crate::cluster::Cluster;
+use crate::running::{Running, ended, phase, repeats, runs};
 use blox_core::{JobId, Phase};
 use std::time::Duration;
-use support::Cluster;
-use support::running::{Running, ended, phase, repeats, runs};
 
 #[test]
 fn urgent_jobs_preempt_others_on_a_real_slurm() {
