@@ -11,10 +11,10 @@
 //!
 //! Data goes to standard output; errors and progress go to standard error. Exit codes:
 //!
-//! - 0: success;
-//! - 1: `claims`, `verify`, `replay` or `reproduce` found a difference, or `step` refused commands;
-//! - 2: wrong usage or bad input;
-//! - 3: the scheduler of a real cluster does not answer;
+//! - 0: success.
+//! - 1: `claims`, `verify`, `replay` or `reproduce` found a difference, or `step` refused commands.
+//! - 2: wrong usage or bad input.
+//! - 3: the scheduler of a real cluster does not answer.
 //! - 130: interrupted by Ctrl-C or SIGTERM.
 //!
 //! | Task | Start with |

@@ -103,7 +103,7 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Keeps some runs, such as those of a shard.
+    /// Keeps some runs, such as the runs of a shard.
     pub fn retain(&mut self, kept: &[bool]) {
         let mut flags = kept.iter();
         self.names.retain(|_| *flags.next().unwrap_or(&false));

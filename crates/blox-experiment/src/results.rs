@@ -44,7 +44,7 @@ pub struct Results<'a, 'r> {
     runs: Vec<&'a Run>,
     /// The schedulers without a run.
     pub failed: &'a [Failed],
-    /// Whether the figures are relative to the baseline. The default is true for several schedulers.
+    /// True if the figures are relative to the baseline. The default is true for several schedulers.
     pub compares: bool,
 }
 

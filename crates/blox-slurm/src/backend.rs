@@ -112,7 +112,7 @@ impl<S: Slurm> SlurmBackend<S> {
         }
     }
 
-    /// Looks at Slurm. Returns `false` if it does not answer.
+    /// Reads jobs and nodes from Slurm. Returns `false` if it does not answer.
     fn look(&mut self, view: View<'_>) -> Result<bool, SlurmError> {
         let before = Instant::now();
         match self.slurm.look() {

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 /// assert!(Empty.look().is_ok_and(|seen| seen.jobs.is_empty()));
 /// ```
 pub trait Slurm {
-    /// Returns the jobs and nodes as they are now.
+    /// Returns the present jobs and nodes.
     ///
     /// # Errors
     /// Slurm does not answer.
@@ -50,7 +50,7 @@ pub trait Slurm {
 pub struct Programs {
     /// Seconds within which each program must end.
     pub limit_s: u64,
-    /// Configuration file of the Slurm; `None` for that of the environment.
+    /// Configuration file of the Slurm; `None` for the file that the environment names.
     pub conf: Option<PathBuf>,
 }
 
@@ -108,7 +108,7 @@ impl Programs {
     /// Runs a program, and reads its output as JSON.
     ///
     /// # Errors
-    /// As for [`Programs::run`]; or the output is no JSON.
+    /// See [`Programs::run`]. The output may also be no JSON.
     pub fn json(&self, program: &'static str, args: &[&str]) -> Result<Value, SlurmError> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let out = self.run(program, &args)?;

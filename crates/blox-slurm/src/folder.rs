@@ -38,7 +38,7 @@ pub enum FolderError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The contradiction, or the parse error.
         why: String,
     },
 }
@@ -254,7 +254,7 @@ fn replayed(
     Ok((core, scheduler))
 }
 
-/// Returns the core and the scheduler of a journal as they are at its end, for look-ahead. The
+/// Returns the state and the scheduler at the end of a journal, for look-ahead. The
 /// journal may still grow.
 ///
 /// # Errors

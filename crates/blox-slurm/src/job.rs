@@ -6,7 +6,7 @@ use crate::read::{gpus, number, text, words};
 use blox_core::{Name, Outcome};
 use serde_json::Value;
 
-/// State of a job in Slurm, as far as a scheduler distinguishes states.
+/// State of a job in Slurm, in the kinds that a scheduler distinguishes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobState {
     /// The job waits, and Slurm does not start it: a user holds it.

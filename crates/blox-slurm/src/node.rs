@@ -5,7 +5,7 @@ use crate::read::{gpus, number, text, words};
 use blox_core::{Name, NodeSpec};
 use serde_json::Value;
 
-/// What Slurm states about the use of a node.
+/// State of a node in Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Jobs run on the node, or may.
@@ -31,7 +31,7 @@ pub struct NodeInfo {
     pub memory_mib: u64,
     /// Names of its partitions.
     pub partitions: Vec<Name>,
-    /// Whether it works.
+    /// The state.
     pub health: Health,
     /// The reason for which an administrator drains the node; `None` without a drain.
     pub drained: Option<String>,

@@ -30,7 +30,7 @@ use blox_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a tracker considers its own.
+/// The jobs and nodes of a tracker, and its limits of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     /// Only nodes and jobs of this partition; `None` for all.
@@ -54,7 +54,7 @@ impl Default for Scope {
     }
 }
 
-/// What Slurm shows at one time.
+/// Jobs and nodes of a Slurm at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The jobs, also those that have ended a short time ago.
@@ -279,8 +279,8 @@ impl Tracker {
         }
     }
 
-    /// Returns the GPUs of each node that jobs of others have, and those that Slurm gave to own jobs
-    /// beyond the plan: it distributes unequal numbers over nodes as it likes.
+    /// Returns the GPUs of each node that jobs of others have. GPUs of own jobs beyond the plan
+    /// count, too: Slurm distributes unequal numbers over nodes by a rule of its own.
     fn taken_by_others(&self, view: View<'_>, seen: &Snapshot) -> BTreeMap<Name, u32> {
         let mut taken = BTreeMap::new();
         for job in seen.jobs.iter().filter(|job| job.has_gpus()) {

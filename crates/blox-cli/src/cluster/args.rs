@@ -40,7 +40,7 @@ pub(crate) struct SchedulerArgs {
     pub daemon: DaemonArgs,
 }
 
-/// What runs the jobs of a scheduler.
+/// Carrier of the jobs of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Carrier {
     Nodes,
@@ -52,8 +52,7 @@ pub(crate) struct DaemonArgs {
     /// Directory of the scheduler's log
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// What runs the jobs: nodes with our node managers, or slurm, whose users submit held jobs with a
-    /// comment that begins with `blox`
+    /// Carrier of the jobs: nodes with node managers, or slurm with held jobs of users
     #[arg(
         long,
         value_enum,
@@ -62,10 +61,10 @@ pub(crate) struct DaemonArgs {
         hide_possible_values = true
     )]
     pub on: Carrier,
-    /// With --on slurm: only nodes and jobs of this partition
+    /// Schedule only nodes and jobs of this partition of Slurm
     #[arg(long, value_name = "NAME")]
     pub partition: Option<String>,
-    /// With --on slurm: the jobs of all users, which needs the rights of an operator of Slurm
+    /// Schedule the jobs of all users of Slurm; needs the rights of an operator
     #[arg(long)]
     pub all_users: bool,
     /// Address and port for nodes and users; not encrypted. An address other than loopback requires
@@ -232,9 +231,10 @@ pub(crate) struct SubmitArgs {
     /// Samples per step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<u32>,
-    /// JSON file that allows changes of GPUs and batch size during training: initial_batch,
-    /// max_batch, restart (seconds), and by GPU type per_gpu (least and most samples per pass),
-    /// one_gpu_rate (samples per second) and stages
+    /// JSON file that allows changes of GPUs and batch size during training
+    ///
+    /// Its fields are initial_batch, max_batch and restart (seconds). By GPU type, they are per_gpu
+    /// (least and most samples per pass), one_gpu_rate (samples per second) and stages.
     #[arg(long, value_name = "FILE")]
     pub training: Option<PathBuf>,
     /// Any other attribute for policies

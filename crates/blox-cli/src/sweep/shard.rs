@@ -13,7 +13,7 @@ const FORMS: Expected = Expected(
 /// Most shards of a sweep.
 const MOST: u32 = 100_000;
 
-/// A shard as it is given: its number may be in the environment of a process.
+/// A shard on a command line; its number may be in the environment of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GivenShard {
     Numbered(Shard),
@@ -29,7 +29,7 @@ pub(crate) enum GivenShard {
 /// leaves earlier runs where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
-    /// From 1.
+    /// The number, from 1.
     pub number: u32,
     /// Number of shards.
     pub of: u32,

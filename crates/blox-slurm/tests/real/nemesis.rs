@@ -59,7 +59,7 @@ fn outcomes(dir: &Path) -> (BTreeMap<JobId, u32>, BTreeMap<JobId, Outcome>) {
     (numbers, outcomes)
 }
 
-/// What a run has reached, so that no trouble is missing.
+/// Counts of the troubles of a run, so that none is missing.
 #[derive(Debug, Default)]
 struct Reached {
     orders: u32,

@@ -1,4 +1,4 @@
-//! What users and restarts do.
+//! Users that change jobs by hand, and restarts.
 
 use crate::cluster::Cluster;
 use crate::running::{Running, ended, phase, repeats, runs};
