@@ -9,7 +9,7 @@ use blox_results::grid::Form;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -88,8 +88,57 @@ pub(super) struct SweepArgs {
     /// from a variable.
     #[arg(long, value_name = "K/N", value_parser = parser::<GivenShard>("K/N, slurm, slurm/N, k8s/N or env:NAME/N"))]
     pub shard: Option<GivenShard>,
+    #[command(flatten, next_help_heading = "Job array")]
+    pub array: ArrayArgs,
     #[command(flatten)]
     pub options: Options,
+}
+
+/// Options of a sweep as a job array.
+#[derive(Args)]
+pub(super) struct ArrayArgs {
+    /// Run the shards as the tasks of a job array, and merge them: slurm
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        hide_possible_values = true,
+        conflicts_with = "shard"
+    )]
+    pub on: Option<ArrayCarrier>,
+    /// Number of tasks [default: the number of runs, at most 64]
+    #[arg(long, value_name = "N", requires = "on", value_parser = parser::<NonZeroU32>("a whole number, at least 1"))]
+    pub tasks: Option<NonZeroU32>,
+    /// Partition of the tasks
+    #[arg(long, value_name = "NAME", requires = "on")]
+    pub partition: Option<String>,
+    /// Account of the tasks
+    #[arg(long, value_name = "NAME", requires = "on")]
+    pub account: Option<String>,
+    /// Time limit of each task, as sbatch takes it
+    #[arg(long, value_name = "TIME", requires = "on")]
+    pub time: Option<String>,
+    /// Largest number of tasks that run at a time
+    #[arg(long, value_name = "N", requires = "on", value_parser = parser::<NonZeroU32>("a whole number, at least 1"))]
+    pub max_parallel: Option<NonZeroU32>,
+    /// Further option of sbatch, such as --slurm-arg=--mem=2G; may be given more than once
+    #[arg(long, value_name = "ARG", requires = "on", allow_hyphen_values = true)]
+    pub slurm_arg: Vec<String>,
+    /// Number of new tasks for a shard whose task ends without a result
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 2)]
+    pub retries: u32,
+    /// Submit the tasks and return; the same command without it waits and merges
+    #[arg(long, requires = "on")]
+    pub detach: bool,
+    /// Print the batch script instead of submitting it
+    #[arg(long, requires = "on", conflicts_with = "detach")]
+    pub dry_run: bool,
+}
+
+/// Carrier of the tasks of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ArrayCarrier {
+    Slurm,
 }
 
 /// Commands about a sweep.
@@ -97,6 +146,12 @@ pub(super) struct SweepArgs {
 pub(super) enum SweepCommand {
     /// Join the shards of a sweep
     Merge(MergeArgs),
+    /// Count the shards and runs of a sweep on a job array
+    Status {
+        /// Folder of the sweep
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! Merges the command line and the configuration file.
 
 use crate::args::{
-    CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, steps,
+    ArrayArgs, CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, steps,
 };
 use crate::failure::Failure;
 use crate::help::Late;
@@ -182,8 +182,10 @@ pub(super) fn compare(late: Late<CompareArgs>) -> Result<Given, Failure> {
     Ok(given)
 }
 
-pub(super) fn sweep(late: Late<SweepArgs>) -> Result<Given, Failure> {
+/// Merges the options of a sweep, beside those of its job array.
+pub(super) fn sweep(late: Late<SweepArgs>) -> Result<(ArrayArgs, Given), Failure> {
     let args = *late.args;
+    let array = args.array;
     let mut options = args.options;
     let (files, schedulers): (Vec<String>, Vec<String>) = args
         .schedulers
@@ -214,7 +216,7 @@ pub(super) fn sweep(late: Late<SweepArgs>) -> Result<Given, Failure> {
     let of_output = |key: &&String| *key != "fairness" && output.contains(key);
     match given.experiment.vary.keys().find(of_output) {
         Some(key) => Err(given.experiment.no_setting(key).into()),
-        None => Ok(given),
+        None => Ok((array, given)),
     }
 }
 

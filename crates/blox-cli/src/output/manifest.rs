@@ -110,9 +110,17 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 15] = [
     "output-dir",
     "shard",
+    "on",
+    "tasks",
+    "partition",
+    "account",
+    "time",
+    "max-parallel",
+    "slurm-arg",
+    "retries",
     "journal",
     "plot",
     "threads",
@@ -120,7 +128,7 @@ const LEFT_OUT: [&str; 7] = [
     "table",
 ];
 
-const FLAGS_LEFT_OUT: [&str; 3] = ["force", "quiet", "json"];
+const FLAGS_LEFT_OUT: [&str; 5] = ["force", "quiet", "json", "detach", "dry-run"];
 
 /// Removes options about the output and the number of threads, which do not change the results.
 pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {

@@ -54,7 +54,7 @@ pub(super) fn merge(
             "has no command line of a sweep",
         ));
     };
-    let given = config::sweep(late)?;
+    let (_, given) = config::sweep(late)?;
     let plan = Plan::of_lists(given.clone(), registry)?;
     let now = settings(&plan);
     if let Some((key, was, is)) = difference("", &first.content["settings"], &now) {

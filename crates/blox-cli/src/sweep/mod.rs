@@ -1,5 +1,6 @@
 //! `blox sweep`: runs schedulers over loads, seeds and other options.
 
+mod array;
 mod merge;
 mod shard;
 mod store;
@@ -33,12 +34,18 @@ pub(super) fn sweep(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let mut late = late;
-    if let Some(SweepCommand::Merge(args)) = late.args.command.take() {
-        return merge::merge(registry, args, terminal);
+    match late.args.command.take() {
+        Some(SweepCommand::Merge(args)) => return merge::merge(registry, args, terminal),
+        Some(SweepCommand::Status { dir }) => return array::status(&dir, terminal),
+        None => {}
     }
     let shard = late.args.shard.take();
     let shard = shard.map(|shard| shard.resolve()).transpose()?;
-    run(registry, config::sweep(late)?, shard, line, terminal)
+    let (array, given) = config::sweep(late)?;
+    match array.on {
+        Some(_) => array::run(registry, given, array, line, terminal),
+        None => run(registry, given, shard, line, terminal),
+    }
 }
 
 /// Runs a sweep, or one of its shards.
