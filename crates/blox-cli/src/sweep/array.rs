@@ -26,6 +26,9 @@ use std::time::Duration;
 /// Largest number of tasks, if none is given.
 const TASKS: usize = 64;
 
+/// File with Slurm's numbers of the arrays.
+const JOBS: &str = "jobs.json";
+
 /// Time between two looks at the tasks.
 const EVERY: Duration = Duration::from_millis(300);
 
@@ -104,22 +107,23 @@ pub(super) fn run(
             used.len()
         );
     }
-    let submitted = match todo.is_empty() {
-        true => Vec::new(),
-        false => vec![array.submit(&todo)?],
-    };
-    if let (Some(job), false) = (submitted.first(), quiet) {
+    // Tasks of an earlier command may still run.
+    let mut jobs = array.jobs();
+    let active = array.active(&jobs)?;
+    let active = active.ok_or_else(|| Failure::new("Slurm does not answer"))?;
+    let todo: Vec<u32> = todo.into_iter().filter(|k| !active.contains(k)).collect();
+    if !todo.is_empty() {
+        let job = array.submit(&todo, &mut jobs)?;
         let tasks = number_of(todo.len() as u64, "task");
-        let _ = writeln!(
-            terminal.err,
-            "Slurm job {job}: {tasks}, shards in {}",
-            array.parts.display()
-        );
+        if !quiet {
+            let parts = array.parts.display();
+            let _ = writeln!(terminal.err, "Slurm job {job}: {tasks}, shards in {parts}");
+        }
     }
     if array.args.detach {
         return Ok(OK);
     }
-    if !array.watch(&used, submitted, terminal)? {
+    if !array.watch(&used, jobs, terminal)? {
         return Ok(INTERRUPTED);
     }
     let merged = MergeArgs {
@@ -227,8 +231,14 @@ impl Array {
         Ok(script)
     }
 
-    /// Submits shards, and returns Slurm's number of the array.
-    fn submit(&self, todo: &[u32]) -> Result<u32, Failure> {
+    /// Returns Slurm's numbers of the arrays that were submitted for this folder.
+    fn jobs(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.parts.join(JOBS));
+        serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Submits shards, and returns Slurm's number of the array, which is added to `jobs`.
+    fn submit(&self, todo: &[u32], jobs: &mut Vec<u32>) -> Result<u32, Failure> {
         let path = self.parts.join("array.sh");
         let script = self.script(todo)?;
         fs::write(&path, script).map_err(|e| Failure::at(&path, e))?;
@@ -236,12 +246,14 @@ impl Array {
         let out = self.slurm.run("sbatch", &args).map_err(failed)?;
         let text = String::from_utf8_lossy(&out);
         let number = text.trim().split(';').next().unwrap_or_default();
-        number.parse().map_err(|_| {
-            Failure::new(format!(
-                "sbatch: found `{}`, expected a number",
-                text.trim()
-            ))
-        })
+        let number = number.parse().map_err(|_| {
+            let found = text.trim();
+            Failure::new(format!("sbatch: found `{found}`, expected a number"))
+        })?;
+        jobs.push(number);
+        let path = self.parts.join(JOBS);
+        fs::write(&path, format!("{jobs:?}\n")).map_err(|e| Failure::at(&path, e))?;
+        Ok(number)
     }
 
     /// Returns the shards whose tasks have not ended; `None` if Slurm does not answer.
@@ -357,8 +369,7 @@ impl Array {
                 )));
             }
         }
-        let job = self.submit(ended)?;
-        jobs.push(job);
+        let job = self.submit(ended, jobs)?;
         let tasks = number_of(ended.len() as u64, "task");
         let _ = writeln!(
             terminal.err,
