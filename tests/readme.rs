@@ -895,7 +895,9 @@ fn quick(line: &str) -> String {
     let short = |part: &str| {
         let mut words: Vec<&str> = part.split(' ').filter(|w| !w.is_empty()).collect();
         let simulates = ["simulate", "compare", "sweep", "step", "generate"];
-        if words.first() != Some(&"blox") || !words.iter().any(|word| simulates.contains(word)) {
+        let joins = matches!(words[..], ["blox", "sweep", "merge" | "status", ..]);
+        let runs = words.iter().any(|word| simulates.contains(word)) && !joins;
+        if words.first() != Some(&"blox") || !runs {
             return part.to_owned();
         }
         for option in ["--jobs", "--measure"] {
