@@ -8,7 +8,8 @@ use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use blox_core::drive::drive;
 use blox_core::{
-    ClusterSpec, GpuCount, JobSpec, MetricCollector, Pipeline, Plan, Scheduler, Seconds, Time, View,
+    Class, ClusterSpec, Extras, GpuCount, JobSpec, MetricCollector, Name, Pipeline, Plan,
+    Scheduler, Seconds, Time, View,
 };
 use blox_experiment::Prepared;
 use blox_registry::Registry;
@@ -96,18 +97,38 @@ fn possible(pipeline: &Pipeline) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether a scheduler places jobs on a GPU together, in a rehearsal on a full cluster.
+/// Data of jobs for which schedulers place jobs on a GPU together.
+const SHARING: [&[(&str, f64)]; 3] = [
+    &[],
+    &[("gpu_utilisation", 0.3)],
+    &[("gpu_util", 30.0), ("gmem_util", 10.0), ("gmem", 2000.0)],
+];
+
+/// Returns whether a scheduler places jobs on a GPU together, in rehearsals on a full cluster.
 fn shares(pipeline: &Pipeline) -> bool {
-    let jobs = (0..48).map(|i: u32| {
-        let gpus = GpuCount([1, 2, 4, 1][i as usize % 4]);
-        JobSpec::new(Time::new(f64::from(i) * 60.0), gpus, Seconds::new(3000.0))
-    });
-    let simulation = Simulation::new(ClusterSpec::uniform(2, 4));
-    let shares = Shares::default();
-    let simulation = simulation.collector(shares.clone());
-    // A scheduler that needs data of jobs fails here, and is refused when it first shares a GPU.
-    let _ = simulation.run(pipeline.clone(), &mut Jobs::new(jobs.collect()));
-    shares.0.load(Ordering::Relaxed)
+    SHARING.iter().any(|data| {
+        let job = |i: u32| {
+            let gpus = GpuCount([1, 2, 4, 1][i as usize % 4]);
+            let values = data
+                .iter()
+                .map(|(name, value)| (Name::from(*name), (*value).into()));
+            let extras = Extras {
+                attributes: values.collect(),
+                class: match i % 2 {
+                    0 => Class::Guaranteed,
+                    _ => Class::BEST_EFFORT,
+                },
+                ..Extras::default()
+            };
+            let submit = Time::new(f64::from(i) * 60.0);
+            JobSpec::new(submit, gpus, Seconds::new(3000.0)).with_extras(extras)
+        };
+        let shares = Shares::default();
+        let simulation = Simulation::new(ClusterSpec::uniform(2, 4)).collector(shares.clone());
+        // A scheduler that needs other data fails here, and ends when it first shares a GPU.
+        let _ = simulation.run(pipeline.clone(), &mut Jobs::new((0..48).map(job).collect()));
+        shares.0.load(Ordering::Relaxed)
+    })
 }
 
 /// Notes whether a plan places several jobs on a GPU.
