@@ -64,6 +64,8 @@ pub struct SlurmBackend<S> {
     looked: Option<Instant>,
     /// True while Slurm does not answer.
     away: bool,
+    /// True once Slurm has answered.
+    answered: bool,
 }
 
 /// Unix time that never goes back.
@@ -109,6 +111,7 @@ impl<S: Slurm> SlurmBackend<S> {
             moved: false,
             looked: None,
             away: false,
+            answered: false,
         }
     }
 
@@ -120,6 +123,7 @@ impl<S: Slurm> SlurmBackend<S> {
                 if std::mem::take(&mut self.away) {
                     (self.notice)("Slurm answers again");
                 }
+                self.answered = true;
                 self.seen = seen;
                 let news = self.tracker.observe(self.clock.now(), view, &self.seen);
                 for text in &news.notices {
@@ -128,7 +132,8 @@ impl<S: Slurm> SlurmBackend<S> {
                 self.news.extend(news.events);
                 self.moved = true;
             }
-            Err(error) if error.is_temporary() => self.absent(&error),
+            // Once Slurm has answered, its commands are right, and so it will answer again.
+            Err(error) if error.is_temporary() || self.answered => self.absent(&error),
             Err(error) => return Err(error),
         }
         self.looked = Some(before);

@@ -48,6 +48,8 @@ impl SlurmError {
             SlurmError::Failed { message, .. } => {
                 let causes = [
                     "Unable to contact slurm controller",
+                    "Unspecified error",
+                    "Unexpected message received",
                     "Socket timed out",
                     "Connection refused",
                     "communication",

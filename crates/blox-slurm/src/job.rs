@@ -67,6 +67,12 @@ pub struct JobInfo {
     pub requeues: bool,
     /// True if the GPUs are requested for each task, so that their number cannot change.
     pub per_task: bool,
+    /// True if the job takes whole nodes.
+    pub exclusive: bool,
+    /// Time in seconds of Unix time before which Slurm does not start the job; 0 for none.
+    pub begin: u64,
+    /// Jobs that must end before it, as Slurm shows them; empty if it waits for none.
+    pub dependency: String,
     /// True for an array whose tasks have no numbers of their own yet.
     pub is_array: bool,
 }
@@ -128,6 +134,10 @@ impl JobInfo {
             cpus: number(job, "cpus").unwrap_or(0),
             requeues: job.get("requeue").and_then(Value::as_bool) != Some(false),
             per_task: gpus(text(job, "tres_per_task")).is_some(),
+            exclusive: ["none", "exclusive"].contains(&text(job, "shared"))
+                || words(job, "exclusive").contains(&"true"),
+            begin: number(job, "eligible_time").unwrap_or(0),
+            dependency: text(job, "dependency").to_owned(),
             is_array: !text(job, "array_task_string").is_empty(),
         })
     }

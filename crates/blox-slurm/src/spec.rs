@@ -41,7 +41,9 @@ pub fn is_marked(comment: &str) -> bool {
 /// A sentence with the word, the value found and the value expected.
 pub fn spec_of(job: &JobInfo) -> Result<JobSpec, String> {
     if job.gpus == 0 {
-        return Err("requests no GPU, expected --gres=gpu:N, --gpus or --gpus-per-node".to_owned());
+        return Err(
+            "it requests no GPU, expected --gres=gpu:N, --gpus or --gpus-per-node".to_owned(),
+        );
     }
     let limit = job.limit_min.map(|minutes| minutes as f64 * 60.0);
     let mut duration = limit.filter(|s| *s > 0.0).unwrap_or(DURATION);
@@ -89,7 +91,9 @@ pub fn spec_of(job: &JobInfo) -> Result<JobSpec, String> {
                 extras.batch_size = Some(size);
             }
             "gpu_share" | "gpu_memory_share" => {
-                return Err(format!("`{word}`: Slurm gives jobs whole GPUs only"));
+                return Err(format!(
+                    "the comment has `{word}`, but Slurm gives jobs whole GPUs only"
+                ));
             }
             SLURM_JOB => return Err(wrong(word, "another name")),
             _ => {
@@ -101,6 +105,9 @@ pub fn spec_of(job: &JobInfo) -> Result<JobSpec, String> {
     extras
         .attributes
         .insert(Name::from(SLURM_JOB), job.id.into());
+    if extras.levels.is_empty() != extras.rates.is_empty() {
+        return Err("the comment has one of `levels` and `rates`, expected both".to_owned());
+    }
     extras.gpu_types.extend(job.gpu_type.clone());
     let mut spec = JobSpec::new(submit, GpuCount(job.gpus), Seconds::new(duration))
         .named(job.name.as_str())
@@ -114,7 +121,8 @@ pub fn spec_of(job: &JobInfo) -> Result<JobSpec, String> {
             rate: iterations / duration,
         };
     }
-    spec.check().map_err(|error| error.to_string())?;
+    spec.check()
+        .map_err(|error| format!("the comment does not fit: {error}"))?;
     Ok(spec)
 }
 

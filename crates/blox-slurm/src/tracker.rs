@@ -103,6 +103,8 @@ struct Tracked {
     failures: u32,
     /// Time at which a job with failed launches may be launched again.
     rests_until: Option<Time>,
+    /// Time at which Slurm was seen to hold the job again.
+    left: Option<Time>,
     /// The last order and its time.
     ordered: Option<(Order, Time)>,
 }
@@ -197,7 +199,7 @@ impl Tracker {
             let info = seen.jobs.iter().find(|job| job.id == id);
             self.follow(now, view, id, info, &mut news);
         }
-        self.adopt(view, seen, &mut news);
+        self.adopt(now, view, seen, &mut news);
         news
     }
 
@@ -303,7 +305,7 @@ impl Tracker {
     }
 
     /// Submits held jobs that are new.
-    fn adopt(&mut self, view: View<'_>, seen: &Snapshot, news: &mut News) {
+    fn adopt(&mut self, now: Time, view: View<'_>, seen: &Snapshot, news: &mut News) {
         let mut next = view.next_job_id();
         let mut new: Vec<&JobInfo> = (seen.jobs.iter())
             .filter(|job| job.state == JobState::Held && is_marked(&job.comment))
@@ -313,12 +315,18 @@ impl Tracker {
         // Slurm numbers jobs in order of submission.
         new.sort_by_key(|job| job.id);
         for info in new {
+            // The order to start would replace both.
+            if !info.dependency.is_empty() || info.begin as f64 > now.secs() {
+                continue;
+            }
             let usable = if info.is_array {
-                Err("is an array, expected single jobs".to_owned())
+                Err("it is an array, expected single jobs".to_owned())
             } else if !info.requeues {
-                Err("has --no-requeue, expected --requeue".to_owned())
+                Err("it has --no-requeue, expected --requeue".to_owned())
             } else if info.per_task {
-                Err("has --gpus-per-task, expected --gpus or --gpus-per-node".to_owned())
+                Err("it has --gpus-per-task, expected --gpus or --gpus-per-node".to_owned())
+            } else if info.exclusive {
+                Err("it has --exclusive, expected a number of GPUs alone".to_owned())
             } else {
                 spec_of(info)
             };
@@ -331,8 +339,7 @@ impl Tracker {
                 }
                 Err(why) => {
                     if self.noticed.insert(info.id) {
-                        let text =
-                            format!("Slurm job {} ({MARK}) is left alone: it {why}", info.id);
+                        let text = format!("Slurm job {} ({MARK}) is left alone: {why}", info.id);
                         news.notices.push(text);
                     }
                 }
@@ -409,7 +416,7 @@ impl Tracker {
                 false
             }
             Phase::Running => {
-                tracked.follow_running(view, &job, info, news);
+                tracked.follow_running(now, view, &job, info, news);
                 false
             }
             Phase::Stopping => {
@@ -419,7 +426,7 @@ impl Tracker {
                         attempt: job.attempt(),
                         work: None,
                     });
-                    tracked.rest();
+                    tracked.rest(now);
                 }
                 false
             }
@@ -462,13 +469,22 @@ impl Tracked {
             suspended: false,
             failures: 0,
             rests_until: None,
+            left: None,
             ordered: None,
         }
     }
 
     /// Slurm holds the job again.
-    fn rest(&mut self) {
+    fn rest(&mut self, now: Time) {
         (self.released, self.launch, self.suspended) = (false, None, false);
+        self.left = Some(now);
+    }
+
+    /// Returns whether Slurm lets a job start again on its last nodes: not in the second in which it
+    /// left them, since credentials of launches have whole seconds.
+    fn may_start(&self, now: Time) -> bool {
+        self.left
+            .is_none_or(|left| now.secs().floor() > left.secs().floor())
     }
 
     /// Returns the launch of the job's present attempt.
@@ -512,7 +528,9 @@ impl Tracked {
                 match current {
                     // The old launch of a job that changes its GPUs.
                     None if runs && self.launch.is_none() && is_on(&on, info) => None,
-                    None if info.state == Held => Some(Order::Start { job: id, on }),
+                    None if info.state == Held => {
+                        self.may_start(now).then_some(Order::Start { job: id, on })
+                    }
                     None => back,
                     Some(launch) if launch.failed.is_some() => back,
                     // Somebody has held it, or the order was lost.
@@ -543,8 +561,8 @@ impl Tracked {
         info: &JobInfo,
         news: &mut News,
     ) -> bool {
-        if info.state == JobState::Held {
-            self.rest();
+        if info.state == JobState::Held && self.released {
+            self.rest(now);
         }
         if self.rests_until.is_some_and(|until| now >= until) {
             self.rests_until = None;
@@ -606,7 +624,7 @@ impl Tracked {
                 });
                 news.notices
                     .push(format!("job {} (Slurm job {}): {why}", job.id(), info.id));
-                self.rest();
+                self.rest(now);
                 self.failures += 1;
                 if self.failures >= FAILED {
                     let doublings = (self.failures - FAILED).min(10);
@@ -634,6 +652,7 @@ impl Tracked {
 
     fn follow_running(
         &mut self,
+        now: Time,
         view: View<'_>,
         job: &JobRef<'_>,
         info: &JobInfo,
@@ -679,7 +698,7 @@ impl Tracked {
                     work: self.before,
                     why,
                 });
-                self.rest();
+                self.rest(now);
             }
             JobState::Suspended if !self.suspended => {
                 self.suspended = true;

@@ -30,6 +30,19 @@ pub(super) fn scheduler(
         simulate,
         daemon: a,
     } = *late.args;
+    let others = [
+        ("token-file", a.token_file.is_some()),
+        ("insecure", a.insecure),
+        ("metrics", a.metrics.is_some()),
+        ("offers", a.offers.is_some()),
+        ("resume-program", a.resume_program.is_some()),
+        ("suspend-program", a.suspend_program.is_some()),
+    ];
+    if let Some((name, _)) = others.iter().find(|(_, given)| *given) {
+        return Err(Failure::new(format!(
+            "--{name} has no meaning with --on slurm, only with node managers"
+        )));
+    }
     if simulate.options.output.journal.is_some() {
         return Err(Failure::new(
             "--journal: the folder of --state-dir has the journals of a scheduler on Slurm",
@@ -121,12 +134,12 @@ fn shares(pipeline: &Pipeline) -> bool {
                 ..Extras::default()
             };
             let submit = Time::new(f64::from(i) * 60.0);
-            JobSpec::new(submit, gpus, Seconds::new(3000.0)).with_extras(extras)
+            JobSpec::new(submit, gpus, Seconds::new(2000.0)).with_extras(extras)
         };
         let shares = Shares::default();
-        let simulation = Simulation::new(ClusterSpec::uniform(2, 4)).collector(shares.clone());
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 4)).collector(shares.clone());
         // A scheduler that needs other data fails here, and ends when it first shares a GPU.
-        let _ = simulation.run(pipeline.clone(), &mut Jobs::new((0..48).map(job).collect()));
+        let _ = simulation.run(pipeline.clone(), &mut Jobs::new((0..16).map(job).collect()));
         shares.0.load(Ordering::Relaxed)
     })
 }

@@ -54,7 +54,7 @@ pub(super) fn merge(
             "has no command line of a sweep",
         ));
     };
-    let (_, given) = config::sweep(late)?;
+    let (_, mut given) = config::sweep(late)?;
     let plan = Plan::of_lists(given.clone(), registry)?;
     let now = settings(&plan);
     if let Some((key, was, is)) = difference("", &first.content["settings"], &now) {
@@ -64,11 +64,24 @@ pub(super) fn merge(
         ));
     }
     let found = found(&shards);
-    let missing: Vec<usize> = (0..plan.runs.len())
-        .filter(|i| !found.contains_key(&*plan.names[*i]))
-        .collect();
+    let is_whole = |i: usize| match found.get(plan.names[i].as_str()) {
+        Some(Some(dir)) => {
+            let dir = dir.join("runs").join(&plan.names[i]);
+            Store::finished_in(&dir, &plan, i).is_some()
+        }
+        // It has failed, and will fail again.
+        Some(None) => true,
+        None => false,
+    };
+    let missing: Vec<usize> = (0..plan.runs.len()).filter(|i| !is_whole(*i)).collect();
     if !missing.is_empty() {
         return Err(lacking(&plan, &missing, &shards));
+    }
+    let own = |shard: &Index| shard.dir.canonicalize().ok();
+    let into = args.output_dir.canonicalize().ok();
+    if into.is_some() && shards.iter().any(|shard| own(shard) == into) {
+        let text = "is a shard of the sweep, expected another --output-dir";
+        return Err(Failure::at(&args.output_dir, text));
     }
     {
         let store = Store::open(&args.output_dir, &plan, &line, None)?;
@@ -84,6 +97,8 @@ pub(super) fn merge(
             }
         }
     }
+    // The earlier results are replaced already.
+    given.output.force = false;
     super::run(registry, given, None, &line, terminal)
 }
 
@@ -163,7 +178,7 @@ fn lacking(plan: &Plan<'_>, missing: &[usize], shards: &[Index]) -> Failure {
         more => format!(", and {more} more"),
     };
     Failure::new(format!(
-        "{} of {} runs are missing: {}{more}",
+        "{} of {} runs are missing or damaged: {}{more}",
         missing.len(),
         plan.runs.len(),
         named.join(", ")

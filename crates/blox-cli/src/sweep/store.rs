@@ -137,10 +137,14 @@ impl Store {
         }
     }
 
-    /// Returns a run that is already finished. Its manifest must have these settings, and its files
-    /// the recorded sizes.
+    /// Returns a run that is already finished.
     pub fn finished(&self, plan: &Plan<'_>, run: usize) -> Option<Finished> {
-        let dir = plan.folder(run)?;
+        Store::finished_in(&plan.folder(run)?, plan, run)
+    }
+
+    /// Returns a run that is finished in a folder. Its manifest must have these settings, and its
+    /// files the recorded sizes.
+    pub fn finished_in(dir: &Path, plan: &Plan<'_>, run: usize) -> Option<Finished> {
         let read = |name: &str| -> Option<Value> {
             serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
         };
