@@ -583,6 +583,10 @@ impl Tracked {
         news: &mut News,
     ) {
         let Some(bound) = job.bound() else { return };
+        if info.state == JobState::Held && self.released && self.current(job).is_none() {
+            // The launch before a change of GPUs has ended.
+            self.rest(now);
+        }
         let on = nodes_of(view, &bound.gpus);
         if self.launch.is_none() && info.state == JobState::Running && is_on(&on, info) {
             // The order is from before a restart of the scheduler.
@@ -955,6 +959,19 @@ mod tests {
         assert_eq!(setting.orders(), ["start Slurm job 7 on a:4,b:2"]);
         setting.slurm(json!({"job_state": "COMPLETED", "start_time": 1001, "end_time": 1002}));
         assert_eq!(setting.look(), ["started", "ended"]);
+    }
+
+    #[test]
+    fn a_job_changes_its_gpus_in_another_second() {
+        let mut setting = Setting::started();
+        setting.place(0..4);
+        assert_eq!(setting.orders(), ["requeue and hold Slurm job 7"]);
+        setting.held(1);
+        assert!(setting.look().is_empty());
+        setting.now -= 0.5;
+        assert!(setting.orders().is_empty());
+        setting.now += 0.5;
+        assert_eq!(setting.orders(), ["start Slurm job 7 on a:4"]);
     }
 
     #[test]
