@@ -1,7 +1,7 @@
 //! Arguments of commands.
 
 use super::value::FileFormats;
-use crate::sweep::GivenShard;
+use crate::shard::GivenShard;
 use blox_experiment::Experiment;
 use blox_experiment::value::{Axis, By, Loads, Period, Seeds, Written, parser};
 use blox_registry::ComponentSpec;

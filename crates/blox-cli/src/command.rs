@@ -131,7 +131,7 @@ impl Command {
                     None => run::simulate(registry, given, line, terminal),
                 }
             }
-            Command::Sweep(late) => sweep::sweep(registry, late, line, terminal),
+            Command::Sweep(late) => sweep::sweep(registry, late, line, sweep_of, terminal),
             Command::Claims(late) => claims::run(registry, &late.args, terminal),
             Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
             #[cfg(feature = "released")]
@@ -165,6 +165,15 @@ fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Resu
 /// Returns the definition of the command line, with examples.
 pub(super) fn command() -> clap::Command {
     with_help(Cli::command(), "")
+}
+
+/// Parses the command line of a sweep; `None` if it is none.
+fn sweep_of(line: &[OsString]) -> Option<Late<SweepArgs>> {
+    let matches = command().try_get_matches_from(line).ok()?;
+    match Cli::from_arg_matches(&matches).ok()?.command {
+        Command::Sweep(late) => Some(late),
+        _ => None,
+    }
 }
 
 /// Removes hidden commands from the suggestions for a misspelled command.

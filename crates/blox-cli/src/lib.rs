@@ -52,6 +52,7 @@ mod replay;
 mod reproduce;
 mod run;
 mod seeds;
+mod shard;
 mod step;
 mod sweep;
 mod terminal;

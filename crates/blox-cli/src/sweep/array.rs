@@ -1,14 +1,14 @@
 //! `blox sweep --on slurm`: the shards of a sweep as the tasks of a job array.
 
-use super::merge;
-use super::shard::Shard;
 use super::store::of_run;
+use super::{Parse, merge};
 use crate::args::{ArrayArgs, MergeArgs};
 use crate::config::Given;
 use crate::execute::now;
 use crate::failure::Failure;
 use crate::output::{self, INDEX};
 use crate::plan::Plan;
+use crate::shard::Shard;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
 use blox_results::number_of;
@@ -64,6 +64,7 @@ pub(super) fn run(
     given: Given,
     args: ArrayArgs,
     line: &[OsString],
+    parse: Parse,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let plan = Plan::of_lists(given, registry)?;
@@ -132,7 +133,7 @@ pub(super) fn run(
         force,
         quiet: true,
     };
-    merge::merge(registry, merged, terminal)
+    merge::merge(registry, merged, parse, terminal)
 }
 
 /// Prints the state of the shards of a sweep.

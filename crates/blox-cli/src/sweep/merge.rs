@@ -1,16 +1,15 @@
 //! `blox sweep merge`: joins the shards of a sweep.
 
-use super::shard::{Shard, is_shard_folder};
+use super::Parse;
 use super::store::{Row, Store, difference, of_run, settings};
 use crate::args::MergeArgs;
-use crate::command::{Cli, Command, command};
 use crate::config;
 use crate::failure::Failure;
 use crate::output::{INDEX, MANIFEST};
 use crate::plan::Plan;
+use crate::shard::{Shard, is_shard_folder};
 use crate::terminal::Terminal;
 use blox_registry::Registry;
-use clap::FromArgMatches;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,6 +28,7 @@ struct Index {
 pub(super) fn merge(
     registry: &Registry,
     args: MergeArgs,
+    parse: Parse,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let shards = shards(&args.dirs)?;
@@ -46,9 +46,7 @@ pub(super) fn merge(
         }
     }
     let line = line(first, &args)?;
-    let matches = command().try_get_matches_from(&line);
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let Ok(Command::Sweep(late)) = cli.map(|cli| cli.command) else {
+    let Some(late) = parse(&line) else {
         return Err(Failure::at(
             &first.dir.join(INDEX),
             "has no command line of a sweep",

@@ -2,10 +2,7 @@
 
 mod array;
 mod merge;
-mod shard;
 mod store;
-
-pub(crate) use shard::GivenShard;
 
 use super::args::{OutputFormat, SweepArgs, SweepCommand};
 use super::config::{self, Given};
@@ -14,11 +11,11 @@ use super::output;
 use crate::failure::Failure;
 use crate::help::Late;
 use crate::plan::Plan;
+use crate::shard::Shard;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_experiment::VariedResults;
 use blox_registry::Registry;
 use blox_results::ALIKE;
-use shard::Shard;
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,15 +24,18 @@ use store::{Row, Store, finished};
 /// Interval at which the results so far are written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
 
+/// Parses the recorded command line of a sweep; `None` if it is none.
+pub(super) type Parse = fn(&[OsString]) -> Option<Late<SweepArgs>>;
+
 pub(super) fn sweep(
     registry: &Registry,
-    late: Late<SweepArgs>,
+    mut late: Late<SweepArgs>,
     line: &[OsString],
+    parse: Parse,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let mut late = late;
     match late.args.command.take() {
-        Some(SweepCommand::Merge(args)) => return merge::merge(registry, args, terminal),
+        Some(SweepCommand::Merge(args)) => return merge::merge(registry, args, parse, terminal),
         Some(SweepCommand::Status { dir }) => return array::status(&dir, terminal),
         None => {}
     }
@@ -43,7 +43,7 @@ pub(super) fn sweep(
     let shard = shard.map(|shard| shard.resolve()).transpose()?;
     let (array, given) = config::sweep(late)?;
     match array.on {
-        Some(_) => array::run(registry, given, array, line, terminal),
+        Some(_) => array::run(registry, given, array, line, parse, terminal),
         None => run(registry, given, shard, line, terminal),
     }
 }

@@ -39,9 +39,9 @@
 use super::super::files::write_whole;
 use super::super::lock::Lock;
 use super::super::output::{self, GROUPS, INDEX, MANIFEST, RUN_FILES, TABLE, pretty};
-use super::shard::Shard;
 use crate::failure::Failure;
 use crate::plan::Plan;
+use crate::shard::Shard;
 use blox_experiment::{Finished, VariedResults};
 use blox_results::losses::Lost;
 use blox_results::{Groups, Run, collected_columns, figure_columns, grid, part_columns};

@@ -154,7 +154,7 @@ impl Shard {
 }
 
 /// Returns whether a folder has the name of a shard's.
-pub(super) fn is_shard_folder(name: &str) -> bool {
+pub(crate) fn is_shard_folder(name: &str) -> bool {
     let numbers = name
         .strip_prefix("shard-")
         .and_then(|rest| rest.split_once("-of-"));
