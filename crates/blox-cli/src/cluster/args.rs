@@ -231,10 +231,8 @@ pub(crate) struct SubmitArgs {
     /// Samples per step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<u32>,
-    /// JSON file that allows changes of GPUs and batch size during training
-    ///
-    /// Its fields are initial_batch, max_batch and restart (seconds). By GPU type, they are per_gpu
-    /// (least and most samples per pass), one_gpu_rate (samples per second) and stages.
+    /// JSON file for changes of GPUs and batch size: initial_batch, max_batch, restart (seconds), and
+    /// by GPU type per_gpu (samples per pass), one_gpu_rate (samples per second), stages
     #[arg(long, value_name = "FILE")]
     pub training: Option<PathBuf>,
     /// Any other attribute for policies
