@@ -182,7 +182,7 @@ pub(super) fn compare(late: Late<CompareArgs>) -> Result<Given, Failure> {
     Ok(given)
 }
 
-/// Merges the options of a sweep, beside those of its job array.
+/// Merges the options of a sweep. The options of its job array stay apart.
 pub(super) fn sweep(late: Late<SweepArgs>) -> Result<(ArrayArgs, Given), Failure> {
     let args = *late.args;
     let array = args.array;

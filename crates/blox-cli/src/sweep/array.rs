@@ -29,7 +29,7 @@ const TASKS: usize = 64;
 /// File with Slurm's numbers of the arrays.
 const JOBS: &str = "jobs.json";
 
-/// Time between two looks at the tasks.
+/// Time between two checks of the tasks.
 const EVERY: Duration = Duration::from_millis(300);
 
 /// States of a task that has not ended.
