@@ -9,6 +9,7 @@ use blox_core::{
     JobRef, Lens, NodeActionKinds, NodeActions, Pipeline, Plan, PlanError, Scheduler, Share,
     Validity, View,
 };
+use std::mem::discriminant;
 
 /// An answer from outside that was not taken; see [`Stepper::answer`](super::Stepper::answer).
 #[derive(Debug, thiserror::Error)]
@@ -156,24 +157,30 @@ fn check_steps(view: View<'_>, plan: &Plan) -> Result<(), AnswerError> {
                     .map_or(Ok(()), |job| check_size(&job, assignment))?;
             }
             Action::Finish { .. } => {
-                let mut others = plan.actions.iter().enumerate();
-                let other = others.find_map(|(i, other)| match other {
-                    _ if i == step || other.job() != job => None,
-                    Action::Finish { .. } => Some("finish"),
+                let mut others = plan.actions.iter();
+                let other = others.find_map(|other| match other {
+                    _ if other.job() != job => None,
                     Action::Stop { .. } => Some("stop"),
                     Action::Place { .. } => Some("place"),
                     _ => None,
                 });
-                match other {
-                    Some("finish") => {
-                        let what = "finish".into();
-                        return Err(PlanError::Twice { job, what }.into());
-                    }
-                    Some(what) => return Err(AnswerError::Fates { job, what }),
-                    None => {}
+                if let Some(what) = other {
+                    return Err(AnswerError::Fates { job, what });
                 }
             }
             _ => {}
+        }
+        let what = match action {
+            Action::Finish { .. } => "finish",
+            Action::Promote { .. } => "promote",
+            Action::Notify { .. } => "notify",
+            // The state finds these.
+            _ => continue,
+        };
+        let (kind, mut later) = (discriminant(action), plan.actions.iter().skip(step + 1));
+        if later.any(|other| other.job() == job && discriminant(other) == kind) {
+            let what = what.into();
+            return Err(PlanError::Twice { job, what }.into());
         }
     }
     Ok(())

@@ -2,7 +2,10 @@
 
 use blox_core::suggest::one_of;
 use blox_core::{Action, Reason};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// The kinds of steps, with the keys of each.
 const STEPS: [(&str, &[&str]); 5] = [
@@ -16,10 +19,12 @@ const STEPS: [(&str, &[&str]); 5] = [
 /// The keys of an assignment.
 const ASSIGNMENT: [&str; 5] = ["gpus", "share", "cpus", "memory_gib", "config"];
 
-/// Reads the steps of an answer. A stop without a reason has the reason that the job was not chosen.
+/// Reads the steps of an answer. A stop without a reason has the reason that the job was not chosen,
+/// and an end without a reason has the reason that it came from outside.
 pub(super) fn steps_of(text: &str) -> Result<Vec<Action>, String> {
     let read = serde_json::from_str(text);
     let list: Vec<Value> = read.map_err(|e| format!("the answer is no list of steps: {e}"))?;
+    serde_json::from_str::<Unique>(text).map_err(|e| format!("the answer is ambiguous: {e}"))?;
     let steps = list.into_iter().zip(1..);
     steps
         .map(|(value, number)| step_of(value, number))
@@ -53,10 +58,71 @@ fn step_of(mut value: Value, number: u32) -> Result<Action, String> {
         known_keys(assignment, &ASSIGNMENT, &place)?;
     }
     if keys.contains(&"why") {
-        let reason = || serde_json::to_value(Reason::NotChosen).unwrap_or_default();
+        let reason = match *kind {
+            "finish" => Reason::other("ended from outside"),
+            _ => Reason::NotChosen,
+        };
+        let reason = || serde_json::to_value(reason).unwrap_or_default();
         fields.entry("why").or_insert_with(reason);
     }
     serde_json::from_value(value).map_err(|e| format!("{place}: {e}"))
+}
+
+/// Any JSON without an object that has a key twice. [`Value`] keeps the last of two such values.
+struct Unique;
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Unique)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = Unique;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Unique, A::Error> {
+        while list.next_element::<Unique>()?.is_some() {}
+        Ok(Unique)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Unique, A::Error> {
+        let mut keys = BTreeSet::new();
+        while let Some((key, Unique)) = object.next_entry::<String, Unique>()? {
+            if !keys.insert(key.clone()) {
+                let text = format!("an object has the key `{key}` twice, expected once");
+                return Err(A::Error::custom(text));
+            }
+        }
+        Ok(Unique)
+    }
 }
 
 /// Refuses an unknown key.
@@ -83,6 +149,32 @@ mod tests {
             why: Reason::NotChosen,
         };
         assert_eq!(steps, Ok(vec![stop, Action::Promote { job: JobId(4) }]));
+        let steps = steps_of(r#"[{"finish":{"job":3}}]"#);
+        let finish = Action::Finish {
+            job: JobId(3),
+            why: Reason::other("ended from outside"),
+        };
+        assert_eq!(steps, Ok(vec![finish]));
+    }
+
+    #[test]
+    fn a_key_twice_is_refused_by_name() {
+        for (text, key) in [
+            (r#"[{"stop":{"job":4},"stop":{"job":3}}]"#, "stop"),
+            (r#"[{"promote":{"job":0,"job":1}}]"#, "job"),
+            (
+                r#"[{"place":{"job":0,"assignment":{"gpus":[0],"gpus":[1]}}}]"#,
+                "gpus",
+            ),
+        ] {
+            let why = format!(
+                "the answer is ambiguous: an object has the key `{key}` twice, expected once"
+            );
+            let found = steps_of(text).unwrap_err();
+            assert!(found.starts_with(&why), "{found}");
+        }
+        let same = steps_of(r#"[{"promote":{"job":0}},{"promote":{"job":1}}]"#);
+        assert_eq!(same.unwrap().len(), 2);
     }
 
     #[test]
