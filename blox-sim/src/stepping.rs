@@ -66,6 +66,8 @@ pub struct Stepper<'w> {
     parts: Parts<'w>,
     memory: Turn,
     over: bool,
+    /// Measured jobs that were counted as not submitted.
+    unsubmitted: u64,
 }
 
 impl<'w> Stepper<'w> {
@@ -102,6 +104,7 @@ impl<'w> Stepper<'w> {
             scheduler,
             memory: Turn::default(),
             over: false,
+            unsubmitted: 0,
         })
     }
 
@@ -211,6 +214,28 @@ impl<'w> Stepper<'w> {
         self.over.then_some(self.parts.backend.ended)
     }
 
+    /// Returns when the simulation ended; `None` while it runs. It may end at a limit after its last
+    /// event.
+    pub fn ended_at(&self) -> Option<Time> {
+        let backend = &self.parts.backend;
+        self.over.then(|| match backend.ended {
+            Ended::Horizon => backend.now,
+            _ => self.view().now(),
+        })
+    }
+
+    /// Returns the number of measured jobs that were not submitted before the end; 0 while the
+    /// simulation runs.
+    ///
+    /// # Errors
+    /// The rest of the workload cannot be read.
+    pub fn unsubmitted(&mut self) -> Result<u64, SimError> {
+        if self.over {
+            self.unsubmitted += self.parts.backend.count_unsubmitted()?;
+        }
+        Ok(self.unsubmitted)
+    }
+
     /// Returns the state between two steps.
     pub fn view(&self) -> View<'_> {
         self.parts.core.view()
@@ -241,7 +266,8 @@ impl<'w> Stepper<'w> {
     /// that have not been submitted. If the rest of the workload cannot be read, these are not
     /// counted.
     pub fn report(mut self) -> Report {
-        let unsubmitted = self.parts.backend.count_unsubmitted().unwrap_or_default();
+        let rest = self.parts.backend.count_unsubmitted().unwrap_or_default();
+        let unsubmitted = self.unsubmitted + rest;
         let (simulation, name) = (&self.simulation, self.scheduler.name());
         simulation.report(name, self.parts, unsubmitted)
     }

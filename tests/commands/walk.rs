@@ -9,8 +9,25 @@ use std::process::Stdio;
 #[test]
 fn a_walk_ends_where_a_simulation_does() {
     let dir = tempfile::tempdir().unwrap();
-    for scheduler in ["las", "srtf"] {
-        let args = format!("{scheduler} --load 8 --jobs 300 --cluster 4x4");
+    let (all, some) = (
+        "300 jobs completed",
+        "11 measured jobs (numbers 20 to 30) completed",
+    );
+    let services = "services{count=1,gpus=2,need=sine:1,3,15}";
+    for (args, completed) in [
+        ("las --load 8 --jobs 300 --cluster 4x4".to_owned(), all),
+        ("srtf --load 8 --jobs 300 --cluster 4x4".to_owned(), all),
+        (
+            "fifo --load 8 --jobs 40 --cluster 4x4 --measure 20..30".to_owned(),
+            some,
+        ),
+        (
+            format!(
+                "serving --workload poisson --load 1 --jobs 5 --cluster 2x4 --services {services}"
+            ),
+            "6 jobs completed",
+        ),
+    ] {
         let step = format!("step {args}");
         let mut step = blox()
             .args(step.split(' '))
@@ -23,9 +40,9 @@ fn a_walk_ends_where_a_simulation_does() {
         let json = good(dir.path(), &format!("simulate {args} --json")).out;
         let figures: serde_json::Value = serde_json::from_str(&json).unwrap();
         let end = format!(
-            "the simulation has ended: the last job at {} s; 300 jobs completed, average JCT {:.1} s",
+            "the simulation has ended: the last job at {} s; {completed}, average JCT {} s",
             figures["end_s"].as_f64().unwrap(),
-            figures["avg_jct_s"].as_f64().unwrap()
+            (figures["avg_jct_s"].as_f64().unwrap() * 10.0).round() / 10.0
         );
         assert_eq!(walked.lines().last(), Some(end.as_str()));
     }

@@ -56,6 +56,7 @@ mod shard;
 mod step;
 mod sweep;
 mod terminal;
+mod text;
 mod trace;
 mod value;
 #[cfg(feature = "released")]

@@ -188,7 +188,7 @@ fn commented(text: &str) -> String {
 }
 
 /// Fails if no scheduler has run any job, because there is none or all were rejected.
-fn nothing_ran(done: &[&Run], until: Option<&Limit>) -> Result<(), Failure> {
+pub(super) fn nothing_ran(done: &[&Run], until: Option<&Limit>) -> Result<(), Failure> {
     let all = |of: fn(&Summary) -> bool| done.iter().all(|run| of(&run.summary));
     let why = if done.is_empty() || !all(|s| s.jobs == s.rejected) {
         return Ok(());

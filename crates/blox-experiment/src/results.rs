@@ -279,6 +279,21 @@ impl Prepared<'_> {
         }
     }
 
+    /// Describes which jobs are measured; `None` for all jobs.
+    pub fn measured(&self) -> Option<String> {
+        which(self.given_measure())
+    }
+
+    /// Returns a notice about each kind of data that the scheduler of a run is about, if its jobs lack
+    /// the data. If `quiet`, leaves out estimates of durations.
+    pub fn lacking(&self, run: &Run, quiet: bool) -> Vec<String> {
+        let scheduler = &run.summary.scheduler;
+        let property = (!quiet).then(|| missing_property(self, run)).flatten();
+        let lacking = run.lost.lacking();
+        let lacking = lacking.map(|text| format!("{scheduler}: {text}"));
+        property.into_iter().chain(lacking).collect()
+    }
+
     /// Returns the measured jobs as given, before ids are replaced by ranks.
     fn given_measure(&self) -> &Measure {
         let given = self.given.measure.as_deref();

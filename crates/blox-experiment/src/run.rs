@@ -12,7 +12,7 @@ use blox_results::{Cell, Groups, Run, Summary};
 use blox_sim::fairness::FairTimes;
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use blox_traces::formats::csv::input_cell;
-use blox_workloads::Workload;
+use blox_workloads::{Notices, Workload};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -73,10 +73,8 @@ impl Prepared<'_> {
             scheduler: label.to_owned(),
             source: Box::new(source),
         };
-        let mut simulation = observe(self.simulation(i)?).watched_by(Arc::clone(&watch));
-        if let Some(counts) = JobsWith::of(self, i) {
-            simulation = simulation.collector(counts);
-        }
+        let simulation = observe(self.simulation(i)?).watched_by(Arc::clone(&watch));
+        let simulation = self.counting(i, simulation);
         let within = observed.answer_within_s;
         let limit = Duration::try_from_secs_f64(within).unwrap_or(Duration::MAX);
         let journal = observed.journal;
@@ -107,18 +105,34 @@ impl Prepared<'_> {
                 report.ended = Ended::Interrupted;
             }
         }
-        let (notices, by) = (workload.notices(), self.given.records.by.as_deref());
+        Ok(self.run_of(report, workload.notices(), about))
+    }
+
+    /// Lets a simulation of the `i`th scheduler count the jobs with the data that the scheduler is
+    /// about.
+    #[must_use]
+    pub fn counting(&self, i: usize, simulation: Simulation) -> Simulation {
+        match JobsWith::of(self, i) {
+            Some(counts) => simulation.collector(counts),
+            None => simulation,
+        }
+    }
+
+    /// Returns the figures of a [counting](Prepared::counting) simulation, with the notices about its
+    /// workload and the description of it.
+    pub fn run_of(&self, report: Report, notices: &Notices, workload: String) -> Run {
+        let by = self.given.records.by.as_deref();
         let names = self.collectors.iter().map(ComponentSpec::to_string);
         let known = report.collected.get().map(JobsWith::known);
-        Ok(Run {
+        Run {
             groups: by.map(|by| grouped(&report, by)),
             collected: names.zip(report.collected.figures()).collect(),
             notices: notices.iter().map(|n| n.to_string()).collect(),
             lost: Lost::of(&report, notices, by.is_some(), known.unwrap_or_default()),
             summary: Summary::of(&report),
             report,
-            workload: about,
-        })
+            workload,
+        }
     }
 }
 

@@ -218,7 +218,7 @@ impl Lost {
     }
 
     /// Returns a notice about missing or wrong data of jobs, if the scheduler is about these data.
-    fn lacking(&self) -> Option<String> {
+    pub fn lacking(&self) -> Option<String> {
         let known = self.known.iter();
         let lines: Vec<String> = known.filter_map(|k| k.notice(self.unsubmitted)).collect();
         (!lines.is_empty()).then(|| lines.join("; "))

@@ -2,10 +2,10 @@
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
 use super::daemons::{runtime, token};
-use super::text::plain;
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
+use crate::text::plain;
 use crate::trace::info::date;
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;

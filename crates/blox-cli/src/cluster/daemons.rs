@@ -1,11 +1,11 @@
 //! Long-running processes: scheduler and node manager.
 
 use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
-use super::text::plain;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
+use crate::text::plain;
 use blox_cluster::client::{self, Token};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;

@@ -17,7 +17,6 @@ mod demo;
 #[cfg(feature = "cluster")]
 mod local;
 mod slurm;
-mod text;
 
 pub(super) use args::ClusterCommand;
 

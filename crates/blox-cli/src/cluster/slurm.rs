@@ -1,11 +1,11 @@
 //! `blox scheduler --on slurm`: decides for the jobs of a Slurm.
 
 use super::args::{DaemonArgs, SchedulerArgs};
-use super::text::plain;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
+use crate::text::plain;
 use blox_core::drive::drive;
 use blox_core::{
     Class, ClusterSpec, Extras, GpuCount, JobSpec, MetricCollector, Name, Pipeline, Plan,

@@ -5,10 +5,12 @@ mod question;
 mod show;
 
 use super::config::Given;
+use super::run::nothing_ran;
 use crate::failure::Failure;
 use crate::output;
 use crate::plan::Plan;
 use crate::terminal::{DIFFERS, OK, Terminal};
+use crate::text::plain;
 use blox_core::journal::Journal;
 use blox_core::suggest::nearest;
 use blox_core::{
@@ -19,6 +21,7 @@ use blox_registry::Registry;
 use blox_results::losses::{self, cut_short};
 use blox_results::statistics::mean;
 use blox_results::{number_of, whole};
+use blox_sim::Measure;
 use blox_sim::stepping::{AnswerError, Step, Stepper};
 use blox_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +60,7 @@ pub(super) fn run(
     let journals = output::open_journals(output::journals(&plan)?)?;
     let journal = journals.first().cloned();
     let stepper = Stepper::journaled(
-        &experiment.simulation(0)?,
+        &experiment.counting(0, experiment.simulation(0)?),
         experiment.pipeline(0)?,
         &mut workload,
         journal.map(|journal| Box::new(journal) as Box<dyn Journal>),
@@ -66,15 +69,19 @@ pub(super) fn run(
     let mut session = Session {
         stepper,
         round: Round::default(),
-        submits: Vec::new(),
+        came: Vec::new(),
+        measure: experiment.measure.clone(),
+        which: experiment.measured(),
         undecided: BTreeSet::new(),
         ended: BTreeMap::new(),
         over: false,
     };
     writeln!(
         terminal.out,
-        "{contestant} on {}; {about}; `help` lists the commands",
-        experiment.cluster_line()
+        "{} on {}; {}; `help` lists the commands",
+        plain(contestant),
+        plain(&experiment.cluster_line()),
+        plain(&about)
     )?;
     let mut line = String::new();
     let (mut commands, mut refused) = (0_u64, 0_u64);
@@ -92,22 +99,23 @@ pub(super) fn run(
         let answered = match parse(&line) {
             Ok(StepCommand::Quit) => break,
             Ok(command) => session.answer(&command)?,
-            Err(why) => Err(format!("{why}; `help` lists the commands\n")),
+            Err(why) => Err(format!("{}; `help` lists the commands\n", plain(&why))),
         };
         // An error must not end the session.
         refused += u64::from(answered.is_err());
         let (Ok(text) | Err(text)) = answered;
         terminal.out.write_all(text.as_bytes())?;
     }
-    let figures = session.stepper.report().collected.figures();
-    for (collector, figures) in experiment.collectors.iter().zip(figures) {
+    let (report, over) = (session.stepper.report(), session.over);
+    let run = experiment.run_of(report, workload.notices(), about);
+    for (collector, figures) in &run.collected {
         for (name, value) in figures {
             writeln!(terminal.out, "{collector}: {name} {value}")?;
         }
     }
     let mut later = losses::shown(workload.notices(), quiet);
     later.retain(|notice| !first.contains(notice));
-    terminal.notices(&later);
+    terminal.notices(later.iter().chain(&experiment.lacking(&run, quiet)));
     for journal in &journals {
         journal.close()?;
     }
@@ -115,9 +123,15 @@ pub(super) fn run(
     if refused > 0 && !terminal.prompts {
         let all = number_of(commands, "command");
         writeln!(terminal.err, "refused: {} of {all}", whole(refused))?;
-        return Ok(DIFFERS);
     }
-    Ok(OK)
+    if over {
+        experiment.check_measured(&run)?;
+        nothing_ran(&[&run], experiment.given.until.as_deref())?;
+    }
+    Ok(match refused > 0 && !terminal.prompts {
+        true => DIFFERS,
+        false => OK,
+    })
 }
 
 /// A parsed command.
@@ -229,11 +243,21 @@ struct Gone {
     why: Option<Reason>,
 }
 
+/// Submission of a job.
+struct Came {
+    at: Time,
+    measured: bool,
+    service: bool,
+}
+
 struct Session<'w> {
     stepper: Stepper<'w>,
     round: Round,
-    /// Submission time of each job, by job number.
-    submits: Vec<Time>,
+    /// Submission of each job, by job number.
+    came: Vec<Came>,
+    measure: Measure,
+    /// Describes the measured jobs, unless all are.
+    which: Option<String>,
     /// Jobs that admission may still reject without an event.
     undecided: BTreeSet<JobId>,
     ended: BTreeMap<JobId, Gone>,
@@ -249,9 +273,14 @@ impl Session<'_> {
             StepCommand::Next(n) => self.decisions(n)?,
             StepCommand::Until(t) => self.until(|session| session.round.at >= t)?,
             StepCommand::UntilJob(j) => {
-                self.until(|session| session.round.touches(j, session.stepper.plan()))?
+                let touches = |session: &Self| session.round.touches(j, session.stepper.plan());
+                let text = self.until(touches)?;
+                return Ok(self.if_it_came(j, text));
             }
-            StepCommand::Finish(j) => self.finish(j)?,
+            StepCommand::Finish(j) => {
+                let text = self.finish(j)?;
+                return Ok(self.if_it_came(j, text));
+            }
             StepCommand::End => self.until(|_| false)?,
             StepCommand::Queue(n) => show::queue(self.view(), self.stepper.plan(), n),
             StepCommand::Running(n) => show::running(self.view(), self.stepper.plan(), n),
@@ -267,7 +296,7 @@ impl Session<'_> {
             StepCommand::Plan => self.shown(),
             StepCommand::Ask => match self.ask()? {
                 true => question::question(self.view(), self.stepper.asked()),
-                false => self.end(),
+                false => self.end()?,
             },
             StepCommand::Answer(steps) => return self.take(steps),
             StepCommand::Quit => String::new(),
@@ -281,12 +310,17 @@ impl Session<'_> {
         }
         let text = self.until(|session| session.ended.contains_key(&job))?;
         // The job may end with the simulation, after it, or not at all.
-        let of_job = match job < self.stepper.view().next_job_id() {
-            _ if !self.over => String::new(),
-            true => self.job(job),
-            false => format!("job {job} has not come in\n"),
-        };
-        Ok(text + &of_job)
+        let came = job < self.stepper.view().next_job_id();
+        let of_job = (self.over && came).then(|| self.job(job));
+        Ok(text + &of_job.unwrap_or_default())
+    }
+
+    /// Refuses a command about a job that did not come in before the end. Its text is shown first.
+    fn if_it_came(&self, job: JobId, text: String) -> Result<String, String> {
+        match self.over && job >= self.stepper.view().next_job_id() {
+            true => Err(format!("{text}refused: job {job} has not come in\n")),
+            false => Ok(text),
+        }
     }
 
     fn view(&self) -> View<'_> {
@@ -297,7 +331,7 @@ impl Session<'_> {
         match self.ended.get(&job) {
             Some(gone) => {
                 let why = gone.why.as_ref();
-                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                let why = why.map_or_else(String::new, |why| format!(": {}", show::reason(why)));
                 format!(
                     "job {job} ended at {}: {}, {} after it was submitted{why}\n",
                     show::s(gone.at.secs()),
@@ -357,25 +391,30 @@ impl Session<'_> {
     fn take(&mut self, actions: Vec<Action>) -> Result<Result<String, String>, Failure> {
         let mut answer = Decision::default();
         answer.plan.actions = actions;
+        answer.plan.otherwise = Reason::NotChosen;
         Ok(match self.stepper.answer(&answer) {
             Ok(step) => {
                 self.decided(&step);
                 Ok(self.shown())
             }
             Err(AnswerError::Simulation(error)) => return Err(error.into()),
-            Err(refused) => Err(format!("refused: {refused}\n")),
+            Err(refused) => Err(format!("refused: {}\n", plain(&refused.to_string()))),
         })
     }
 
     fn remember(&mut self, at: Time, event: &Event) {
         match event {
             Event::Submitted { job, spec } => {
-                self.submits.push(spec.submit);
+                self.came.push(Came {
+                    at: spec.submit,
+                    measured: self.measure.includes(*job, spec.submit),
+                    service: spec.extras().need.is_some(),
+                });
                 self.undecided.insert(*job);
             }
             Event::Ended { job, outcome } => {
                 // A job that ended is no longer in the view.
-                let submit = self.submits.get(job.index()).copied();
+                let submit = self.came.get(job.index()).map(|came| came.at);
                 let gone = Gone {
                     at,
                     submit: submit.unwrap_or(at),
@@ -416,7 +455,7 @@ impl Session<'_> {
         let mut text = String::new();
         for _ in 0..n {
             if !self.decide()? {
-                text.push_str(&self.end());
+                text.push_str(&self.end()?);
                 break;
             }
             text.push_str(&self.shown());
@@ -436,7 +475,7 @@ impl Session<'_> {
                 return Ok(skipped + &self.shown());
             }
         }
-        Ok(self.end())
+        self.end()
     }
 
     fn shown(&self) -> String {
@@ -446,38 +485,55 @@ impl Session<'_> {
         show::round(self.view(), self.stepper.plan(), &self.round)
     }
 
-    fn end(&self) -> String {
-        let ended = |outcome| self.ended.values().filter(move |g| g.outcome == outcome);
+    /// Describes the end, with the figures of the measured jobs.
+    fn end(&mut self) -> Result<String, Failure> {
+        let unsubmitted = self.stepper.unsubmitted()?;
+        let came = |job: &JobId| self.came.get(job.index());
+        let measured = |job: &JobId| came(job).is_some_and(|came| came.measured);
+        let gone = || self.ended.iter().filter(|(job, _)| measured(job));
+        let ended = |outcome| gone().filter(move |(_, g)| g.outcome == outcome).count() as u64;
         let ran = self.ended.values();
         let ran = ran.filter(|g| g.outcome != Outcome::Rejected);
         let last = ran.map(|g| g.at).max();
-        let done = self.ended.values();
-        let done = done.filter(|g| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
-        let jct: Vec<f64> = done.map(|g| (g.at - g.submit).secs()).collect();
+        let done =
+            gone().filter(|(_, g)| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
+        // A service has no completion time.
+        let timed = done.filter(|(job, _)| came(job).is_some_and(|came| !came.service));
+        let jct: Vec<f64> = timed.map(|(_, g)| (g.at - g.submit).secs()).collect();
         let last = last.map_or_else(String::new, |at| {
             format!("the last job at {}; ", show::s(at.secs()))
         });
         let average = mean(&jct).map_or_else(String::new, |average| {
             format!(", average JCT {}", show::s(average))
         });
-        let completed = number_of(jct.len() as u64, "job");
-        let early = match ended(Outcome::Terminated).count() {
+        let early = ended(Outcome::Terminated);
+        let completed = ended(Outcome::Completed) + early;
+        let completed = match &self.which {
+            None => number_of(completed, "job"),
+            Some(which) => {
+                let jobs = number_of(completed, "measured job");
+                format!("{jobs} ({})", plain(which))
+            }
+        };
+        let early = match early {
             0 => String::new(),
-            n => format!(" ({} by the scheduler)", whole(n as u64)),
+            n => format!(" ({} before all work was done)", whole(n)),
         };
         let others = [Outcome::Rejected, Outcome::Failed, Outcome::Cancelled];
-        let others = others.map(|outcome| (ended(outcome).count(), outcome.as_str()));
-        let left = (self.submits.len() - self.ended.len(), "unfinished");
-        let others = others.into_iter().chain([left]).filter(|(n, _)| *n > 0);
+        let others = others.map(|outcome| (ended(outcome), outcome.as_str()));
+        let submitted = self.came.iter().filter(|came| came.measured).count();
+        let left = (submitted - gone().count()) as u64 + unsubmitted;
+        let others = others.into_iter().chain([(left, "unfinished")]);
         let others: String = others
-            .map(|(n, what)| format!(", {} {what}", whole(n as u64)))
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!(", {} {what}", whole(n)))
             .collect();
-        let how = self.stepper.ended();
-        let cut = how.and_then(|how| cut_short(how, self.view().now()));
+        let how = self.stepper.ended().zip(self.stepper.ended_at());
+        let cut = how.and_then(|(how, at)| cut_short(how, at));
         let cut = cut.map_or_else(String::new, |text| format!("{text}\n"));
-        format!(
+        Ok(format!(
             "the simulation has ended: {last}{completed} completed{early}{average}{others}\n{cut}"
-        )
+        ))
     }
 }
 

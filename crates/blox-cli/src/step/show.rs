@@ -1,6 +1,7 @@
 //! Text output of `blox step`.
 
 use super::Round;
+use crate::text::plain;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
 use blox_results::{called, number_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,11 @@ pub(super) fn s(seconds: f64) -> String {
         whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
         tenths => format!("{tenths:.1} s"),
     }
+}
+
+/// Formats a reason in one line.
+pub(super) fn reason(why: &Reason) -> String {
+    plain(&why.to_string())
 }
 
 /// Formats a decision: the events before it, its actions and the resulting state.
@@ -32,7 +38,7 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
             )),
             Event::Ended { job, outcome } => {
                 let why = round.rejected.get(job);
-                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                let why = why.map_or_else(String::new, |why| format!(": {}", reason(why)));
                 ended.push(format!("job {job} {}{why}", outcome.as_str()));
             }
             event => other.extend(happening(*at, event, round.before)),
@@ -41,11 +47,13 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let (mut stops, mut places) = (Vec::new(), Vec::new());
     for action in &plan.actions {
         match action {
-            Action::Stop { job, why } => stops.push(format!("job {job}: {why}")),
+            Action::Stop { job, why } => stops.push(format!("job {job}: {}", reason(why))),
             Action::Place { job, assignment } => {
                 places.push(format!("job {job} on {}", gpus(view, &assignment.gpus)));
             }
-            Action::Finish { job, why } => stops.push(format!("job {job} for good: {why}")),
+            Action::Finish { job, why } => {
+                stops.push(format!("job {job} for good: {}", reason(why)));
+            }
             Action::Promote { job } => other.push(format!("job {job} promoted")),
             _ => {}
         }
@@ -67,16 +75,18 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
         }
     }
     let now = &round.now;
-    let finishing = match now.finishing {
+    let end_now = |n| match n {
         0 => String::new(),
         1 => " (1 ends now)".to_owned(),
         n => format!(" ({n} end now)"),
     };
     let _ = writeln!(
         text,
-        "  now      {} with GPUs{finishing}, {} waiting, {} deferred or held; {} of {} GPUs free",
+        "  now      {} with GPUs{}, {} waiting{}, {} deferred or held; {} of {} GPUs free",
         number_of(now.placed, "job"),
+        end_now(now.finishing),
         now.waiting,
+        end_now(now.finishing_waiting),
         now.deferred,
         now.free,
         now.usable
@@ -91,6 +101,8 @@ pub(super) struct Counts {
     /// Number of these jobs that the plan finishes.
     finishing: usize,
     waiting: u32,
+    /// Number of these jobs that the plan finishes.
+    finishing_waiting: usize,
     deferred: u32,
     free: u32,
     usable: u32,
@@ -99,15 +111,16 @@ pub(super) struct Counts {
 impl Counts {
     pub fn of(view: View<'_>, plan: &Plan) -> Self {
         let c = view.cluster();
-        let has_gpus = |a: &&Action| view.job(a.job()).is_some_and(|job| job.is_placed());
-        let finishes = plan
-            .actions
-            .iter()
-            .filter(|a| matches!(a, Action::Finish { .. }));
+        let finishes = plan.actions.iter().filter_map(|action| match action {
+            Action::Finish { job, .. } => view.job(*job),
+            _ => None,
+        });
+        let waits = |job: &JobRef<'_>| job.phase() == Phase::Waiting;
         Counts {
             placed: view.placed_count(),
-            finishing: finishes.filter(has_gpus).count(),
+            finishing: finishes.clone().filter(|job| job.is_placed()).count(),
             waiting: view.waiting_count(),
+            finishing_waiting: finishes.filter(waits).count(),
             deferred: view.deferred_count(),
             free: c.free_gpus(),
             usable: c.usable_gpus(),
@@ -115,12 +128,19 @@ impl Counts {
     }
 }
 
+/// Returns why the last plan finishes a job, if it does.
+fn why_finishing(plan: &Plan, id: JobId) -> Option<&Reason> {
+    plan.actions.iter().find_map(|action| match action {
+        Action::Finish { job, why } if *job == id => Some(why),
+        _ => None,
+    })
+}
+
 /// Returns the phase of a job, or that the last plan finishes it.
 fn phase_of(plan: &Plan, job: &JobRef<'_>) -> String {
-    let finishes = |a: &Action| matches!(a, Action::Finish { job: id, .. } if *id == job.id());
-    match plan.actions.iter().any(finishes) {
-        true => "ending by the plan".to_owned(),
-        false => job.phase().to_string(),
+    match why_finishing(plan, job.id()) {
+        Some(_) => "ending by the plan".to_owned(),
+        None => job.phase().to_string(),
     }
 }
 
@@ -132,8 +152,10 @@ fn happening(at: Time, event: &Event, before: Option<Time>) -> Option<String> {
     let text = match event {
         Event::Started { job, .. } if late => format!("job {job} runs since {when}"),
         Event::Stopped { job, .. } if late => format!("job {job} left at {when}"),
-        Event::Crashed { job, why, .. } => format!("job {job} crashed at {when}: {why}"),
-        Event::LaunchFailed { job, why, .. } => format!("launch of job {job} failed: {why}"),
+        Event::Crashed { job, why, .. } => format!("job {job} crashed at {when}: {}", reason(why)),
+        Event::LaunchFailed { job, why, .. } => {
+            format!("launch of job {job} failed: {}", plain(why))
+        }
         Event::NodeLost { node } => format!("node {node} lost at {when}"),
         Event::NodeReturned { node } => format!("node {node} back at {when}"),
         _ => return None,
@@ -166,10 +188,13 @@ fn gpus(view: View<'_>, list: &[GpuId]) -> String {
     parts.join(", ")
 }
 
-/// Returns the reason for which a job has no GPUs: its own, or the reason in the last plan.
+/// Returns the reason for which a job has no GPUs: its own, or the reason in the last plan, which may
+/// finish it.
 fn why_waiting<'a>(plan: &'a Plan, job: &JobRef<'a>) -> &'a Reason {
     match job.phase() {
-        Phase::Waiting => plan.reason_for(job.id(), job.gpus()),
+        Phase::Waiting => {
+            why_finishing(plan, job.id()).unwrap_or_else(|| plan.reason_for(job.id(), job.gpus()))
+        }
         _ => job.reason(),
     }
 }
@@ -186,7 +211,7 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
             number_of(job.gpus().get(), "GPU"),
             s(job.age().secs()),
             s(job.attained_time().secs()),
-            why_waiting(plan, job)
+            reason(why_waiting(plan, job))
         );
     }
     more(&mut text, jobs.len(), most, "queue");
@@ -196,7 +221,8 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
             let label = why_waiting(plan, job).label().as_str().to_owned();
             *counts.entry(label).or_default() += 1;
         }
-        let counts: Vec<String> = counts.iter().map(|(l, n)| format!("{n} {l}")).collect();
+        let counts = counts.iter().map(|(l, n)| format!("{n} {}", plain(l)));
+        let counts: Vec<String> = counts.collect();
         let _ = writeln!(text, "  all: {}", counts.join(", "));
     }
     text
@@ -237,7 +263,7 @@ pub(super) fn nodes(view: View<'_>) -> String {
         let jobs: Vec<String> = bound.iter().map(JobId::to_string).collect();
         let state = match node.status() {
             NodeStatus::Up => match node.cordoned() {
-                Some(why) => format!("cordoned ({why})"),
+                Some(why) => format!("cordoned ({})", plain(&why.to_string())),
                 None => "up".to_owned(),
             },
             status => format!("{status:?}").to_lowercase(),
@@ -262,7 +288,7 @@ pub(super) fn job(view: View<'_>, plan: &Plan, id: JobId) -> String {
     let Some(job) = view.job(id) else {
         return format!("job {id} has ended\n");
     };
-    let mut text = format!("job {}", called(job.spec().name.as_ref(), id));
+    let mut text = format!("job {}", plain(&called(job.spec().name.as_ref(), id)));
     let _ = writeln!(
         text,
         ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
@@ -287,19 +313,31 @@ pub(super) fn why(view: View<'_>, plan: &Plan, id: JobId) -> String {
     let Some(job) = view.job(id) else {
         return format!("job {id} has ended\n");
     };
-    match job.phase() {
+    if let Some(why) = why_finishing(plan, id) {
+        return format!("job {id} is ending by the plan: {}\n", reason(why));
+    }
+    let phase = job.phase();
+    let why = match phase {
+        Phase::Submitted => return format!("job {id} came in; no decision has seen it yet\n"),
         Phase::Waiting | Phase::Deferred => {
-            format!("job {id} is {}: {}\n", job.phase(), why_waiting(plan, &job))
+            let why = reason(why_waiting(plan, &job));
+            return format!("job {id} is {phase}: {why}\n");
         }
-        Phase::Submitted => format!("job {id} came in; no decision has seen it yet\n"),
-        phase => {
-            let finishes = |a: &&Action| matches!(a, Action::Finish { job, .. } if *job == id);
-            if let Some(Action::Finish { why, .. }) = plan.actions.iter().find(finishes) {
-                return format!("job {id} is ending by the plan: {why}\n");
-            }
-            let a = job.bound().or(job.assignment());
-            let place = a.map_or(String::new(), |a| format!(" on {}", gpus(view, &a.gpus)));
-            format!("job {id} is {phase}{place}: the plans give it GPUs\n")
-        }
+        Phase::Stopping => reason(job.reason()),
+        _ => "the plans give it GPUs".to_owned(),
+    };
+    let a = job.bound().or(job.assignment());
+    let place = a.map_or(String::new(), |a| format!(" on {}", gpus(view, &a.gpus)));
+    format!("job {id} is {phase}{place}: {why}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_stay_in_one_line_without_escapes() {
+        let why = Reason::other("over\n\u{1b}[31m\u{202e}the quota");
+        assert_eq!(reason(&why), r"over\n\u{1b}[31m\u{202e}the quota");
     }
 }
