@@ -138,6 +138,9 @@ words! {
     TextColumn { User "user", VirtualCluster "virtual_cluster", Class "class" }
 }
 
+/// Texts of the column `class`.
+pub(super) const CLASSES: [&str; 2] = ["guaranteed", "spot"];
+
 impl TextColumn {
     /// Returns whether a job has a text in this column. A job without one has the empty text.
     pub fn is(self, job: &JobRef<'_>, text: &str) -> bool {
@@ -146,8 +149,8 @@ impl TextColumn {
             TextColumn::User => spec.user.as_deref(),
             TextColumn::VirtualCluster => spec.virtual_cluster.as_deref(),
             TextColumn::Class => Some(match job.class() {
-                Class::Guaranteed => "guaranteed",
-                Class::Spot { .. } => "spot",
+                Class::Guaranteed => CLASSES[0],
+                Class::Spot { .. } => CLASSES[1],
             }),
         };
         own.unwrap_or("") == text

@@ -1,6 +1,6 @@
 //! Parser of formulas. It checks units, so that an error names the place in the text.
 
-use super::column::{Column, TextColumn, Unit};
+use super::column::{CLASSES, Column, TextColumn, Unit};
 use super::expr::{ATTRIBUTES, Choice, Comparison, Condition, Expr, Function, Operator, Suffix};
 use blox_core::Name;
 use blox_core::suggest::one_of;
@@ -343,6 +343,11 @@ impl<'t> Parser<'t> {
         let right = self.sum()?;
         let start = left.start;
         let equal = comparison == Comparison::Equal;
+        if let (Part::Column(TextColumn::Class), Part::Text(class)) = (&left.part, &right.part)
+            && !CLASSES.contains(&&**class)
+        {
+            return Err(self.misfit(&right, one_of(class, CLASSES)));
+        }
         let condition = match (left.part, right.part) {
             (Part::Column(column), Part::Text(text))
                 if equal || comparison == Comparison::Other =>

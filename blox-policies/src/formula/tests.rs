@@ -62,6 +62,10 @@ fn wrong_formulas_name_place_and_expectation() {
              true_duration, true_left, user, virtual_cluster, class, where, min, max, abs, log",
         ),
         (
+            "where(class == 'spt', 0, 1)",
+            "character 16: found `'spt'`, a text, expected one of guaranteed, spot; did you mean `spot`?",
+        ),
+        (
             "where(user < 'ann', 0, 1)",
             "character 14: found `'ann'`, a text, expected a text in single quotes behind == or !=",
         ),
@@ -253,11 +257,11 @@ impl Random {
             1 => {
                 let column = self.of(TextColumn::ALL);
                 self.reach(column.text());
-                Condition::Text(
-                    column,
-                    self.below(2) == 0,
-                    self.of(&["ann", "", "ü b"]).into(),
-                )
+                let texts: &[&str] = match column {
+                    TextColumn::Class => &column::CLASSES,
+                    _ => &["ann", "", "ü b"],
+                };
+                Condition::Text(column, self.below(2) == 0, self.of(texts).into())
             }
             2 => Condition::Not(Box::new(self.condition(depth - 1))),
             at => {

@@ -32,6 +32,17 @@ pub(super) fn run(
     #[cfg(feature = "released")]
     let registry = &blox_released::register_baselines(registry.clone());
     let plan = Plan::new(registry, selected(&args.names, args.fast)?);
+    let is_data = args.json || args.output_format.is_some_and(OutputFormat::is_data);
+    let (one, other) = match (args.json, args.output_format) {
+        (true, Some(format)) if format != OutputFormat::Json => ("json", "output-format"),
+        (true, _) => ("json", "table"),
+        (false, _) => ("output-format", "table"),
+    };
+    if other == "output-format" || args.table.is_some() && is_data {
+        return Err(Failure::new(format!(
+            "--{one} and --{other} are both given, expected one of them"
+        )));
+    }
     let format = match args.json {
         true => OutputFormat::Json,
         false => args.output_format.unwrap_or_default(),

@@ -1,7 +1,8 @@
 //! Merges the command line and the configuration file.
 
 use crate::args::{
-    ArrayArgs, CompareArgs, Options, Output, ReplayArgs, SimulateArgs, StepArgs, SweepArgs, steps,
+    ArrayArgs, CompareArgs, Options, Output, OutputFormat, ReplayArgs, SimulateArgs, StepArgs,
+    SweepArgs, steps,
 };
 use crate::failure::Failure;
 use crate::help::Late;
@@ -88,7 +89,14 @@ pub(super) fn one_scheduler(
         }
     };
     given.experiment.schedulers = Some(vec![scheduler]);
-    given.refuse(&["seeds", "loads", "vary", "baseline"], command)?;
+    for (list, one) in [("seeds", "seed"), ("loads", "load")] {
+        if let Some(name) = given.first_of(&[list]) {
+            return Err(Failure::new(format!(
+                "{name} has no meaning with `blox {command}`, expected one value: --{one} replaces it"
+            )));
+        }
+    }
+    given.refuse(&["vary", "baseline"], command)?;
     Ok(given)
 }
 
@@ -280,12 +288,35 @@ fn merge(cli: Options, matches: &ArgMatches) -> Result<Given, Failure> {
     experiment.records.by = output.by.clone();
     experiment.records.timeline = output.output_dir.is_some();
     experiment.records.hashes = output.output_dir.is_some();
-    Ok(Given {
+    let given = Given {
         experiment,
         output,
         compares: false,
         threads: None,
-    })
+    };
+    one_form(&given)?;
+    Ok(given)
+}
+
+/// Refuses two formats of standard output, and a form of tables beside another format.
+fn one_form(given: &Given) -> Result<(), Failure> {
+    let o = &given.output;
+    let both = |one, other| {
+        Err(Failure::new(format!(
+            "{} and {} are both given, expected one of them",
+            given.name(one),
+            given.name(other)
+        )))
+    };
+    let of_data = match (o.json, o.output_format) {
+        (true, None | Some(OutputFormat::Json)) => "json",
+        (true, Some(_)) => return both("json", "output-format"),
+        (false, _) => "output-format",
+    };
+    match o.table.is_some() && o.format().is_data() {
+        true => both(of_data, "table"),
+        false => Ok(()),
+    }
 }
 
 /// Adds the options of a file to the command line, whose values by key are `given`. Also returns the
@@ -303,7 +334,7 @@ fn with_file(
     settled.extend(cli.experiment.vary.keys().map(String::as_str));
     let in_file =
         |way: &str| of_file.contains_key(way) || options.experiment.vary.contains_key(way);
-    let mut replaced = Vec::new();
+    let mut replaced = of_formats(&cli.output, given, &mut options.output);
     for ways in ONE_THING {
         if let Some(by) = ways.iter().find(|way| settled.contains(*way)) {
             let option = match given.contains_key(*by) {
@@ -321,6 +352,8 @@ fn with_file(
         settled.extend(["format", "map"]);
     }
     let own = &mut options.experiment;
+    let varied = own.vary.keys().filter(|key| given.contains_key(*key));
+    replaced.extend(varied.map(|key| (format!("--{key}"), format!("vary {key}"))));
     own.vary.retain(|key, _| !settled.contains(&**key));
     settled.remove("vary");
     settled.iter().for_each(|key| own.clear(key));
@@ -343,6 +376,45 @@ fn with_file(
     own.vary.extend(cli.experiment.vary);
     options.output.journal = cli.output.journal.or(options.output.journal.take());
     Ok((options, replaced))
+}
+
+/// Removes formats of standard output of a file that the options in `given` replace. Returns these
+/// options, each with the key.
+fn of_formats(
+    cli: &Output,
+    given: &Map<String, Value>,
+    file: &mut Output,
+) -> Vec<(String, String)> {
+    let is_given = |key: &str| given.contains_key(key);
+    let mut replaced = Vec::new();
+    let mut note = |option: &str, key: &str| replaced.push((format!("--{option}"), key.to_owned()));
+    let option = match cli.json {
+        true => "json",
+        false => "output-format",
+    };
+    if cli.json
+        && file
+            .output_format
+            .take()
+            .is_some_and(|f| f != OutputFormat::Json)
+    {
+        note(option, "output-format");
+    }
+    if is_given("output-format") && std::mem::take(&mut file.json) {
+        note("output-format", "json");
+    }
+    if cli.format().is_data() && file.table.take().is_some() {
+        note(option, "table");
+    }
+    if is_given("table") && file.format().is_data() && !is_given("output-format") && !cli.json {
+        let key = match std::mem::take(&mut file.json) {
+            true => "json",
+            false => "output-format",
+        };
+        note("table", key);
+        file.output_format = None;
+    }
+    replaced
 }
 
 /// Refuses an option that is given beside a list of its values.

@@ -4,6 +4,7 @@ use crate::error::ExperimentError;
 use crate::settings::Experiment;
 use crate::value::Written;
 use blox_core::{Composition, OnEvent, Pipeline, Role, Rounds, Seconds};
+use blox_policies::formula::Formula;
 use blox_policies::placement::{Consolidated, InOrder};
 use blox_registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
 
@@ -197,6 +198,19 @@ pub(crate) fn replaced(of: &Experiment) -> Vec<String> {
     lines
 }
 
+/// Returns a scheduler with its formulas in canonical form: formulas that differ only in blanks are
+/// equal.
+fn canonical(named: &ComponentSpec) -> ComponentSpec {
+    let mut named = named.clone();
+    let names: Vec<String> = named.params.names().map(str::to_owned).collect();
+    for name in names {
+        if let Ok(formula) = named.params.text(&name).parse::<Formula>() {
+            named.params.set(name, formula.to_string());
+        }
+    }
+    named
+}
+
 /// Builds the schedulers of an experiment.
 pub(crate) fn contestants(
     names: &[String],
@@ -205,15 +219,18 @@ pub(crate) fn contestants(
     seed: u64,
 ) -> Result<Vec<Contestant>, ExperimentError> {
     let mut list: Vec<Contestant> = Vec::new();
+    let mut forms: Vec<ComponentSpec> = Vec::new();
     for text in names {
         let (mut contestant, pipeline) = Contestant::of(text, registry, of, seed)?;
         contestant.kept = Some(pipeline);
-        if list.iter().any(|c| c.label == contestant.label) {
+        let form = canonical(&contestant.named);
+        if forms.contains(&form) {
             return Err(ExperimentError::Setting(format!(
                 "scheduler `{}` is named twice, expected different schedulers",
                 contestant.label
             )));
         }
+        forms.push(form);
         list.push(contestant);
     }
     Ok(list)
@@ -227,10 +244,11 @@ pub(crate) fn baseline(
     let Some(text) = &of.baseline else {
         return Ok(0);
     };
-    let label = text.parse::<ComponentSpec>().map(|n| n.to_string());
+    let named = text.parse::<ComponentSpec>().ok();
+    let named = named.as_ref().map(canonical);
     let found = contestants
         .iter()
-        .position(|c| Ok(&c.label) == label.as_ref());
+        .position(|c| Some(canonical(&c.named)) == named);
     found.ok_or_else(|| {
         let known: Vec<&str> = contestants.iter().map(|c| c.label.as_str()).collect();
         of.unknown("baseline", text, known)

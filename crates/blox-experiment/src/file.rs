@@ -5,6 +5,7 @@ use crate::inputs::file_of;
 use crate::origin::Origin;
 use crate::settings::Experiment;
 use blox_core::ClusterSpec;
+use blox_registry::ComponentSpec;
 use blox_traces::cluster_file::{is_path, line_at, message_of};
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,6 +14,18 @@ use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
 
 /// Settings that are paths, which are relative to the folder of a configuration file.
 const PATHS: [&str; 4] = ["trace", "throughputs", "data", "prices"];
+
+/// Settings that are components, whose parameters may name files.
+const COMPONENTS: [&str; 8] = [
+    "workload",
+    "services",
+    "admission",
+    "placement",
+    "cluster-manager",
+    "completion",
+    "execution",
+    "overheads",
+];
 
 impl Experiment {
     /// Reads a configuration file in TOML, with the keys of [`Experiment`].
@@ -69,6 +82,12 @@ impl Experiment {
             let set = experiment.set(name, ValueDeserializer::from(value));
             set.map_err(|e| wrong_value(&e, at))?;
         }
+        if experiment.scheduler.is_some() && experiment.schedulers.is_some() {
+            return Err(ExperimentError::Setting(format!(
+                "{}: scheduler and schedulers are both given, expected one of them",
+                path.display()
+            )));
+        }
         Ok(experiment)
     }
 }
@@ -113,16 +132,43 @@ fn rebase(key: &str, value: &mut Spanned<DeValue<'_>>, base: &Path) {
 fn rebased(key: &str, text: &str, base: &Path) -> Option<String> {
     // An existing file needs no extension unless its name is also a shorthand.
     let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();
+    if COMPONENTS.contains(&key) {
+        return rebased_component(text, base);
+    }
     let (before, file) = match key {
-        "durations" | "burst-durations" => {
-            let file = file_of(text)?;
-            text.split_at(text.len() - file.len())
-        }
+        "durations" | "burst-durations" => return rebased_law(text, base),
         "cluster" if is_path(text) || is_file(text) => ("", text),
         key if PATHS.contains(&key) => ("", text),
         _ => return None,
     };
     Some(format!("{before}{}", base.join(file).display()))
+}
+
+/// Returns `file:PATH` or `trace:PATH` with its path relative to a folder; `None` for another text.
+fn rebased_law(text: &str, base: &Path) -> Option<String> {
+    let file = file_of(text)?;
+    let before = &text[..text.len() - file.len()];
+    Some(format!("{before}{}", base.join(file).display()))
+}
+
+/// Returns a component with the paths in its parameters relative to a folder; `None` if there are none.
+fn rebased_component(text: &str, base: &Path) -> Option<String> {
+    let mut named: ComponentSpec = text.parse().ok()?;
+    let names: Vec<String> = named.params.names().map(str::to_owned).collect();
+    let mut has_paths = false;
+    for name in names {
+        let Some(moved) = rebased_law(named.params.text(&name), base) else {
+            continue;
+        };
+        // Without quotes, a path with `,NAME=` would begin a parameter.
+        let moved = match moved.contains(',') {
+            true => format!("\"{moved}\""),
+            false => moved,
+        };
+        named.params.set(name, moved);
+        has_paths = true;
+    }
+    has_paths.then(|| named.to_string())
 }
 
 #[cfg(test)]
@@ -138,6 +184,18 @@ mod tests {
             ("cluster", "2x4", None),
             ("cluster", "a.toml", Some("conf/a.toml")),
             ("round", "a", None),
+            ("workload", "poisson{load=2}", None),
+            (
+                "workload",
+                "poisson{durations=file:d.txt,load=2}",
+                Some("poisson{durations=file:conf/d.txt,load=2}"),
+            ),
+            ("services", "services{need='file:a,b=c.csv'}", None),
+            (
+                "services",
+                "services{need=\"file:a,b=c.csv\"}",
+                Some("services{need=\"file:conf/a,b=c.csv\"}"),
+            ),
         ] {
             let found = rebased(key, text, Path::new("conf"));
             assert_eq!(found.as_deref(), expected);

@@ -12,6 +12,8 @@ pub struct Origin {
     file: Option<PathBuf>,
     /// A line for each key of the file that an option replaces by an alternative.
     pub(crate) replaced: Vec<String>,
+    /// The keys of [`LISTED`] whose values come from lists.
+    listed: Vec<&'static str>,
 }
 
 /// Settings that have a list of their own, such as `seeds` for `seed`.
@@ -31,8 +33,14 @@ impl Origin {
         Origin {
             options: Some(options),
             file,
-            replaced: Vec::new(),
+            ..Origin::default()
         }
+    }
+
+    /// Notes the keys of [`LISTED`] whose values come from lists, which messages then name.
+    pub(crate) fn note_lists(&mut self, given: impl Fn(&str) -> bool) {
+        let listed = LISTED.into_iter();
+        self.listed = listed.filter(|key| given(&format!("{key}s"))).collect();
     }
 
     /// Notes that options replace keys of the file by alternatives, such as `--load` and
@@ -69,7 +77,18 @@ impl Origin {
             _ if LISTED.contains(&key) && !self.is_option(key) && self.is_option(&list) => {
                 self.option(&list)
             }
+            Some(file) if !self.is_option(key) && self.listed.contains(&key) => {
+                format!("{}: {list}", file.display())
+            }
             Some(file) if !self.is_option(key) => format!("{}: {key}", file.display()),
+            _ => self.option(key),
+        }
+    }
+
+    /// Returns a key as it would be written where another was.
+    pub(crate) fn beside(&self, other: &str, key: &str) -> String {
+        match self.file {
+            Some(_) if !self.is_option(other) => format!("`{key}`"),
             _ => self.option(key),
         }
     }

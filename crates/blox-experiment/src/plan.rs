@@ -76,6 +76,8 @@ impl<'r> Plan<'r> {
         let schedulers = of.schedulers.take();
         let schedulers = schedulers.unwrap_or_else(|| Vec::from_iter(of.scheduler.take()));
         of.schedulers = Some(schedulers.iter().flat_map(|s| alternatives(s)).collect());
+        let given = of.values();
+        of.origin.note_lists(|list| given.contains_key(list));
         (of.seeds, of.loads) = (None, None);
         of.vary.clear();
         let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
@@ -199,7 +201,7 @@ fn axes(of: &Experiment) -> Result<Vec<Axis>, ExperimentError> {
             return Err(ExperimentError::Setting(format!(
                 "{} names `{key}`, expected {} for it",
                 of.name("vary"),
-                of.origin.option(&format!("{key}s"))
+                of.origin.beside("vary", &format!("{key}s"))
             )));
         }
     }

@@ -175,7 +175,8 @@ impl<'r> Prepared<'r> {
         let source = jobs::source(&of, registry, seed, reads_load)?;
         let services = jobs::services(&of, registry, seed)?;
         let measure = jobs::measure(&of, &source, &cluster)?;
-        let checked = |p: WorldParts| world::checked(p, &of, registry, seed);
+        let load = world::demands(&of).and_then(|_| source.jobs_per_hour(&cluster));
+        let checked = |p: WorldParts| world::checked(p, &of, registry, seed, load);
         let parts = parts.into_iter().map(checked);
         let parts: Vec<WorldParts> = parts.collect::<Result<_, _>>()?;
         notices.extend(world::differing(&of, &contestants, &parts));

@@ -191,9 +191,17 @@ fn value(of: &Experiment, parameter: &Parameter) -> Option<Value> {
     };
     let value = given.or_else(own)?;
     Some(match value.as_f64() {
-        Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
-        _ => value,
+        Some(v) => number(v),
+        None => value,
     })
+}
+
+/// Returns a number as JSON; a whole one has no decimal point.
+fn number(v: f64) -> Value {
+    match v.fract() == 0.0 && v.abs() < 9e15 {
+        true => (v as i64).into(),
+        false => v.into(),
+    }
 }
 
 /// Returns the first given setting of overheads, which replaces the overheads of every scheduler, with
@@ -308,18 +316,32 @@ pub(crate) fn reads_load(models: &WorldParts, registry: &Registry) -> bool {
     params.any(|param| open_parameter(param).is_some_and(|p| p.key == "load"))
 }
 
-/// Fills parameters from the settings, and checks each model by building it once.
+/// Fills parameters from the settings, and checks each model by building it once. `load` is the load
+/// that follows from a [demand](demands) for a fraction of the cluster.
 pub(crate) fn checked(
     mut models: WorldParts,
     of: &Experiment,
     registry: &Registry,
     seed: u64,
+    load: Option<f64>,
 ) -> Result<WorldParts, ExperimentError> {
     let components = registry.execution_models();
-    models.execution = filled(of, "execution", models.execution, &components, seed)?;
+    models.execution = filled(of, "execution", models.execution, &components, seed, load)?;
     let components = registry.overhead_models();
-    models.overheads = filled(of, "overheads", models.overheads, &components, seed)?;
+    models.overheads = filled(of, "overheads", models.overheads, &components, seed, load)?;
     Ok(models)
+}
+
+/// Returns the key whose value gives the load as a fraction of the cluster, if there is one.
+pub(crate) fn demands(of: &Experiment) -> Option<&'static str> {
+    let own = of.workload_parameters.get("load-of-capacity").is_some();
+    let inside = of.workload.as_deref();
+    let inside = inside.is_some_and(|spec| spec.params.has("load_of_capacity"));
+    match (own, inside) {
+        (true, _) => Some("load-of-capacity"),
+        (false, true) => Some("workload"),
+        (false, false) => None,
+    }
 }
 
 /// Adds the named models to a simulation.
@@ -363,13 +385,33 @@ fn filled<T>(
     part: Option<ComponentSpec>,
     components: &ComponentRegistry<T>,
     seed: u64,
+    load: Option<f64>,
 ) -> Result<Option<ComponentSpec>, ExperimentError> {
     let Some(part) = part else {
         return Ok(None);
     };
-    check_load(of, key, &part, components)?;
+    check_load(of, key, &part, components, load)?;
+    let is_load = |p: &ParamDoc| open_parameter(p).is_some_and(|own| own.key == "load");
+    let from_demand = components.filled(&part, |p| load.filter(|_| is_load(p)).map(number));
+    let params = components.get(&part.name).map_or(&[][..], |e| &e.params);
+    let filled_in = params
+        .iter()
+        .find(|p| is_load(p) && from_demand.params.has(p.name) && !part.params.has(p.name));
+    if let (Some(param), Some(demand)) = (filled_in, demands(of))
+        && let Err(RegistryError::BadValue {
+            param: wrong,
+            found,
+            expected,
+        }) = components.build(&from_demand, seed)
+        && wrong == param.name
+    {
+        return Err(ExperimentError::Setting(format!(
+            "{} gives the load {found}, expected {expected}",
+            of.name(demand)
+        )));
+    }
     Ok(Some(
-        built(of, key, part, components, seed, open_parameter)?.0,
+        built(of, key, from_demand, components, seed, open_parameter)?.0,
     ))
 }
 
@@ -379,6 +421,7 @@ fn check_load<T>(
     key: &str,
     part: &ComponentSpec,
     components: &ComponentRegistry<T>,
+    from_demand: Option<f64>,
 ) -> Result<(), ExperimentError> {
     let mut params = components
         .get(&part.name)
@@ -389,7 +432,8 @@ fn check_load<T>(
     let Some((name, parameter)) = load else {
         return Ok(());
     };
-    match (part.params.f64(name), value(of, parameter)) {
+    let workload = value(of, parameter).or_else(|| from_demand.map(number));
+    match (part.params.f64(name), workload) {
         (Ok(own), Some(load)) if load.as_f64() != Some(own) => {
             Err(ExperimentError::Setting(format!(
                 "{} has the load {own}, but the workload has {load}, expected the same load",
@@ -537,7 +581,7 @@ pub(crate) fn world(
             let known = std::iter::once("round").chain(rules.names());
             return Err(of.unknown("completion", &rule.to_string(), known));
         }
-        rule => filled(of, "completion", rule, &rules, seed)?,
+        rule => filled(of, "completion", rule, &rules, seed, None)?,
     };
     Ok(World {
         costs,

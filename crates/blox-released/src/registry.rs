@@ -38,8 +38,8 @@ pub fn register(mut r: Registry) -> Registry {
         &[without_default("load", "jobs per hour, from 1 to 9")],
         |p, _| {
             let speed = blox::OptimusSpeed::at_load(p.f64("load").unwrap_or(f64::NAN));
-            let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its \
-                            speed from a table of loads";
+            let expected = "a whole number from 1 to 9: the execution model `blox-optimus` takes \
+                            the speed of jobs from a table of loads";
             Ok(Box::new(speed.ok_or_else(|| p.wrong("load", expected))?))
         },
     );

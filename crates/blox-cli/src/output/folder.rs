@@ -70,7 +70,7 @@ pub(crate) fn scratch() -> Result<TempDir, Failure> {
 /// written, is an error.
 pub(crate) fn drawings(plan: &Plan<'_>) -> Result<Vec<Drawing>, Failure> {
     let files = resolved(plan.files());
-    let mut list = Vec::new();
+    let mut list: Vec<Drawing> = Vec::new();
     for text in plan.options.plot.iter().flatten() {
         let folders = plan.folders.iter().map(String::as_str);
         let drawing = Drawing::of(text, folders)?;
@@ -80,9 +80,23 @@ pub(crate) fn drawings(plan: &Plan<'_>) -> Result<Vec<Drawing>, Failure> {
             return Err(Failure::at(path, text));
         }
         check_writable(path)?;
+        if list.iter().any(|other| place(other.path()) == place(path)) {
+            let text = "is given to --plot twice, expected a file for each picture";
+            return Err(Failure::at(path, text));
+        }
         list.push(drawing);
     }
     Ok(list)
+}
+
+/// Returns a path to a file that may not exist, with its folder in canonical form.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Returns a hint about requested pictures after an interruption.
