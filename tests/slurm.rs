@@ -130,6 +130,79 @@ fn scheduler_on_slurm_runs_resizes_and_replays() {
     assert!(journal.contains("\"ended\""), "{journal}");
 }
 
+/// Submits a job with these words, and returns its number.
+fn submit(cluster: &Cluster, dir: &Path, words: &[&str]) -> u32 {
+    let mut command = blox(cluster, dir, "submit --on slurm");
+    let out = command.args(words).output().unwrap();
+    let number = String::from_utf8_lossy(&out.stdout).trim().parse();
+    number.unwrap_or_else(|_| panic!("{out:?}"))
+}
+
+#[test]
+fn jobs_of_blox_submit_run_on_slurm() {
+    let Some(cluster) = Cluster::start(1) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\n#SBATCH --gpus=2\necho \"$1 $SLURM_GPUS\" > script.txt\n";
+    fs::write(dir.path().join("job.sh"), script).unwrap();
+    let note = "note=a \"b\" \\ 'c' ä\u{2003}=\n,d";
+    let command = [
+        "--name=named",
+        "--gpus=4",
+        "--duration=5",
+        "--attribute",
+        note,
+        "--env",
+        "MODE=a,'b' c",
+        "--",
+        "sh",
+        "-c",
+        "echo \"$MODE|$0|$SLURM_JOB_NAME\" > command.txt; kill -0 $PPID; sleep 1",
+        "it's $HOME",
+    ];
+    let first = submit(&cluster, dir.path(), &command);
+    let second = submit(&cluster, dir.path(), &["--script", "job.sh", "two words"]);
+    // A job waits until a scheduler starts it.
+    assert_eq!(cluster.state(first), "PENDING");
+    // The longest comment is the limit of Slurm, too.
+    let longest = |bytes: usize| format!("--attribute=a={}", "x".repeat(bytes - "blox a=".len()));
+    let third = submit(&cluster, dir.path(), &[&longest(1024), "true"]);
+    let line = ["--dry-run", &longest(1025), "true"];
+    let refused = blox(&cluster, dir.path(), "submit --on slurm")
+        .args(line)
+        .output();
+    assert_eq!(refused.unwrap().status.code(), Some(2));
+
+    let line = "scheduler fifo --on slurm --on-event 0.2 --all-users --state-dir log";
+    let running = Process(
+        blox(&cluster, dir.path(), line)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    for job in [first, second, third] {
+        cluster.until("the job has completed", || {
+            cluster.state(job) == "COMPLETED"
+        });
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(running.stop());
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(read("command.txt"), "a,'b' c|it's $HOME|named\n");
+    assert_eq!(read("script.txt"), "two words 2\n");
+    // The scheduler has read what was submitted.
+    let journal = read("log/journal-000001.jsonl");
+    let note = note.strip_prefix("note=").unwrap();
+    for part in [
+        serde_json::to_string(note).unwrap().as_str(),
+        "\"job_id\":\"named\"",
+        "\"gpus\":4,\"work\":{\"iterations\":5",
+    ] {
+        assert!(journal.contains(part), "{part} {journal}");
+    }
+}
+
 #[test]
 fn scheduler_that_shares_gpus_is_refused() {
     let dir = tempfile::tempdir().unwrap();

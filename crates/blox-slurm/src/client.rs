@@ -69,9 +69,20 @@ impl Programs {
     /// # Errors
     /// The program is absent, fails, or does not end in time.
     pub fn run(&self, program: &'static str, args: &[String]) -> Result<Vec<u8>, SlurmError> {
+        self.run_with(program, args, &[])
+    }
+
+    /// Runs a program with additional variables of the environment.
+    pub(crate) fn run_with(
+        &self,
+        program: &'static str,
+        args: &[String],
+        env: &[(String, String)],
+    ) -> Result<Vec<u8>, SlurmError> {
         let start = |error| SlurmError::Start { program, error };
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null());
+        command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(conf) = &self.conf {
             command.env("SLURM_CONF", conf);

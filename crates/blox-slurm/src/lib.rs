@@ -11,13 +11,15 @@
 //! | Continue after a restart | [`Folder`] |
 //! | Decide without processes, as in a test | [`Tracker`] |
 //! | Read what Slurm shows | [`Programs`], [`JobInfo`], [`NodeInfo`] |
-//! | Describe a job in a comment | [`spec_of`] |
+//! | Describe a job in a comment | [`Description`], [`spec_of`] |
+//! | Submit a job that a scheduler starts | [`Batch`] |
 //! | Turn a queue into a workload and a cluster | [`Imported`] |
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod backend;
+mod batch;
 mod client;
 mod error;
 mod folder;
@@ -31,6 +33,7 @@ mod spec;
 mod tracker;
 
 pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
+pub use batch::{Batch, Task, requests_gpus};
 pub use client::{Programs, Slurm};
 pub use error::SlurmError;
 pub use folder::{Folder, FolderError, Restored, at_end_of};
@@ -39,5 +42,5 @@ pub use import::{ImportError, Imported};
 pub use job::{JobInfo, JobState};
 pub use node::{Health, NodeInfo};
 pub use order::Order;
-pub use spec::{MARK, SLURM_JOB, is_marked, spec_of};
+pub use spec::{Description, MARK, SLURM_JOB, is_marked, spec_of};
 pub use tracker::{News, Scope, Snapshot, Tracker};

@@ -182,8 +182,8 @@ pub(crate) struct SubmitArgs {
     /// User of the job [default: $USER]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// Virtual cluster, a name that policies such as quotas use
-    #[arg(long, value_name = "NAME")]
+    /// Virtual cluster, a name that policies such as quotas use; the partition with --on slurm
+    #[arg(long, value_name = "NAME", visible_alias = "partition")]
     pub queue: Option<String>,
     /// Priority; more urgent jobs have larger numbers
     #[arg(
@@ -253,6 +253,38 @@ pub(crate) struct SubmitArgs {
     /// Program and its arguments, run without a shell
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+    #[command(flatten, next_help_heading = "Slurm")]
+    pub slurm: SlurmJobArgs,
+}
+
+/// Options of a job that Slurm runs.
+#[derive(Args)]
+pub(crate) struct SlurmJobArgs {
+    /// Carrier of the job: nodes with node managers, or slurm, which holds it for `blox scheduler
+    /// --on slurm`
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "nodes",
+        hide_possible_values = true
+    )]
+    pub on: Carrier,
+    /// COMMAND is a batch script, whose #SBATCH lines apply, with its arguments
+    #[arg(long)]
+    pub script: bool,
+    /// Account of the job
+    #[arg(long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Time limit, as sbatch takes it; also the estimate if --duration is left out
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
+    /// Further option of sbatch, such as --slurm-arg=--mem=2G; may be given more than once
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub slurm_arg: Vec<String>,
+    /// Print the command line of sbatch instead of running it
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! Commands that send a request to a scheduler and print the response.
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
+use super::batch;
 use super::daemons::{runtime, token};
 use crate::failure::{Code, Failure};
 use crate::help::Late;
@@ -13,8 +14,6 @@ use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::grid::Grid;
 use blox_results::{number_of, quoted};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
@@ -52,7 +51,10 @@ pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Resul
 
 async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Submit(Late { args, .. }) => submit(*args, terminal).await?,
+        ClusterCommand::Submit(Late { args, matches }) => {
+            batch::only_on_slurm(&matches)?;
+            submit(*args, terminal).await?;
+        }
         ClusterCommand::Queue(a) => {
             let jobs = client(&a.at).await?.list(None, a.all).await?;
             let lines = a.json.then(|| jobs.iter().map(job_json).collect());
@@ -165,8 +167,10 @@ fn confirm(json: bool, what: &Value, terminal: &mut Terminal<'_>) -> Result<(), 
 }
 
 async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let env = unique("--env", a.env)?;
-    let attributes = unique("--attribute", a.attribute)?;
+    // The scheduler would refuse these, but may not answer for a while.
+    batch::check_levels(&a)?;
+    let env = batch::unique("--env", a.env)?;
+    let attributes = batch::unique("--attribute", a.attribute)?;
     let meaning = |(code, meaning)| {
         let meaning = match meaning {
             Meaning::Retry => pb::OnExit::Retry,
@@ -176,7 +180,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         };
         (code, i32::from(meaning))
     };
-    let on_exit = unique("--on-exit", a.on_exit.into_iter().map(meaning))?;
+    let on_exit = batch::unique("--on-exit", a.on_exit.into_iter().map(meaning))?;
     let fresh = || {
         let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
         uuid.map(|u| u.trim().to_owned())
@@ -185,20 +189,6 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         Some(key) => key,
         None => fresh().map_err(Failure::system)?,
     };
-    // The scheduler would refuse these, but may not answer for a while.
-    if !a.levels.is_sorted_by(|a, b| a < b) || a.levels.first() == Some(&0) {
-        let levels: Vec<String> = a.levels.iter().map(u32::to_string).collect();
-        return Err(Failure::new(format!(
-            "--levels is `{}`, expected ascending counts of at least 1",
-            levels.join(",")
-        )));
-    }
-    if !a.rates.is_empty() && a.rates.len() != a.levels.len() {
-        let (rates, levels) = (number_of(a.rates.len() as u64, "value"), a.levels.len());
-        return Err(Failure::new(format!(
-            "--rates has {rates}, expected {levels}: one for each of --levels"
-        )));
-    }
     let duration = a.duration;
     if a.iterations.is_some() && duration == 0.0 {
         return Err(Failure::new(
@@ -289,23 +279,6 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
             result => return result,
         }
     }
-}
-
-/// Collects a repeated option with keys.
-fn unique<K: Ord + Display, V>(
-    option: &str,
-    pairs: impl IntoIterator<Item = (K, V)>,
-) -> Result<BTreeMap<K, V>, Failure> {
-    let mut map = BTreeMap::new();
-    for (key, value) in pairs {
-        if map.contains_key(&key) {
-            return Err(Failure::new(format!(
-                "{option}: `{key}` is given twice, expected one value"
-            )));
-        }
-        map.insert(key, value);
-    }
-    Ok(map)
 }
 
 async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
 //! Commands of a real cluster. Without the feature `cluster`, they are parsed and report that it is
-//! missing.
+//! missing, except a scheduler and jobs on Slurm.
 
 #[cfg_attr(
     not(feature = "cluster"),
@@ -8,6 +8,7 @@
 mod args;
 #[cfg(feature = "cluster")]
 mod backend;
+mod batch;
 #[cfg(feature = "cluster")]
 mod commands;
 #[cfg(feature = "cluster")]
@@ -73,6 +74,9 @@ pub(super) fn run(
         ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
             slurm::scheduler(registry, late, terminal)
         }
+        ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
+            batch::submit(late, terminal)
+        }
         _ => Err(Failure::new(MISSING)),
     }
 }
@@ -86,6 +90,9 @@ pub(super) fn run(
     match command {
         ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
             slurm::scheduler(registry, late, terminal)
+        }
+        ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
+            batch::submit(late, terminal)
         }
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::shard::Shard;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
-use blox_results::number_of;
+use blox_results::{number_of, quoted};
 use blox_slurm::{Programs, SlurmError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -244,13 +244,7 @@ impl Array {
         let script = self.script(todo)?;
         fs::write(&path, script).map_err(|e| Failure::at(&path, e))?;
         let args = ["--parsable".to_owned(), path.to_string_lossy().into_owned()];
-        let out = self.slurm.run("sbatch", &args).map_err(failed)?;
-        let text = String::from_utf8_lossy(&out);
-        let number = text.trim().split(';').next().unwrap_or_default();
-        let number = number.parse().map_err(|_| {
-            let found = text.trim();
-            Failure::new(format!("sbatch: found `{found}`, expected a number"))
-        })?;
+        let number = self.slurm.submit(&args, &[]).map_err(failed)?;
         jobs.push(number);
         let path = self.parts.join(JOBS);
         fs::write(&path, format!("{jobs:?}\n")).map_err(|e| Failure::at(&path, e))?;
@@ -400,15 +394,6 @@ fn ranges(numbers: &[u32]) -> String {
     parts.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// Returns a word of a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,%+@".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,23 +402,5 @@ mod tests {
     fn tasks_are_written_as_ranges() {
         assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
         assert_eq!(ranges(&[]), "");
-    }
-
-    #[test]
-    fn words_keep_their_characters_in_a_shell() {
-        for word in [
-            "las{guard_h=1|2}",
-            "it's",
-            "",
-            "a b",
-            "$HOME",
-            "cluster=2x4",
-        ] {
-            let script = format!("printf %s {}", quoted(word));
-            let out = std::process::Command::new("sh")
-                .args(["-c", &script])
-                .output();
-            assert_eq!(String::from_utf8_lossy(&out.unwrap().stdout), word);
-        }
     }
 }

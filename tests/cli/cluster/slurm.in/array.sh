@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=1-4
+python train.py
