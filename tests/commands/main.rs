@@ -6,6 +6,7 @@ mod support;
 mod cli;
 mod formats;
 mod pictures;
+mod recipes;
 mod sweep;
 mod trace;
 mod transcripts;
