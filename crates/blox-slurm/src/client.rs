@@ -116,6 +116,26 @@ impl Programs {
         }
     }
 
+    /// Returns the state of a job, such as `RUNNING`, and its reason to wait; `None` if Slurm has
+    /// forgotten the job.
+    ///
+    /// # Errors
+    /// See [`Programs::run`].
+    pub fn state(&self, job: u32) -> Result<Option<(String, String)>, SlurmError> {
+        let job = job.to_string();
+        let args = ["-h", "--states=all", "-o", "%T %r", "-j", &job];
+        let out = match self.run("squeue", &args.map(str::to_owned)) {
+            Ok(out) => out,
+            Err(SlurmError::Failed { message, .. }) if message.contains("Invalid job id") => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let text = String::from_utf8_lossy(&out);
+        let words = text.lines().next().and_then(|line| line.split_once(' '));
+        Ok(words.map(|(state, reason)| (state.to_owned(), reason.trim().to_owned())))
+    }
+
     /// Runs a program, and reads its output as JSON.
     ///
     /// # Errors
@@ -159,6 +179,24 @@ impl Slurm for Programs {
         }
         Ok(())
     }
+}
+
+/// States of a job that has not ended, as `squeue` writes them.
+const ACTIVE: [&str; 9] = [
+    "PENDING",
+    "RUNNING",
+    "CONFIGURING",
+    "COMPLETING",
+    "SUSPENDED",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "STAGE_OUT",
+    "SIGNALING",
+];
+
+/// Returns whether a job in a state, such as `RUNNING`, has not ended.
+pub fn is_active(state: &str) -> bool {
+    ACTIVE.contains(&state)
 }
 
 /// Waits for the end of a process, which is killed after a limit. Returns whether it succeeded.

@@ -13,6 +13,8 @@
 //! | Read what Slurm shows | [`Programs`], [`JobInfo`], [`NodeInfo`] |
 //! | Describe a job in a comment | [`Description`], [`spec_of`] |
 //! | Submit a job that a scheduler starts | [`Batch`] |
+//! | Submit another batch script | [`Script`] with [`Programs::submit`] |
+//! | Read what a step may use | [`Grant`] |
 //! | Turn a queue into a workload and a cluster | [`Imported`] |
 
 #![warn(missing_docs)]
@@ -23,24 +25,28 @@ mod batch;
 mod client;
 mod error;
 mod folder;
+mod grant;
 mod hosts;
 mod import;
 mod job;
 mod node;
 mod order;
 mod read;
+mod script;
 mod spec;
 mod tracker;
 
 pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
 pub use batch::{Batch, Task, requests_gpus};
-pub use client::{Programs, Slurm};
+pub use client::{Programs, Slurm, is_active};
 pub use error::SlurmError;
 pub use folder::{Folder, FolderError, Restored, at_end_of};
+pub use grant::{Grant, suffix};
 pub use hosts::hosts;
 pub use import::{ImportError, Imported};
 pub use job::{JobInfo, JobState};
 pub use node::{Health, NodeInfo};
 pub use order::Order;
+pub use script::Script;
 pub use spec::{Description, MARK, SLURM_JOB, is_marked, spec_of};
 pub use tracker::{News, Scope, Snapshot, Tracker};

@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use blox_registry::Registry;
 use blox_results::{number_of, quoted};
-use blox_slurm::{Programs, SlurmError};
+use blox_slurm::{Programs, Script, SlurmError, is_active};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,19 +31,6 @@ const JOBS: &str = "jobs.json";
 
 /// Time between two checks of the tasks.
 const EVERY: Duration = Duration::from_millis(300);
-
-/// States of a task that has not ended.
-const ACTIVE: [&str; 9] = [
-    "PENDING",
-    "RUNNING",
-    "CONFIGURING",
-    "COMPLETING",
-    "SUSPENDED",
-    "REQUEUED",
-    "REQUEUE_HOLD",
-    "STAGE_OUT",
-    "SIGNALING",
-];
 
 /// A sweep as a job array.
 struct Array {
@@ -206,30 +193,21 @@ impl Array {
         words.push("--quiet".to_owned());
         let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         let a = &self.args;
-        let mut script = String::from("#!/bin/sh\n");
-        let mut option = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                script.push_str(&format!("#SBATCH --{name}={value}\n"));
-            }
-        };
         let most = a
             .max_parallel
             .map_or_else(String::new, |most| format!("%{most}"));
-        option("job-name", Some("blox-sweep".to_owned()));
-        option("array", Some(format!("{}{most}", ranges(todo))));
-        option(
-            "output",
-            Some(quoted(&self.parts.join("logs/%a.log").to_string_lossy())),
-        );
-        option("open-mode", Some("append".to_owned()));
-        option("partition", a.partition.clone());
-        option("account", a.account.clone());
-        option("time", a.time.clone());
+        let log = self.parts.join("logs/%a.log");
+        let mut script = Script::new("blox-sweep")
+            .option("array", Some(format!("{}{most}", ranges(todo))))
+            .option("output", Some(quoted(&log.to_string_lossy())))
+            .option("open-mode", Some("append"))
+            .option("partition", a.partition.as_ref())
+            .option("account", a.account.as_ref())
+            .option("time", a.time.as_ref());
         for arg in &a.slurm_arg {
-            script.push_str(&format!("#SBATCH {arg}\n"));
+            script = script.argument(arg);
         }
-        script.push_str(&format!("exec {} > /dev/null\n", words.join(" ")));
-        Ok(script)
+        Ok(script.command(&format!("exec {} > /dev/null", words.join(" "))))
     }
 
     /// Returns Slurm's numbers of the arrays that were submitted for this folder.
@@ -276,7 +254,7 @@ impl Array {
             };
             for line in String::from_utf8_lossy(&out).lines() {
                 if let Some((task, state)) = line.split_once(' ')
-                    && ACTIVE.contains(&state.trim())
+                    && is_active(state.trim())
                 {
                     active.extend(task.parse::<u32>().ok());
                 }
