@@ -533,6 +533,19 @@ fn urgent_job_preempts_and_the_other_resumes() {
 }
 
 #[test]
+fn sigterm_to_all_processes_stops_a_job_in_order() {
+    let c = Cluster::start("fifo", &[1]);
+    // Slurm signals a step so. A failure would not be retried within the test.
+    let script =
+        "trap 'sleep 1; exit 1' TERM; [ $BLOX_ATTEMPT = 2 ] || while :; do sleep 0.1; done";
+    let job = c.submit_until("running", &["--max-retries", "0", "--", "sh", "-c", script]);
+    let shims = pids(&c.node_dir(0).join("attempts").to_string_lossy());
+    shims.iter().for_each(|pid| signal("-TERM", *pid));
+    c.until_phase(job, "completed");
+    assert_eq!(c.exits(job), ["Cut", "Completed"]);
+}
+
+#[test]
 fn stopped_job_that_exits_zero_is_resumed() {
     // Exit code 0 alone would complete the job at its first stop.
     let report = "echo $n $n > $BLOX_PROGRESS_FILE.new; \

@@ -778,7 +778,7 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 17] = [
+const CLUSTER: [&str; 18] = [
     "scheduler",
     "node",
     "submit",
@@ -795,6 +795,7 @@ const CLUSTER: [&str; 17] = [
     "why",
     "show",
     "logs",
+    "cluster",
     "demo",
 ];
 

@@ -33,9 +33,10 @@ pub struct Containment {
 }
 
 impl Containment {
-    /// Creates the containment of the launch with this unique mark.
-    pub fn of(mark: &str) -> Self {
-        Self::within(mark, root())
+    /// Creates the containment of the launch with this unique mark. Without a cgroup of its own,
+    /// the launch stays in the cgroup of the node manager.
+    pub fn of(mark: &str, own_cgroup: bool) -> Self {
+        Self::within(mark, own_cgroup.then(root).flatten())
     }
 
     fn within(mark: &str, root: Option<Group>) -> Self {

@@ -45,6 +45,8 @@ pub struct NodeSettings {
     pub shim: Vec<String>,
     /// Device name of each GPU, by index; empty to use the indices.
     pub devices: Vec<String>,
+    /// True if launches stay in the cgroup of the node manager.
+    pub no_cgroup: bool,
     /// Secret of the scheduler.
     pub token: Token,
     /// Disk quotas of logs.
@@ -404,6 +406,7 @@ impl Shell {
                         mark: format!("{}-{id}-{}", std::process::id(), fence.0),
                         timers: self.settings.timers,
                         log_bytes: Some(self.settings.logs.launch),
+                        no_cgroup: self.settings.no_cgroup,
                     };
                     self.spawn(&launch, lease)?;
                 }
@@ -573,7 +576,7 @@ impl Shell {
         } else if let Some(pid) = shim_of(&dir) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        let containment = Containment::of(&w.mark);
+        let containment = Containment::of(&w.mark, !self.settings.no_cgroup);
         containment.kill();
         if !containment.is_empty() || is_locked(&dir) {
             // The next poll tries again.
@@ -756,6 +759,7 @@ mod tests {
             timers: Timers::default(),
             devices: Vec::new(),
             log_bytes: None,
+            no_cgroup: false,
         }
     }
 
@@ -824,6 +828,7 @@ mod tests {
             timers: Timers::default(),
             shim: ["sh", "-c", "exec sleep 60"].map(str::to_owned).into(),
             devices: Vec::new(),
+            no_cgroup: false,
             token: Token::none(),
             logs: LogRoom::default(),
         };

@@ -12,7 +12,7 @@ use super::files::{self, BadFile, ReadError};
 use super::progress;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
-use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
+use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish};
 use crate::protocol::{AttemptId, Exit, Fence, Final, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -21,6 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Polling interval of the shim.
@@ -56,6 +57,9 @@ pub struct LaunchFile {
     /// Quota of its logs in bytes.
     #[serde(default)]
     pub log_bytes: Option<u64>,
+    /// True if the launch stays in the cgroup of the node manager.
+    #[serde(default)]
+    pub no_cgroup: bool,
 }
 
 /// Current state of a launch.
@@ -72,11 +76,12 @@ pub struct StatusFile {
     pub reported: JobReport,
 }
 
-/// Runs the shim of the launch in `dir` until the launch has ended.
+/// Runs the shim of the launch in `dir` until the launch has ended. Once `stop` is true, the ranks
+/// save their work and end, as on an order to stop.
 ///
 /// # Errors
 /// The folder cannot be used.
-pub fn run(dir: &Path) -> io::Result<()> {
+pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
     // A session of its own, so that signals to the node manager's session do not reach the shim.
     let _ = rustix::process::setsid();
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -87,7 +92,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let missing = || io::Error::other("launch.json and control.json are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
     let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
-    let mut containment = Containment::of(&launch.mark);
+    let mut containment = Containment::of(&launch.mark, !launch.no_cgroup);
     containment.create();
     let began = now();
     if began >= control.lease {
@@ -125,6 +130,8 @@ pub fn run(dir: &Path) -> io::Result<()> {
         reported: JobReport::default(),
         wrong_since: None,
         bad_file: None,
+        stop,
+        grace: launch.timers.grace,
     }
     .run_out()
 }
@@ -180,7 +187,7 @@ fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()>
     files::write(&path, &done, true)
 }
 
-struct Watch {
+struct Watch<'a> {
     dir: PathBuf,
     lock: Lock,
     machine: Shim,
@@ -197,9 +204,13 @@ struct Watch {
     wrong_since: Option<Millis>,
     /// Error of the progress file that ends the launch at the next poll.
     bad_file: Option<BadFile>,
+    /// True once something other than the node manager asks the launch to end.
+    stop: &'a AtomicBool,
+    /// Time to save work after that.
+    grace: Millis,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn run_out(mut self) -> io::Result<()> {
         loop {
             if !self.lock.holds() {
@@ -219,8 +230,15 @@ impl Watch {
     }
 
     fn look(&mut self) -> io::Result<Option<Final>> {
-        // Exits first: these ranks ended before this poll could signal them.
         let mut inputs = Vec::new();
+        // Whatever stops the shim may have signaled the ranks, too: their exits are no failures.
+        if self.stop.load(Ordering::Relaxed) {
+            inputs.push(ShimInput::Control(Control {
+                lease: Millis(0),
+                wish: ShimWish::Yield(self.grace),
+            }));
+        }
+        // Then exits: these ranks ended before this poll could signal them.
         for (rank, slot) in self.children.iter_mut().enumerate() {
             if let Some(child) = slot
                 && let Some(status) = child.try_wait()?

@@ -150,7 +150,7 @@ impl Command {
             #[cfg(not(feature = "released"))]
             Command::Verify(_) | Command::Reproduce(_) => Err(Failure::new(WITHOUT_RELEASED)),
             Command::Estimate(late) => estimate::run(*late.args, terminal),
-            Command::Cluster(command) => cluster::run(registry, command, terminal),
+            Command::Cluster(command) => cluster::run(registry, command, line, terminal),
         }
     }
 }

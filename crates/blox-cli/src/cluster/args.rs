@@ -9,6 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Address of the scheduler.
@@ -82,16 +83,6 @@ pub(crate) struct DaemonArgs {
     /// Let everyone with access to the address run programs
     #[arg(long)]
     pub insecure: bool,
-    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parser::<SocketAddr>("ADDRESS:PORT"))]
-    pub metrics: Option<SocketAddr>,
-    /// Compact the log after it has grown by this size
-    #[arg(long, value_name = "KIB", default_value_t = 65_536)]
-    pub log_kib: u64,
-    /// Number of ended jobs that the scheduler keeps in memory; older ones move to the folder
-    /// `archive`, where `blox show` and `blox logs` find them
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub keep_ended: usize,
     /// Number of registered nodes required for the first decision; jobs that request more GPUs than
     /// are registered then are rejected
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -99,9 +90,6 @@ pub(crate) struct DaemonArgs {
     /// Cluster file with the offers of nodes that the scheduler may request; needs --resume-program
     #[arg(long, value_name = "FILE")]
     pub offers: Option<PathBuf>,
-    /// Timeout of a policy, after which it loses its turn
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub policy_limit: u64,
     /// Program that powers nodes on and provides new ones; its argument lists their names,
     /// separated by commas, and $BLOX_NODE_REQUEST names a JSON file with the request
     #[arg(long, value_name = "PROGRAM")]
@@ -115,18 +103,185 @@ pub(crate) struct DaemonArgs {
     /// Longest time from the call of --suspend-program until a node's last report
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub suspend_limit: u64,
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Limits of a scheduler process.
+#[derive(Args, Clone)]
+pub(crate) struct ServiceArgs {
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parser::<SocketAddr>("ADDRESS:PORT"))]
+    pub metrics: Option<SocketAddr>,
+    /// Compact the log after it has grown by this size
+    #[arg(long, value_name = "KIB", default_value_t = 65_536)]
+    pub log_kib: u64,
+    /// Number of ended jobs that the scheduler keeps in memory; older ones move to the folder
+    /// `archive`, where `blox show` and `blox logs` find them
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub keep_ended: usize,
+    /// Timeout of a policy, after which it loses its turn
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub policy_limit: u64,
     /// Divide all timers of the protocol by this factor, for tests on one machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub faster: u64,
+}
+
+/// Source of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    Slurm,
+}
+
+#[derive(Args)]
+#[command(mut_args(hide_simulation))]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub simulate: SimulateArgs,
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub pilot: PilotArgs,
+}
+
+/// A cluster in an allocation.
+#[derive(Args)]
+pub(crate) struct PilotArgs {
+    /// Where the nodes come from: slurm, which allocates them to a job
+    #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
+    pub on: Source,
+    /// Directory that all nodes reach, with queue, token and logs; another cluster with the same
+    /// directory continues the queue
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Number of nodes
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroU32>("a whole number, at least 1"))]
+    pub nodes: Option<NonZeroU32>,
+    /// GPUs of each node, such as 8 or a100:8
+    #[arg(long, value_name = "GPUS", value_parser = parser::<TypedGpus>("a number of GPUs such as 8 or a100:8"))]
+    pub gpus_per_node: Option<TypedGpus>,
+    /// CPUs of each node [default: those that Slurm gives to a task]
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroU32>("a whole number, at least 1"))]
+    pub cpus_per_node: Option<NonZeroU32>,
+    /// Time limit, as sbatch takes it
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
+    /// Partition of the nodes
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// Account that is charged
+    #[arg(long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Further option of sbatch, such as --slurm-arg=--mem=0; may be given more than once
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub slurm_arg: Vec<String>,
+    /// Time before the time limit at which the nodes drain: jobs save their work and return to the
+    /// queue
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub grace: u32,
+    /// Join the scheduler at this address instead of starting one; needs its --token-file
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["listen", "wait_for_nodes"])]
+    pub join: Option<String>,
+    /// Address and port of the scheduler for nodes and users; not encrypted
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "0.0.0.0:0",
+        hide_default_value = true,
+        value_parser = parser::<SocketAddr>("ADDRESS:PORT")
+    )]
+    pub listen: SocketAddr,
+    /// File with the secret of the scheduler [default: a new one in --state-dir; with --join,
+    /// $BLOX_TOKEN_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Number of registered nodes required for the first decision [default: all nodes]
+    #[arg(long, value_name = "N")]
+    pub wait_for_nodes: Option<usize>,
+    /// Directory for the launches of a node, such as one on its local disk [default: in --state-dir]
+    #[arg(long, value_name = "DIR")]
+    pub node_dir: Option<PathBuf>,
+    /// Submit the job and return; the same command without it waits for the cluster
+    #[arg(long)]
+    pub detach: bool,
+    /// Print the batch script instead of submitting it
+    #[arg(long, conflicts_with = "detach")]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// A number of GPUs with an optional type, such as `a100:8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedGpus {
+    pub gpu_type: Option<String>,
+    pub count: u32,
+}
+
+impl std::str::FromStr for TypedGpus {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (gpu_type, count) = match text.rsplit_once(':') {
+            Some((gpu_type, count)) => (Some(gpu_type.to_owned()), count),
+            None => (None, text),
+        };
+        let word = |text: &String| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            !text.is_empty() && text.chars().all(plain)
+        };
+        let count = count.parse().map_err(|_| ())?;
+        let fits = (1..=64).contains(&count) && gpu_type.as_ref().is_none_or(word);
+        fits.then_some(TypedGpus { gpu_type, count }).ok_or(())
+    }
+}
+
+impl std::fmt::Display for TypedGpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.gpu_type {
+            Some(gpu_type) => write!(f, "{gpu_type}:{}", self.count),
+            None => write!(f, "{}", self.count),
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct DownArgs {
+    /// Directory of the cluster, as for `blox cluster up`
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Return without waiting for the end
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// A cluster on nodes of another system.
+#[derive(Subcommand)]
+pub(crate) enum PilotCommand {
+    /// Start a cluster in an allocation of Slurm
+    Up(Late<UpArgs>),
+    /// End a cluster: its jobs save their work and return to the queue
+    Down(DownArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct NodeArgs {
     #[command(flatten)]
     pub at: At,
-    /// Directory of the node manager
+    /// Directory of the node manager; with --on slurm, the directory of such directories
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
+    /// Take name, GPUs, CPUs and memory from a step of an allocation: slurm
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        hide_possible_values = true,
+        conflicts_with_all = ["gpus", "name"]
+    )]
+    pub on: Option<Source>,
+    /// Requeue the job of Slurm if the scheduler does not answer for this time
+    #[arg(long, value_name = "SECONDS", requires = "on")]
+    pub requeue_job_after: Option<u64>,
     /// GPU slots [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub gpus: Option<u32>,
@@ -136,9 +291,10 @@ pub(crate) struct NodeArgs {
     /// Node name without blanks and commas; not a number [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Address at which other nodes reach this node
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub address: String,
+    /// Address at which other nodes reach this node [default: 127.0.0.1; with --on slurm, the
+    /// host's name]
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
     /// Log space of a launch on this node, shared equally by outputs and errors of its ranks;
     /// excess output is dropped
     #[arg(long, value_name = "MIB", default_value_t = 1_024)]
@@ -479,6 +635,9 @@ pub(crate) enum ClusterCommand {
     Show(JobArgs),
     /// Print the output of a rank
     Logs(LogsArgs),
+    /// Start and end a cluster on nodes of another system
+    #[command(subcommand, arg_required_else_help = true)]
+    Cluster(PilotCommand),
     /// Run a cluster of four small nodes for half a minute, and remove it
     Demo,
     /// Run the processes of one launch (node managers call this)

@@ -129,6 +129,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         }
         ClusterCommand::Scheduler(_)
         | ClusterCommand::Node(_)
+        | ClusterCommand::Cluster(_)
         | ClusterCommand::Demo
         | ClusterCommand::Shim { .. } => {}
     }

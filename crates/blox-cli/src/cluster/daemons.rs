@@ -1,12 +1,13 @@
 //! Long-running processes: scheduler and node manager.
 
-use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
+use super::args::{NodeArgs, SchedulerArgs, ServiceArgs, Source};
+use crate::args::SimulateArgs;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
-use blox_cluster::client::{self, Token};
+use blox_cluster::client::{self, Client, Token};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{Millis, Timers};
@@ -14,13 +15,16 @@ use blox_cluster::shell::gpus::{self, Gpu};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{node, scheduler, service, shim};
 use blox_core::journal::{Journal, JsonLines};
-use blox_core::{NodeActionKind, NodeSpec, Offer};
+use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Seconds};
 use blox_experiment::Prepared;
 use blox_registry::Registry;
+use blox_slurm::{Grant, Programs as SlurmPrograms};
 use blox_traces::cluster_file::parse_cluster;
+use clap::ArgMatches;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Creates a runtime for few sockets and little work.
@@ -61,10 +65,10 @@ pub(super) fn scheduler(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let SchedulerArgs {
-        mut simulate,
+        simulate,
         daemon: a,
     } = *late.args;
-    let (listen, metrics) = (a.listen, a.metrics);
+    let listen = a.listen;
     let token = token(a.token_file.as_deref())?;
     let open = !listen.ip().is_loopback() && !token.is_some();
     if open && !a.insecure {
@@ -72,23 +76,74 @@ pub(super) fn scheduler(
             "--listen {listen}: everybody who reaches it could run programs: give --token-file, or --insecure"
         )));
     }
-    let mut watch = scheduler::Watch::default();
-    if let Some(path) = simulate.options.output.journal.take() {
-        watch.observers.set_journal(journal(&path)?);
-    }
-    // Every simulated scheduler can also schedule a real cluster.
-    let experiment = Prepared::of(
-        config::scheduler(simulate, &late.matches)?.experiment,
-        registry,
-    )?;
-    let pipeline = experiment.pipeline(0)?;
-    let (settings, limits) = (settings(&a, offers(a.offers.as_deref())?), limits(&a));
-    let runtime = runtime()?;
-    let listen = service::Listen::bind(listen, metrics, token);
-    let listen = runtime.block_on(listen)?;
+    let (pipeline, journal) = pipeline(registry, simulate, &late.matches)?;
+    let limits_of_nodes = NodeLimits {
+        come: Millis::secs(a.resume_limit),
+        go: Millis::secs(a.suspend_limit),
+    };
+    let settings = Settings {
+        limits: limits_of_nodes,
+        offers: offers(a.offers.as_deref())?,
+        ..settings(&a.service, a.wait_for_nodes)
+    };
     let requests = a.state_dir.join("node-requests");
-    let nodes = Arc::new(Programs::new(a.resume_program, a.suspend_program, requests));
-    let running = scheduler::start_with(&a.state_dir, settings, pipeline, limits, watch, nodes)
+    let daemon = Daemon {
+        dir: a.state_dir,
+        listen,
+        token,
+        settings,
+        service: a.service,
+        nodes: Programs::new(a.resume_program, a.suspend_program, requests),
+        journal,
+    };
+    serve(pipeline, daemon, terminal, |_| {}, stop_signal())?;
+    Ok(OK)
+}
+
+/// Returns the scheduler that options name, and the path of its journal. Every simulated scheduler
+/// can also schedule a real cluster.
+pub(super) fn pipeline(
+    registry: &Registry,
+    mut simulate: SimulateArgs,
+    matches: &ArgMatches,
+) -> Result<(Pipeline, Option<PathBuf>), Failure> {
+    let journal = simulate.options.output.journal.take();
+    let given = config::scheduler(simulate, matches)?.experiment;
+    let experiment = Prepared::of(given, registry)?;
+    Ok((experiment.pipeline(0)?, journal))
+}
+
+/// A scheduler process.
+pub(super) struct Daemon {
+    /// Directory of the log.
+    pub dir: PathBuf,
+    pub listen: SocketAddr,
+    pub token: Token,
+    pub settings: Settings,
+    pub service: ServiceArgs,
+    pub nodes: Programs,
+    pub journal: Option<PathBuf>,
+}
+
+/// Serves nodes and users until `stop` is ready. `ready` receives the bound address.
+pub(super) fn serve(
+    pipeline: Pipeline,
+    daemon: Daemon,
+    terminal: &mut Terminal<'_>,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), Failure> {
+    let mut watch = scheduler::Watch::default();
+    if let Some(path) = &daemon.journal {
+        watch.observers.set_journal(journal(path)?);
+    }
+    let open = !daemon.listen.ip().is_loopback() && !daemon.token.is_some();
+    let limits = limits(&daemon.service);
+    let runtime = runtime()?;
+    let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
+    let listen = runtime.block_on(listen)?;
+    let (settings, nodes) = (daemon.settings, Arc::new(daemon.nodes));
+    let running = scheduler::start_with(&daemon.dir, settings, pipeline, limits, watch, nodes)
         .map_err(start_failure)?;
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
@@ -101,18 +156,14 @@ pub(super) fn scheduler(
         if open {
             let _ = writeln!(err, "everybody who reaches {at} can run programs");
         }
+        drop(err);
+        ready(at);
     };
     let notice = |text: &str| {
         let _ = writeln!(err.borrow_mut(), "{}", plain(text));
     };
-    runtime.block_on(service::serve(
-        running,
-        listen,
-        ready,
-        notice,
-        stop_signal(),
-    ))?;
-    Ok(OK)
+    runtime.block_on(service::serve(running, listen, ready, notice, stop))?;
+    Ok(())
 }
 
 /// Names the option that a scheduler with node actions needs.
@@ -138,13 +189,70 @@ fn journal(path: &std::path::Path) -> Result<Box<dyn Journal>, Failure> {
     Ok(Box::new(JsonLines::new(file)))
 }
 
-pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let host = || {
-        let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        text.trim().to_owned()
+/// Returns the name of this host.
+pub(super) fn host() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// GPUs of a node, and what else it offers.
+struct Offered {
+    /// Slurm's number of the job; 0 without Slurm.
+    job: u32,
+    name: String,
+    slots: u32,
+    devices: Vec<String>,
+    /// The first GPU that NVIDIA's driver reports.
+    first: Option<Gpu>,
+    cpus: f64,
+    memory_gib: f64,
+}
+
+/// Returns what this machine has.
+fn of_machine(a: &NodeArgs) -> Result<Offered, Failure> {
+    let found = match a.gpus {
+        Some(_) => Vec::new(),
+        None => gpus::detect()
+            .map_err(|e| Failure::new(format!("no GPUs were found ({e}): give --gpus N")))?,
     };
+    Ok(Offered {
+        job: 0,
+        name: a.name.clone().unwrap_or_else(host),
+        slots: a.gpus.unwrap_or(found.len() as u32),
+        devices: found.iter().map(|g| g.uuid.clone()).collect(),
+        first: found.into_iter().next(),
+        cpus: std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64),
+        memory_gib: memory_gib(),
+    })
+}
+
+/// Returns what Slurm granted to this step.
+fn of_slurm() -> Result<Offered, Failure> {
+    let grant = Grant::of(|name| std::env::var(name).ok());
+    let mut grant = grant.map_err(|why| Failure::new(format!("--on slurm: {why}")))?;
+    if grant.node.is_empty() {
+        grant.node = host();
+    }
+    let cpus = std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64);
+    Ok(Offered {
+        job: grant.job,
+        name: grant.name(),
+        slots: grant.devices.len() as u32,
+        first: gpus::detect().unwrap_or_default().into_iter().next(),
+        cpus: grant.cpus.unwrap_or(cpus),
+        memory_gib: grant.memory_gib.unwrap_or_else(memory_gib),
+        devices: grant.devices,
+    })
+}
+
+pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let logs = log_room(&a);
-    let name = a.name.unwrap_or_else(host);
+    let in_step = a.on == Some(Source::Slurm);
+    let offered = match in_step {
+        true => of_slurm()?,
+        false => of_machine(&a)?,
+    };
+    let (job, name, slots) = (offered.job, offered.name, offered.slots);
     // Lists of nodes are separated by commas or blanks, and a node can also be named by its number.
     let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
     if name.contains(apart) || name.bytes().all(|b| b.is_ascii_digit()) {
@@ -153,37 +261,39 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
             plain(&name)
         )));
     }
-    let cpus = std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64);
     let program = std::env::current_exe().map_err(Failure::system)?;
     let token = token(a.at.token_file.as_deref())?;
-    let found = match a.gpus {
-        Some(_) => Vec::new(),
-        None => gpus::detect()
-            .map_err(|e| Failure::new(format!("no GPUs were found ({e}): give --gpus N")))?,
-    };
-    let slots = a.gpus.unwrap_or(found.len() as u32);
     if slots == 0 {
         return Err(Failure::new("a node has GPUs: give --gpus N, 1 or more"));
     }
-    let first = found.first();
+    let first = offered.first.as_ref();
     let gpu_type = a.gpu_type.or_else(|| first.map(|g: &Gpu| g.model.clone()));
+    let address = a.address.unwrap_or_else(|| match in_step {
+        true => host(),
+        false => "127.0.0.1".to_owned(),
+    });
     let settings = node::NodeSettings {
         scheduler: client::url(&a.at.at)?,
-        dir: a.state_dir,
+        dir: match in_step {
+            true => a.state_dir.join(&name),
+            false => a.state_dir,
+        },
         offer: NodeSpec {
             name: Some(name.as_str().into()),
             gpus: slots,
             gpu_type: gpu_type.map(Into::into),
             gpu_memory_gib: first.map_or(0.0, |g| g.memory_gib),
-            cpus,
-            memory_gib: memory_gib(),
+            cpus: offered.cpus,
+            memory_gib: offered.memory_gib,
             ..NodeSpec::default()
         },
-        address: a.address,
+        address,
         timers: Timers::default().divided_by(a.faster),
         shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
-        devices: found.into_iter().map(|g| g.uuid).collect(),
-        token,
+        devices: offered.devices,
+        // Slurm limits and ends what is in the cgroup of its step.
+        no_cgroup: in_step,
+        token: token.clone(),
         logs,
     };
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
@@ -192,10 +302,139 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         // The output may be closed.
         let _ = writeln!(err, "{}", plain(text));
     };
-    runtime()?
-        .block_on(node::run(settings, stop_signal(), trouble))
-        .map_err(|e| Failure::of(Code::Daemon, plain(&e.to_string())))?;
-    Ok(OK)
+    let failed = |e: std::io::Error| Failure::of(Code::Daemon, plain(&e.to_string()));
+    let runtime = runtime()?;
+    if !in_step {
+        let run = node::run(settings, stop_signal(), trouble);
+        runtime.block_on(run).map_err(failed)?;
+        return Ok(OK);
+    }
+    let leaving = Leaving {
+        at: a.at.at,
+        token,
+        name,
+        dir: settings.dir.clone(),
+    };
+    runtime.block_on(async {
+        let stop = async {
+            stop_signal().await;
+            leaving.drain().await;
+        };
+        let run = tokio::select! {
+            run = node::run(settings, stop, trouble) => run,
+            seconds = leaving.is_alone(a.requeue_job_after) => {
+                return Err(requeue(job, seconds));
+            }
+        };
+        match run {
+            Ok(()) => leaving.remove().await,
+            // The node was drained and removed: nothing is left to do.
+            Err(_) if leaving.has_left().await => {}
+            Err(e) => return Err(failed(e)),
+        }
+        Ok(OK)
+    })
+}
+
+/// Time for which a leaving node tries to reach its scheduler.
+const LEAVE: Duration = Duration::from_secs(30);
+
+/// Time between two looks at a node that leaves.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Requeues a job of Slurm that has lost the node of its scheduler.
+fn requeue(job: u32, seconds: u64) -> Failure {
+    let args = ["requeue".to_owned(), job.to_string()];
+    let text = match SlurmPrograms::default().run("scontrol", &args) {
+        Ok(_) => format!("Slurm job {job} is requeued"),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("the scheduler has not answered for {seconds} s: {text}");
+    Failure::of(Code::Daemon, plain(&text))
+}
+
+/// A node of a step that Slurm ends.
+struct Leaving {
+    at: String,
+    token: Token,
+    name: String,
+    /// Directory of the node manager.
+    dir: PathBuf,
+}
+
+impl Leaving {
+    /// Drains the node, and waits until no job has GPUs of it.
+    #[allow(clippy::disallowed_methods, reason = "patience has an end")]
+    async fn drain(&self) {
+        let mut reached = std::time::Instant::now();
+        while reached.elapsed() < LEAVE {
+            if let Ok(empty) = self.is_drained().await {
+                reached = std::time::Instant::now();
+                if empty {
+                    return;
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Drains the node, if it is not drained yet. Returns whether no job has GPUs of it.
+    async fn is_drained(&self) -> Result<bool, client::ClientError> {
+        let mut client = Client::connect(&self.at, self.token.clone()).await?;
+        let nodes = client.nodes().await?;
+        let Some(own) = nodes.iter().find(|n| n.name == self.name) else {
+            return Ok(true);
+        };
+        if own.drained.is_empty() {
+            drain_now(&mut client, &self.name).await?;
+            return Ok(false);
+        }
+        Ok(own.jobs.is_empty())
+    }
+
+    /// Waits until the scheduler has not answered for a number of seconds, which it returns.
+    #[allow(clippy::disallowed_methods, reason = "patience has an end")]
+    async fn is_alone(&self, seconds: Option<u64>) -> u64 {
+        let Some(seconds) = seconds else {
+            return std::future::pending().await;
+        };
+        let mut reached = std::time::Instant::now();
+        while reached.elapsed() < Duration::from_secs(seconds) {
+            tokio::time::sleep(LEAVE / 15).await;
+            let client = Client::connect(&self.at, self.token.clone()).await;
+            if client.is_ok() {
+                reached = std::time::Instant::now();
+            }
+        }
+        seconds
+    }
+
+    /// Returns whether the node was in the cluster, and is no longer.
+    async fn has_left(&self) -> bool {
+        let client = Client::connect(&self.at, self.token.clone()).await;
+        let Ok(mut client) = client else {
+            return false;
+        };
+        let nodes = client.nodes().await;
+        let is_gone = nodes.is_ok_and(|nodes| nodes.iter().all(|n| n.name != self.name));
+        is_gone && self.dir.join("seen.json").exists()
+    }
+
+    /// Removes the drained node from the cluster.
+    async fn remove(&self) {
+        if let Ok(mut client) = Client::connect(&self.at, self.token.clone()).await {
+            // Otherwise the node counts as lost.
+            let _ = client.remove(self.name.clone()).await;
+        }
+    }
+}
+
+/// Drains a node whose allocation ends: its jobs are preempted at once.
+pub(super) async fn drain_now(client: &mut Client, name: &str) -> Result<(), client::ClientError> {
+    let why = "its allocation ends".to_owned();
+    client
+        .drain(name.to_owned(), why, Some(Seconds::new(0.0)))
+        .await
 }
 
 /// Reads the offers of a cluster file.
@@ -217,21 +456,16 @@ fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
 }
 
 /// Returns the settings of a scheduler.
-fn settings(a: &DaemonArgs, offers: Vec<Offer>) -> Settings {
+pub(super) fn settings(a: &ServiceArgs, wait_for_nodes: usize) -> Settings {
     Settings {
         timers: Timers::default().divided_by(a.faster),
-        limits: NodeLimits {
-            come: Millis::secs(a.resume_limit),
-            go: Millis::secs(a.suspend_limit),
-        },
-        wait_for_nodes: a.wait_for_nodes,
-        offers,
+        wait_for_nodes,
         ..Settings::default()
     }
 }
 
 /// Returns the limits of a scheduler process.
-fn limits(a: &DaemonArgs) -> scheduler::Limits {
+fn limits(a: &ServiceArgs) -> scheduler::Limits {
     scheduler::Limits {
         policy: Duration::from_secs(a.policy_limit),
         log_bytes: a.log_kib.saturating_mul(1024),
@@ -249,7 +483,12 @@ fn log_room(a: &NodeArgs) -> node::LogRoom {
 /// Runs the processes of one launch, for which the program is started again.
 pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
     let failed = |e| Failure::of(Code::Daemon, format!("{}: {e}", dir.display()));
-    shim::run(dir).map_err(failed)?;
+    // Slurm signals all processes of a step at its end.
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // If the process has another handler, that one is kept.
+    let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
+    shim::run(dir, &stop).map_err(failed)?;
     Ok(OK)
 }
 
@@ -263,7 +502,7 @@ fn memory_gib() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::SubmitArgs;
+    use super::super::args::{DaemonArgs, SubmitArgs};
     use super::*;
     use blox_cluster::protocol::launches::MAX_RETRIES;
     use clap::{Args, Command};
@@ -278,8 +517,14 @@ mod tests {
     fn options_have_the_defaults_of_the_cluster() {
         let (daemon, node) = (parsed::<DaemonArgs>(), parsed::<NodeArgs>());
         let ours = (
-            settings(&daemon, Vec::new()),
-            limits(&daemon),
+            Settings {
+                limits: NodeLimits {
+                    come: Millis::secs(daemon.resume_limit),
+                    go: Millis::secs(daemon.suspend_limit),
+                },
+                ..settings(&daemon.service, daemon.wait_for_nodes)
+            },
+            limits(&daemon.service),
             log_room(&node),
         );
         let theirs = (

@@ -84,6 +84,7 @@ impl Nodes {
             timers: Timers::default().divided_by(FASTER),
             shim: vec![self.program.clone(), "shim".to_owned()],
             devices: Vec::new(),
+            no_cgroup: false,
             token: Token::none(),
             logs: node::LogRoom::default(),
         };

@@ -17,6 +17,8 @@ mod daemons;
 mod demo;
 #[cfg(feature = "cluster")]
 mod local;
+#[cfg(feature = "cluster")]
+mod pilot;
 mod slurm;
 
 pub(super) use args::ClusterCommand;
@@ -24,6 +26,7 @@ pub(super) use args::ClusterCommand;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use blox_registry::Registry;
+use std::ffi::OsString;
 
 #[cfg(not(feature = "cluster"))]
 const MISSING: &str =
@@ -68,6 +71,7 @@ pub fn backend(
 pub(super) fn run(
     registry: &Registry,
     command: ClusterCommand,
+    _: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
@@ -85,6 +89,7 @@ pub(super) fn run(
 pub(super) fn run(
     registry: &Registry,
     command: ClusterCommand,
+    line: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
@@ -94,6 +99,7 @@ pub(super) fn run(
         ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
             batch::submit(late, terminal)
         }
+        ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),

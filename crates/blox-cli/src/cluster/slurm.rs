@@ -33,7 +33,7 @@ pub(super) fn scheduler(
     let others = [
         ("token-file", a.token_file.is_some()),
         ("insecure", a.insecure),
-        ("metrics", a.metrics.is_some()),
+        ("metrics", a.service.metrics.is_some()),
         ("offers", a.offers.is_some()),
         ("resume-program", a.resume_program.is_some()),
         ("suspend-program", a.suspend_program.is_some()),
@@ -173,7 +173,8 @@ fn scope(a: &DaemonArgs) -> Result<Scope, Failure> {
 }
 
 fn pace(a: &DaemonArgs) -> Pace {
-    let divided = |time: Duration| time / u32::try_from(a.faster.max(1)).unwrap_or(u32::MAX);
+    let divided =
+        |time: Duration| time / u32::try_from(a.service.faster.max(1)).unwrap_or(u32::MAX);
     let Pace { idle, busy } = Pace::default();
     Pace {
         idle: divided(idle),
