@@ -16,6 +16,7 @@ use blox::traces::generate::blox::BloxWorkload;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -960,6 +961,22 @@ fn lay_out(dir: &Path, with_results: bool) {
         "nodes.toml",
         "[[node]]\ncount = 4\ngpus = 8\ncpus = 48\nmemory_gib = 384\n",
     );
+    // Slurm may not be installed.
+    fs::create_dir(dir.join("slurm")).unwrap();
+    fs::copy("tests/cli/import/slurm.in/sacct.json", dir.join("log.json")).unwrap();
+    for (program, file) in [
+        ("sacct", "sacct.txt"),
+        ("squeue", "squeue.json"),
+        ("sinfo", "sinfo.json"),
+    ] {
+        let path = dir.join("slurm").join(program);
+        fs::write(&path, format!("#!/bin/sh\ncat {file}\n")).unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+        if file.ends_with("json") {
+            fs::copy(Path::new("docs/src/files").join(file), dir.join(file)).unwrap();
+        }
+    }
     write("experiment.toml", "scheduler = \"las\"\njobs = 60\n");
     lay_out_examples(dir);
     write("sweep.toml", "schedulers = [\"fifo\"]\nloads = [4, 8]\n");
@@ -983,11 +1000,10 @@ fn lay_out(dir: &Path, with_results: bool) {
 /// Runs a line in a shell, as a user would.
 fn typed(dir: &Path, line: &str) -> Seen {
     let bin = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // Slurm may not be installed.
-    let line = format!("sacct() {{ cat sacct.txt; }}\n{line}");
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{}:{path}", bin.display(), dir.join("slurm").display());
     Command::new("bash")
-        .args(["-c", &line])
+        .args(["-c", line])
         .current_dir(dir)
         .env("PATH", path)
         .env("HOME", dir)

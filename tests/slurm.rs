@@ -204,6 +204,67 @@ fn jobs_of_blox_submit_run_on_slurm() {
 }
 
 #[test]
+fn import_of_a_queue_equals_its_files() {
+    let Some(cluster) = Cluster::start(2) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let submit = |args: &str| {
+        let args: Vec<&str> = args.split(' ').collect();
+        let more = ["--output=/dev/null", "--wrap", "sleep 600"];
+        let sent = cluster.command("sbatch").args(args).args(more).output();
+        assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
+    };
+    submit("--gpus=3 -N1 --time=30");
+    submit("--gpus=8 -N2 --time=5");
+    submit("--array=0-4:2%1 --gpus=1 --dependency=afterok:2");
+    submit("-H --gpus=1");
+    submit("-N1");
+    cluster.submit(2, "blox duration=90 model=vgg", "sleep 90");
+    cluster.until("the first runs", || cluster.state(1) == "RUNNING");
+    cluster.ask(
+        "scontrol",
+        &["update", "nodename=n2", "state=drain", "reason=fan"],
+    );
+    for (program, file) in [("squeue", "squeue.json"), ("sinfo", "sinfo.json")] {
+        fs::write(dir.path().join(file), cluster.ask(program, &["--json"])).unwrap();
+    }
+    let import = |line: &str| {
+        let line = format!("import slurm {line}");
+        let output = blox(&cluster, dir.path(), &line).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let notices = import("--output-dir live");
+    import("--output-dir files --squeue squeue.json --sinfo sinfo.json");
+    let read = |folder: &str, file: &str| {
+        let text = fs::read_to_string(dir.path().join(folder).join(file)).unwrap();
+        let lines = text.lines().map(str::to_owned);
+        lines.collect::<Vec<String>>()
+    };
+    for part in [
+        "left out 1 node: drained",
+        "left out 1 job: held",
+        "left out 1 job: without GPUs",
+        "arrays whose limit of tasks at a time is not kept: 1",
+        "jobs that wait for others, which the workload does not keep: 1",
+        "tasks of arrays that count as jobs: 3",
+    ] {
+        assert!(notices.contains(part), "{notices}");
+    }
+    let (live, files) = (read("live", "jobs.csv"), read("files", "jobs.csv"));
+    // The rest of the running job differs by the seconds between both.
+    assert_eq!((live.len(), &live[2..]), (7, &files[2..]), "{live:?}");
+    assert!(live[1].starts_with("1,0,3,1"), "{live:?}");
+    assert!(live[3].starts_with("3_0,0,1,3600,root,main"), "{live:?}");
+    assert!(live[6].starts_with("6,0,2,90,root,main,vgg"), "{live:?}");
+    assert_eq!(read("live", "cluster.toml"), read("files", "cluster.toml"));
+    let line = "simulate fifo --trace live/jobs.csv --cluster live/cluster.toml --quiet";
+    let ran = blox(&cluster, dir.path(), line).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+#[test]
 fn scheduler_that_shares_gpus_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (scheduler, part) in [

@@ -8,11 +8,12 @@ use crate::cluster::{self, ClusterCommand};
 use crate::estimate::EstimateCommand;
 use crate::failure::{self, Code, Failure};
 use crate::help::{Late, with_help};
+use crate::import::ImportCommand;
 use crate::terminal::{BAD_INPUT, OK, Terminal};
 use crate::trace::TraceCommand;
 use crate::{
-    claims, config, estimate, explain, man, new, plot, policies, replay, run, seeds, step, sweep,
-    trace,
+    claims, config, estimate, explain, import, man, new, plot, policies, replay, run, seeds, step,
+    sweep, trace,
 };
 #[cfg(feature = "released")]
 use crate::{reproduce, verify};
@@ -102,6 +103,9 @@ pub(super) enum Command {
     /// Inspect, check, convert, sample and generate workload files
     #[command(subcommand, arg_required_else_help = true)]
     Trace(Late<TraceCommand>),
+    /// Turn the queue of another system into a workload file and a cluster file
+    #[command(subcommand, arg_required_else_help = true)]
+    Import(Late<ImportCommand>),
     /// Reproduce a published figure: its numbers beside ours, and its picture
     Reproduce(Late<ReproduceArgs>),
     /// Train, evaluate, plot and query models of durations and load
@@ -145,6 +149,7 @@ impl Command {
             Command::Plot(late) => plot::run(&late.args, terminal),
             Command::Report(late) => plot::report(&late.args, terminal),
             Command::Trace(late) => trace::run(registry, *late.args, terminal),
+            Command::Import(late) => import::run(&late.args, terminal),
             #[cfg(feature = "released")]
             Command::Reproduce(late) => reproduce::run(&late.args, line, terminal),
             #[cfg(not(feature = "released"))]

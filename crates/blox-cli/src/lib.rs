@@ -36,6 +36,7 @@ mod explain;
 mod failure;
 mod files;
 mod help;
+mod import;
 mod leftovers;
 mod lock;
 mod man;

@@ -4,6 +4,7 @@ use crate::error::SlurmError;
 use crate::job::JobInfo;
 use crate::node::NodeInfo;
 use crate::order::Order;
+use crate::read::reported;
 use crate::tracker::Snapshot;
 use serde_json::Value;
 use std::io::Read;
@@ -83,6 +84,8 @@ impl Programs {
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null());
         command.envs(env.iter().map(|(name, value)| (name, value)));
+        // Lists of the tasks of an array are otherwise cut short.
+        command.env("SLURM_BITSTR_LEN", "0");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(conf) = &self.conf {
             command.env("SLURM_CONF", conf);
@@ -148,16 +151,8 @@ impl Programs {
             found: error.to_string(),
             expected: "JSON, as Slurm 21.08 and later write it",
         })?;
-        // Some versions report errors in the output and exit with 0.
-        let errors = value.get("errors").and_then(Value::as_array);
-        match errors.and_then(|errors| errors.first()) {
-            Some(error) => Err(SlurmError::Failed {
-                program,
-                message: match error.get("error").or_else(|| error.get("description")) {
-                    Some(Value::String(text)) => text.clone(),
-                    _ => error.to_string(),
-                },
-            }),
+        match reported(&value) {
+            Some(message) => Err(SlurmError::Failed { program, message }),
             None => Ok(value),
         }
     }

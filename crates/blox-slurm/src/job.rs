@@ -73,8 +73,12 @@ pub struct JobInfo {
     pub begin: u64,
     /// Jobs that must end before it, as Slurm shows them; empty if it waits for none.
     pub dependency: String,
-    /// True for an array whose tasks have no numbers of their own yet.
-    pub is_array: bool,
+    /// Tasks of an array that have no numbers of their own yet, such as `1-9%2`; empty otherwise.
+    pub tasks: String,
+    /// Number of the array and of the task, for a task of an array with a number of its own.
+    pub task: Option<(u32, u32)>,
+    /// Number of the heterogeneous job that it is a part of.
+    pub part_of: Option<u32>,
 }
 
 impl JobInfo {
@@ -83,18 +87,22 @@ impl JobInfo {
     /// # Errors
     /// The value has no list of jobs, or one has no number.
     pub fn list(value: &Value) -> Result<Vec<JobInfo>, SlurmError> {
-        let wrong = |found: String, expected| SlurmError::Output {
-            program: "squeue",
-            found,
-            expected,
-        };
         let list = value.get("jobs").and_then(Value::as_array);
-        let list = list.ok_or_else(|| wrong("no list `jobs`".to_owned(), "a list of jobs"))?;
-        let one = |job: &Value| {
-            let read = JobInfo::of(job);
-            read.ok_or_else(|| wrong(format!("the job {job}"), "a job with a number"))
-        };
-        list.iter().map(one).collect()
+        let list = list.ok_or_else(|| SlurmError::Output {
+            program: "squeue",
+            found: "no list `jobs`".to_owned(),
+            expected: "a list of jobs",
+        })?;
+        list.iter().map(JobInfo::read).collect()
+    }
+
+    /// Reads one job of `squeue --json`.
+    pub(crate) fn read(job: &Value) -> Result<Self, SlurmError> {
+        JobInfo::of(job).ok_or_else(|| SlurmError::Output {
+            program: "squeue",
+            found: format!("the job {job}"),
+            expected: "a job with a number",
+        })
     }
 
     fn of(job: &Value) -> Option<Self> {
@@ -105,9 +113,15 @@ impl JobInfo {
             let (count, kind) = gpus(text(job, key))?;
             Some((count.saturating_mul(times), kind))
         };
+        // Other requests, as for each socket, are only in the sum, if Slurm accounts GPUs.
+        let sum = || {
+            let mut all = text(job, "tres_req_str").split(',');
+            all.find_map(|part| Some((part.strip_prefix("gres/gpu=")?.parse().ok()?, None)))
+        };
         let asked = (asked("tres_per_job", 1))
             .or_else(|| asked("tres_per_node", nodes))
-            .or_else(|| asked("tres_per_task", tasks));
+            .or_else(|| asked("tres_per_task", tasks))
+            .or_else(sum);
         let (count, kind) = asked.unwrap_or_default();
         let names = hosts(text(job, "nodes")).unwrap_or_default();
         let details = words(job, "gres_detail");
@@ -138,8 +152,15 @@ impl JobInfo {
                 || words(job, "exclusive").contains(&"true"),
             begin: number(job, "eligible_time").unwrap_or(0),
             dependency: text(job, "dependency").to_owned(),
-            is_array: !text(job, "array_task_string").is_empty(),
+            tasks: text(job, "array_task_string").to_owned(),
+            task: positive(job, "array_job_id").zip(whole(job, "array_task_id")),
+            part_of: positive(job, "het_job_id"),
         })
+    }
+
+    /// Returns whether it is an array whose tasks have no numbers of their own yet.
+    pub fn is_array(&self) -> bool {
+        !self.tasks.is_empty()
     }
 
     /// Returns whether the job has GPUs at present.
@@ -147,6 +168,14 @@ impl JobInfo {
         use JobState::{Completing, Configuring, Running, Suspended};
         matches!(self.state, Running | Completing | Configuring | Suspended)
     }
+}
+
+fn whole(job: &Value, key: &str) -> Option<u32> {
+    u32::try_from(number(job, key)?).ok()
+}
+
+fn positive(job: &Value, key: &str) -> Option<u32> {
+    whole(job, key).filter(|n| *n > 0)
 }
 
 fn state(job: &Value) -> JobState {

@@ -20,9 +20,11 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod backend;
 mod batch;
 mod client;
+mod document;
 mod error;
 mod folder;
 mod grant;
@@ -34,6 +36,7 @@ mod order;
 mod read;
 mod script;
 mod spec;
+mod tasks;
 mod tracker;
 
 pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
@@ -43,7 +46,7 @@ pub use error::SlurmError;
 pub use folder::{Folder, FolderError, Restored, at_end_of};
 pub use grant::{Grant, suffix};
 pub use hosts::hosts;
-pub use import::{ImportError, Imported};
+pub use import::{ImportError, Imported, Selection};
 pub use job::{JobInfo, JobState};
 pub use node::{Health, NodeInfo};
 pub use order::Order;

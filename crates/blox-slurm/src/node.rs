@@ -43,18 +43,22 @@ impl NodeInfo {
     /// # Errors
     /// The value has no list of nodes, or one has no name.
     pub fn list(value: &Value) -> Result<Vec<NodeInfo>, SlurmError> {
-        let wrong = |found: String, expected| SlurmError::Output {
-            program: "sinfo",
-            found,
-            expected,
-        };
         let list = value.get("nodes").and_then(Value::as_array);
-        let list = list.ok_or_else(|| wrong("no list `nodes`".to_owned(), "a list of nodes"))?;
-        let one = |node: &Value| {
-            let read = NodeInfo::of(node);
-            read.ok_or_else(|| wrong(format!("the node {node}"), "a node with a name"))
-        };
-        list.iter().map(one).collect()
+        let list = list.ok_or_else(|| SlurmError::Output {
+            program: "sinfo",
+            found: "no list `nodes`".to_owned(),
+            expected: "a list of nodes",
+        })?;
+        list.iter().map(NodeInfo::read).collect()
+    }
+
+    /// Reads one node of `sinfo --json`.
+    pub(crate) fn read(node: &Value) -> Result<Self, SlurmError> {
+        NodeInfo::of(node).ok_or_else(|| SlurmError::Output {
+            program: "sinfo",
+            found: format!("the node {node}"),
+            expected: "a node with a name",
+        })
     }
 
     fn of(node: &Value) -> Option<Self> {

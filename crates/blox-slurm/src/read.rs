@@ -35,6 +35,19 @@ pub(crate) fn words<'v>(value: &'v Value, key: &str) -> Vec<&'v str> {
     }
 }
 
+/// Returns the first error that a document reports. Some programs report errors in their output and
+/// exit with 0.
+pub(crate) fn reported(document: &Value) -> Option<String> {
+    let errors = document.get("errors").and_then(Value::as_array);
+    let first = errors?.first()?;
+    Some(
+        match first.get("error").or_else(|| first.get("description")) {
+            Some(Value::String(text)) => text.clone(),
+            _ => first.to_string(),
+        },
+    )
+}
+
 /// Returns the number and type of the GPUs in a text such as `gres:gpu:a100:4` or
 /// `gpu:4(IDX:0-3),craynetwork:1`. Several kinds add up; the first type counts.
 pub(crate) fn gpus(text: &str) -> Option<(u32, Option<&str>)> {

@@ -31,7 +31,7 @@ const LONGEST: usize = 1024;
 /// | word of the comment | meaning |
 /// |---|---|
 /// | `duration` | estimated seconds on the requested GPUs; the time limit if it is left out, else 3,600 |
-/// | `iterations` | work in that time; one iteration a second if it is left out |
+/// | `iterations` | work in that time; if it is left out, one iteration a second, or as `rates` state |
 /// | `priority` | priority; larger numbers are more urgent |
 /// | `deadline` | seconds from the submission |
 /// | `class` | `guaranteed`, `best-effort` or `spot:SECONDS` |
@@ -271,10 +271,11 @@ impl Description {
             .in_virtual_cluster(job.partition.as_str())
             .with_extras(extras);
         spec.priority = self.priority;
-        if let Some(iterations) = self.iterations {
+        let stated = self.iterations.map(|iterations| iterations / duration);
+        if let Some(rate) = stated.or(profiled(&spec)) {
             spec.work = Work {
-                iterations,
-                rate: iterations / duration,
+                iterations: self.iterations.unwrap_or(duration * rate),
+                rate,
             };
         }
         spec.check()
@@ -320,6 +321,14 @@ fn is_word(text: &str) -> bool {
 
 fn is_number(value: f64) -> bool {
     value.is_finite() && value > 0.0
+}
+
+/// Returns the rate of an elastic job on the GPUs that it requests, if its profile has it.
+fn profiled(job: &JobSpec) -> Option<f64> {
+    let extras = job.extras();
+    let mut profile = extras.levels.iter().zip(&extras.rates);
+    let own = profile.find(|(level, _)| **level == job.gpus);
+    own.map(|(_, rate)| *rate).filter(|rate| *rate > 0.0)
 }
 
 /// Returns Slurm's number of a job.
@@ -384,7 +393,9 @@ mod tests {
             exclusive: false,
             begin: 0,
             dependency: String::new(),
-            is_array: false,
+            tasks: String::new(),
+            task: None,
+            part_of: None,
         }
     }
 
@@ -459,7 +470,9 @@ mod tests {
             prop_assert_eq!(&read, &stated.clone().spec(&job(String::new())));
             let read = read.unwrap();
             let duration = stated.duration.unwrap_or(DURATION);
-            prop_assert_eq!(read.work.iterations, stated.iterations.unwrap_or(duration));
+            // The job requests four GPUs, which is the third level.
+            let rate = stated.rates.get(2).copied().unwrap_or(1.0);
+            prop_assert_eq!(read.work.iterations, stated.iterations.unwrap_or(duration * rate));
             prop_assert_eq!(read.priority, stated.priority);
             prop_assert_eq!(&read.extras().model, &stated.model);
             prop_assert_eq!(read.extras().class, stated.class);
@@ -515,6 +528,20 @@ mod tests {
             let read = Description::of_comment(&format!("blox {word}=1 levels=1 rates=1"));
             let attributes = read.map_or(0, |read| read.attributes.len());
             assert_eq!(attributes, 0, "{word}");
+        }
+    }
+
+    #[test]
+    fn elastic_jobs_last_their_duration() {
+        for comment in [
+            "blox duration=3600 levels=1,2,4 rates=1,1.9,3.5",
+            "blox duration=3600 levels=1,2,4 rates=1,1.9,3.5 iterations=12600",
+            "blox duration=3600 levels=1,2 rates=1,1.9",
+        ] {
+            let spec = spec_of(&job(comment.to_owned())).unwrap();
+            assert_eq!(spec.duration().secs(), 3600.0, "{comment}");
+            let own = spec.rate_at(spec.gpus).unwrap();
+            assert!((spec.work.iterations / own - 3600.0).abs() < 1e-9);
         }
     }
 }

@@ -319,7 +319,7 @@ impl Tracker {
             if !info.dependency.is_empty() || info.begin as f64 > now.secs() {
                 continue;
             }
-            let usable = if info.is_array {
+            let usable = if info.is_array() {
                 Err("it is an array, expected single jobs".to_owned())
             } else if !info.requeues {
                 Err("it has --no-requeue, expected --requeue".to_owned())

@@ -41,8 +41,10 @@
 //! [`parse_cluster`](crate::formats::synergy::parse_cluster).
 
 mod error;
+mod write;
 
 pub use error::ClusterFileError;
+pub use write::write_cluster;
 
 use crate::words::explained;
 use blox_core::SortedMap;
@@ -50,7 +52,7 @@ use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, Network, NodeSpec, Offer, Seconds};
 use blox_perf::wrong_scores;
 use blox_workloads::WorkloadError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Returns whether a text is the path of a cluster file rather than a shorthand.
@@ -229,43 +231,47 @@ fn wrong_field(
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     network: Network,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     node: Vec<NodeGroup>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     offer: Vec<NodeGroup>,
 }
 
 /// The fields of [`NodeSpec`], and the number of nodes or the rest of an offer.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct NodeGroup {
     count: Option<u32>,
     name: Option<Name>,
     gpus: u32,
     gpu_type: Option<Name>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     gpu_memory_gib: f64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     cpus: f64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     memory_gib: f64,
     partition: Option<Name>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     location: Vec<Name>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     links: Vec<Link>,
     layout: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     labels: SortedMap<Name, Name>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     price: f64,
     most: Option<u32>,
     notice_s: Option<Seconds>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl NodeGroup {
@@ -358,6 +364,47 @@ mod tests {
             ..v.clone()
         };
         assert_eq!(cluster.nodes, [v, second, NodeSpec::with_gpus(8)]);
+    }
+
+    #[test]
+    fn written_clusters_are_read_back() {
+        let node = NodeSpec {
+            gpu_memory_gib: 16.0,
+            cpus: 48.5,
+            memory_gib: 384.0,
+            location: vec!["row \"1\"".into(), "rack-7".into()],
+            links: links_of("dgx1", 8).unwrap(),
+            labels: [("a b".into(), "lab\n=".into())].into(),
+            ..NodeSpec::with_gpus(8)
+                .of_type("v100")
+                .in_partition("vision")
+                .at_price(12.24)
+        };
+        let named = NodeSpec {
+            name: Some("fake[1]".into()),
+            ..node.clone()
+        };
+        let nodes = vec![node.clone(), node.clone(), named, NodeSpec::with_gpus(0)];
+        let spot = Offer {
+            notice: Some(Seconds::new(120.0)),
+            ..Offer::new("spot", node, 16)
+        };
+        for cluster in [
+            ClusterSpec {
+                nodes,
+                offers: vec![spot],
+                network: Network {
+                    node: Some(100.0),
+                    locations: vec![400.0],
+                },
+            },
+            ClusterSpec::uniform(3, 4),
+        ] {
+            let mut text = Vec::new();
+            write_cluster(&mut text, &cluster).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(parse(&text).as_ref(), Ok(&cluster), "{text}");
+        }
     }
 
     #[test]
