@@ -59,6 +59,8 @@ pub struct SlurmBackend<S> {
     notice: Box<dyn FnMut(&str)>,
     news: VecDeque<Event>,
     seen: Snapshot,
+    /// Time of `seen` and of the events in `news`.
+    seen_at: Time,
     /// True if the state has changed since the last orders.
     moved: bool,
     looked: Option<Instant>,
@@ -108,6 +110,7 @@ impl<S: Slurm> SlurmBackend<S> {
             notice,
             news: VecDeque::new(),
             seen: Snapshot::default(),
+            seen_at: Time::ZERO,
             moved: false,
             looked: None,
             away: false,
@@ -115,11 +118,12 @@ impl<S: Slurm> SlurmBackend<S> {
         }
     }
 
-    /// Reads jobs and nodes from Slurm. Returns `false` if it does not answer.
-    fn look(&mut self, view: View<'_>) -> Result<bool, SlurmError> {
+    /// Reads jobs and nodes from Slurm. What a decision must see counts as seen at its moment `due`.
+    fn look(&mut self, due: Option<Time>, view: View<'_>) -> Result<(), SlurmError> {
         let before = Instant::now();
         match self.slurm.look() {
             Ok(seen) => {
+                self.seen_at = due.unwrap_or_else(|| self.clock.now());
                 if std::mem::take(&mut self.away) {
                     (self.notice)("Slurm answers again");
                 }
@@ -137,7 +141,7 @@ impl<S: Slurm> SlurmBackend<S> {
             Err(error) => return Err(error),
         }
         self.looked = Some(before);
-        Ok(!self.away)
+        Ok(())
     }
 
     fn absent(&mut self, error: &SlurmError) {
@@ -183,7 +187,7 @@ impl<S: Slurm> Backend for SlurmBackend<S> {
     fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, CarryError> {
         loop {
             if let Some(event) = self.news.pop_front() {
-                let at = self.clock.now().max(view.now());
+                let at = self.seen_at.max(view.now());
                 return Ok(Some(Input::Event { at, event }));
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -191,7 +195,7 @@ impl<S: Slurm> Backend for SlurmBackend<S> {
             }
             let wait = self.until_look(view);
             if wait.is_zero() {
-                self.look(view)?;
+                self.look(None, view)?;
                 continue;
             }
             // Events of a look precede the decision, and the decision the orders.
@@ -202,6 +206,11 @@ impl<S: Slurm> Backend for SlurmBackend<S> {
                     Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)
                 });
             if let (Some(due), Some(Duration::ZERO)) = (due, due_in) {
+                if self.seen_at < due {
+                    // What happened since the last look would otherwise wait for a round.
+                    self.look(Some(due), view)?;
+                    continue;
+                }
                 let at = due.max(view.now());
                 return Ok(Some(Input::Due { at }));
             }
@@ -255,4 +264,61 @@ pub fn shares_gpus(plan: &Plan) -> bool {
         _ => false,
     };
     plan.actions.iter().any(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobInfo;
+    use crate::order::Order;
+    use blox_core::State;
+    use serde_json::json;
+
+    /// A Slurm with a held job from the second look.
+    #[derive(Default)]
+    struct Fake {
+        looks: u32,
+    }
+
+    impl Slurm for Fake {
+        fn look(&mut self) -> Result<Snapshot, SlurmError> {
+            self.looks += 1;
+            let job = json!({"job_id": 7, "job_state": "PENDING", "priority": 0,
+                "comment": "blox", "tres_per_job": "gres:gpu:1", "requeue": true});
+            let jobs = if self.looks > 1 {
+                vec![job]
+            } else {
+                Vec::new()
+            };
+            Ok(Snapshot {
+                jobs: JobInfo::list(&json!({ "jobs": jobs }))?,
+                nodes: Vec::new(),
+            })
+        }
+
+        fn order(&mut self, _: &Order) -> Result<(), SlurmError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_decision_sees_what_happened_before_it() {
+        let state = State::default();
+        let view = View::of(&state);
+        let pace = Pace {
+            idle: Duration::from_secs(3600),
+            busy: Duration::from_secs(3600),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (slurm, scope) = (Fake::default(), Scope::default());
+        let mut backend = SlurmBackend::new(slurm, scope, pace, view, stop, Box::new(|_| {}));
+        let due = backend.clock.now() + Seconds::new(0.1);
+        let Some(Input::Event { at, event }) = backend.next(Some(due), view).unwrap() else {
+            panic!("the decision is due before the job is seen");
+        };
+        assert_eq!(at, due);
+        assert!(matches!(event, Event::Submitted { .. }), "{event:?}");
+        let next = backend.next(Some(due), view).unwrap();
+        assert_eq!(next, Some(Input::Due { at: due }));
+    }
 }
