@@ -20,6 +20,7 @@ use blox_core::{
     ClusterSpec, Event, JobId, MetricCollector, NodeAction, Outcome, Phase, Pipeline, Scheduler,
     Seconds, State, Time, View,
 };
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,8 +68,9 @@ pub struct Simulation {
     watch: Arc<Watch>,
 }
 
-/// Results of a simulation.
-#[derive(Clone, Debug, Default)]
+/// Results of a simulation. A file can keep all but the collectors.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Report {
     /// Name of the scheduler.
@@ -104,6 +106,7 @@ pub struct Report {
     /// Time of the end.
     pub end: Time,
     /// Collectors of [`Simulation::collector`], with their data.
+    #[serde(skip)]
     pub collected: Collected,
 }
 
@@ -124,8 +127,9 @@ impl Report {
         }
         for job in self.jobs.iter().filter(|j| j.measured) {
             if job.outcome.is_some() == rejected
-                && let Some(kind) = job.reason_kind
+                && let Some(kind) = &job.reason_kind
             {
+                let kind = kind.as_str();
                 let own = job.reason.as_deref().filter(|_| kind == "other");
                 *counts.entry(own.unwrap_or(kind)).or_insert(0) += 1;
             }

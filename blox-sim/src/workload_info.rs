@@ -1,8 +1,10 @@
 //! Numbers of jobs with data that some policies need.
 
+use serde::{Deserialize, Serialize};
+
 /// Numbers of jobs with the data that some policies need. Without such jobs, these policies work
 /// without the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkloadInfo {
     /// Jobs with a user's estimate of the running time (`estimator=user`).

@@ -7,6 +7,7 @@ mod cli;
 mod formats;
 mod pictures;
 mod recipes;
+mod shards;
 mod sweep;
 mod trace;
 mod transcripts;

@@ -3,7 +3,7 @@
 use crate::ids::{JobId, Name};
 use crate::model::share::Gpus;
 use crate::units::GpuCount;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -183,6 +183,13 @@ impl ReasonLabel {
             ReasonLabel::Kind(kind) => kind,
             ReasonLabel::Text(text) => text,
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for ReasonLabel {
+    /// Reads any label as a text, which is equal to a kind of the same text.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Name::deserialize(from).map(ReasonLabel::Text)
     }
 }
 

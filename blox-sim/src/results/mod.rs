@@ -25,8 +25,9 @@ pub use usage::{Rent, Usage};
 pub(crate) use waits::Waits;
 pub use waits::{SharedWaitSink, WaitRow, WaitSink, WaitSpan};
 
+use blox_core::reason::ReasonLabel;
 use blox_core::{JobId, JobSpec, Name, Outcome, Seconds, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ pub fn job_id(name: Option<&Name>, job: JobId) -> Cow<'_, str> {
 }
 
 /// Result of one job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct JobResult {
     /// Number of the job: its rank in order of submission, from 0.
@@ -83,7 +85,7 @@ pub struct JobResult {
     /// for other jobs.
     pub reason: Option<Box<str>>,
     /// Kind of that reason without details, for counting.
-    pub reason_kind: Option<&'static str>,
+    pub reason_kind: Option<ReasonLabel>,
     /// True if [`Measure`](crate::Measure) selects the job.
     pub measured: bool,
     /// First deadline at submission, in seconds since the start of the simulation; `None` unless the

@@ -7,16 +7,17 @@ use super::{JobResult, job_id};
 use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
+use blox_core::reason::ReasonLabel;
 use blox_core::{
     Action, AdmissionDecision, Assignment, Class, Event, Gpus, JobId, JobRef, JobSpec,
     MetricCollector, NodeAction, Phase, Plan, Reason, Seconds, Submission, Time, View,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// One visited decision as a row. Counts all jobs, measured or not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoundRow {
     /// Time of the decision, in seconds since the start of the simulation.
@@ -39,7 +40,7 @@ pub struct RoundRow {
 }
 
 /// An event in the history of an explained job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Moment {
     /// Time of the event, in seconds since the start of the simulation.
@@ -119,12 +120,13 @@ impl Recorder {
         let measured = self.measure.includes(job.id(), job.submit());
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
         let (reason, reason_kind) = match (outcome, job.phase()) {
-            (None, phase @ (Phase::Starting | Phase::Running | Phase::Stopping)) => {
-                (Some(phase.as_str().into()), Some(phase.as_str()))
-            }
+            (None, phase @ (Phase::Starting | Phase::Running | Phase::Stopping)) => (
+                Some(phase.as_str().into()),
+                Some(ReasonLabel::Kind(phase.as_str())),
+            ),
             (None | Some(blox_core::Outcome::Rejected), _) => (
                 Some(job.reason().to_string().into()),
-                Some(job.reason().kind()),
+                Some(ReasonLabel::Kind(job.reason().kind())),
             ),
             _ => (None, None),
         };
@@ -217,10 +219,10 @@ impl Recorder {
     pub(crate) fn passed_over(&mut self, id: JobId) {
         let row = self.jobs.get_mut(id.index()).and_then(Option::as_mut);
         if let Some(row) = row
-            && row.reason_kind == Some(Reason::NotYetDecided.kind())
+            && row.reason_kind == Some(ReasonLabel::Kind(Reason::NotYetDecided.kind()))
         {
             row.reason = Some(Reason::NotChosen.kind().into());
-            row.reason_kind = Some(Reason::NotChosen.kind());
+            row.reason_kind = Some(ReasonLabel::Kind(Reason::NotChosen.kind()));
         }
     }
 

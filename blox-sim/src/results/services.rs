@@ -1,10 +1,10 @@
 //! Results of services, and of spot jobs.
 
 use blox_core::{Class, GpuCount, GpuList, JobRef, Phase, Seconds, Submission, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Results of one service: a job with a [need](blox_core::Extras::need).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Service {
     /// GPU-seconds that the service needed from its submission until its end, or until the end of the

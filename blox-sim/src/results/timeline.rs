@@ -1,6 +1,6 @@
 //! Usage of the cluster and length of the queue over time, in bounded memory.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Maximum number of rows of a timeline.
 const ROWS: usize = 2048;
@@ -8,7 +8,7 @@ const ROWS: usize = 2048;
 /// Means over an interval: the integral of a number over the interval / its length. Covers all jobs,
 /// measured or not. All rows of a timeline have the same length: 1 s, or the smallest power of two of
 /// it with at most 2048 rows.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineRow {
     /// Start of the interval, in seconds since the start of the simulation.
     pub time_s: f64,

@@ -2,10 +2,10 @@
 
 use super::JobResult;
 use blox_core::{Assignment, Seconds, Time, sort};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Resources allocated to a training job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Given {
     /// GPU-seconds: the sum of number of GPUs x allocated time. A GPU counts in full, even if the job

@@ -2,10 +2,10 @@
 
 use super::JobResult;
 use blox_core::Seconds;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Use of the cluster over a simulation, by all jobs, measured or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
     /// Makespan: last end - first submission, over all jobs that were not rejected. Failed jobs count.
@@ -25,7 +25,7 @@ pub struct Usage {
 }
 
 /// Cost of the nodes of a cluster until the last end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Rent {
     /// Hours of nodes from joining to leaving. A node that is powered off counts no time.

@@ -6,12 +6,12 @@ use blox_core::{
     Event, JobId, JobRef, MetricCollector, Name, Phase, Plan, Reason, Seconds, Time, View,
     reason::ReasonLabel, sort,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kind of reason, with the jobs that waited for it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WaitRow {
     /// Kind of [`Reason`], or text of a policy's own reason. The time of launches and stops is

@@ -11,6 +11,7 @@ use blox_registry::Registry;
 use blox_results::statistics::Estimate;
 use blox_sim::workload::Jobs;
 use blox_sim::{Ended, Watch};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -48,10 +49,12 @@ struct Planned {
     missing: Option<String>,
 }
 
-/// Result of a run.
-type Ran = Result<Done, String>;
+/// Result of a run, which a file can keep for another process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult(Result<Done, String>);
 
 /// A finished run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Done {
     figures: Figures,
     /// True if the scheduler read true durations of jobs.
@@ -175,23 +178,53 @@ impl<'r> Plan<'r> {
             .map(move |planned| (planned.paper, planned.claim, runs(planned)))
     }
 
+    /// Returns the labels of the runs, which are unique: paper, world, scheduler and seed.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.runs.iter().map(|run| run.label.as_str())
+    }
+
     /// Runs all simulations, `threads` at a time, and returns the claims in order. By default, each
     /// core has a thread. `watches` has one entry for each run, which can stop it. `ended` counts the
     /// finished runs.
     ///
     /// A failed run does not end the others: its claims do not hold.
-    #[allow(clippy::disallowed_methods, reason = "times runs, decides nothing")]
     pub fn check(
         &self,
         watches: &[Arc<Watch>],
         ended: &AtomicU64,
         threads: Option<NonZeroUsize>,
     ) -> Vec<Checked> {
+        let watch = |i| watches.get(i).cloned().unwrap_or_default();
+        let watches: Vec<Arc<Watch>> = (0..self.runs.len()).map(watch).collect();
+        let all: Vec<usize> = (0..self.runs.len()).collect();
+        let Ok(results) = self.run(&all, &watches, threads, |_, _| {
+            ended.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(())
+        });
+        self.judge(&results)
+    }
+
+    /// Runs some of the simulations as [`Plan::check`] does. `watches` has one entry for each of them.
+    /// Passes each result to `keep`, and returns the results in order of `todo`; `None` for a run that
+    /// its watch stopped.
+    ///
+    /// # Errors
+    /// The first error of `keep`.
+    #[allow(clippy::disallowed_methods, reason = "times runs, decides nothing")]
+    pub fn run<E: Send>(
+        &self,
+        todo: &[usize],
+        watches: &[Arc<Watch>],
+        threads: Option<NonZeroUsize>,
+        keep: impl Fn(usize, Option<&RunResult>) -> Result<(), E> + Sync,
+    ) -> Result<Vec<Option<RunResult>>, E> {
         let one = |i: usize, watch: &Arc<Watch>| {
-            let run = &self.runs[i];
+            let Some((number, run)) = todo.get(i).and_then(|i| Some((*i, self.runs.get(*i)?)))
+            else {
+                return Ok(None);
+            };
             let start = Instant::now();
             let ran = run.figures(self.registry, watch);
-            ended.fetch_add(1, Ordering::Relaxed);
             let seconds = start.elapsed().as_secs_f64();
             let failed = |e: Failed| format!("{}: {e}", run.label);
             let done = |(figures, knew_truth)| Done {
@@ -200,17 +233,19 @@ impl<'r> Plan<'r> {
                 seconds,
             };
             let ran = ran.map(|ran| ran.map(done)).map_err(failed);
-            Ok::<_, Infallible>(ran.transpose())
+            let result = ran.transpose().map(RunResult);
+            keep(number, result.as_ref())?;
+            Ok(result)
         };
-        let watch = |i| watches.get(i).cloned().unwrap_or_default();
-        let watches: Vec<Arc<Watch>> = (0..self.runs.len()).map(watch).collect();
         // The runs start in order, so an interruption leaves whole claims.
-        let Ok(results) = each(&watches, threads, one);
-        let results: Vec<Option<Ran>> = results.into_iter().map(Option::flatten).collect();
-        self.claims
-            .iter()
-            .map(|planned| planned.checked(&results))
-            .collect()
+        let results = each(watches, threads, one)?;
+        Ok(results.into_iter().map(Option::flatten).collect())
+    }
+
+    /// Returns the claims in order, from the results of all runs; `None` for a stopped run.
+    pub fn judge(&self, results: &[Option<RunResult>]) -> Vec<Checked> {
+        let claims = self.claims.iter();
+        claims.map(|planned| planned.checked(results)).collect()
     }
 }
 
@@ -248,7 +283,7 @@ impl Run {
 }
 
 impl Planned {
-    fn checked(&self, results: &[Option<Ran>]) -> Checked {
+    fn checked(&self, results: &[Option<RunResult>]) -> Checked {
         let mut checked = Checked {
             paper: self.paper,
             claim: self.claim,
@@ -274,7 +309,7 @@ impl Planned {
                 let named = std::iter::once(&own).chain(&self.claim.against);
                 for (run, contestant) in std::iter::once(ours).chain(others).zip(named) {
                     match results.get(*run) {
-                        Some(Some(Ok(done))) => {
+                        Some(Some(RunResult(Ok(done)))) => {
                             checked.seconds += done.seconds;
                             figures.push(&done.figures);
                             let name = contestant.to_string();
@@ -282,7 +317,7 @@ impl Planned {
                                 checked.knowing.push(name);
                             }
                         }
-                        Some(Some(Err(text))) => {
+                        Some(Some(RunResult(Err(text)))) => {
                             checked.verdict = Some(Verdict::DoesNotHold);
                             checked.note = Some(text.clone());
                             return checked;

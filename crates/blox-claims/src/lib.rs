@@ -18,6 +18,7 @@
 //! |---|---|
 //! | Read the claims | [`papers()`], [`Claim`] |
 //! | Select and check claims | [`selected()`], [`Plan`], [`Checked`] |
+//! | Share the runs between processes | [`Plan::run`], [`RunResult`], [`Plan::judge`] |
 //! | Show and update recorded results | [`records()`], [`Records`] |
 //! | Describe a world | [`World`], [`JobKind`], [`Law`], [`Arrivals`] |
 
@@ -34,7 +35,7 @@ mod paper;
 mod recorded;
 mod world;
 
-pub use check::{Checked, Interval, Plan};
+pub use check::{Checked, Interval, Plan, RunResult};
 pub use contestant::Contestant;
 pub use error::ClaimsError;
 pub use jobs::{JobKind, Speedup};

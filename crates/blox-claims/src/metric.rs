@@ -6,7 +6,7 @@ use blox_perf::gpu_utilisation;
 use blox_results::{Summary, statistics};
 use blox_sim::Report;
 use blox_sim::results::{Contention, DeadlineFate, JobResult};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A number of a run.
@@ -137,11 +137,28 @@ impl fmt::Display for Metric {
 }
 
 /// Metrics of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figures {
+    #[serde(with = "as_texts")]
     values: Vec<f64>,
     /// Number of measured jobs that had not ended.
     pub unfinished: u64,
+}
+
+/// Numbers as texts, because JSON has no NaN and no infinity.
+mod as_texts {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(values: &[f64], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(f64::to_string))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+        let texts = Vec::<String>::deserialize(from)?;
+        let read = |text: &String| text.parse().map_err(D::Error::custom);
+        texts.iter().map(read).collect()
+    }
 }
 
 impl Figures {

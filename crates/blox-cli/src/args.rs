@@ -56,6 +56,8 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
+    pub parts: PartArgs,
+    #[command(flatten)]
     pub options: Options,
 }
 
@@ -170,6 +172,20 @@ pub(super) struct MergeArgs {
     pub quiet: bool,
 }
 
+/// Options of a command that prints one result of many runs, which several machines may share.
+#[derive(Args)]
+pub(super) struct PartArgs {
+    /// Only the runs of shard K of N, kept in DIR/shard-K-of-N; --merge prints the result of all
+    ///
+    /// slurm and k8s read the number from the environment of a task of a job array, and env:NAME/N
+    /// from a variable.
+    #[arg(long, value_name = "K/N", conflicts_with = "merge", value_parser = parser::<GivenShard>("K/N, slurm, slurm/N, k8s/N or env:NAME/N"))]
+    pub shard: Option<GivenShard>,
+    /// Read the runs from the shards in DIR instead of running them; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub merge: Vec<PathBuf>,
+}
+
 #[derive(Args)]
 pub(super) struct ClaimsArgs {
     /// Schedulers, or single claims as SCHEDULER/CLAIM [default: all]
@@ -184,6 +200,11 @@ pub(super) struct ClaimsArgs {
     /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub parts: PartArgs,
+    /// Folder of the shards
+    #[arg(long, value_name = "DIR", requires = "shard")]
+    pub output_dir: Option<PathBuf>,
     /// Format of standard output: table, csv or json [default: {}]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     pub output_format: Option<OutputFormat>,
@@ -283,7 +304,9 @@ pub(super) struct ReproduceArgs {
     /// Folder with the data that does not ship with the toolkit
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Write its numbers as CSV and its pictures as SVG into this folder
+    #[command(flatten)]
+    pub parts: PartArgs,
+    /// Write its numbers as CSV and its pictures as SVG into this folder; with --shard, the shard
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Write into a folder that is not empty

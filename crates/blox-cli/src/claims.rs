@@ -4,9 +4,10 @@ use super::args::{ClaimsArgs, OutputFormat};
 use super::output::pretty_text;
 use super::progress::{Progress, Shows};
 use crate::failure::{Code, Coded, Failure};
+use crate::parts::{self, Source};
 use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
 use blox_claims::{
-    Checked, Claim, ClaimsError, Plan, Recorded, Verdict, papers, records, selected,
+    Checked, Claim, ClaimsError, Plan, Recorded, RunResult, Verdict, papers, records, selected,
 };
 use blox_registry::Registry;
 use blox_results::grid::{self, Form, Grid};
@@ -15,7 +16,7 @@ use blox_sim::Watch;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Coded for ClaimsError {
     fn code(&self) -> Code {
@@ -53,12 +54,28 @@ pub(super) fn run(
         terminal.print(&text)?;
         return Ok(OK);
     }
-    let watches: Vec<Arc<Watch>> = (0..plan.runs()).map(|_| Arc::default()).collect();
-    let done = Arc::new(AtomicU64::new(0));
-    let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
-    let progress = Progress::start(shows, &watches, terminal.interactive);
-    let checked = plan.check(&watches, &done, args.threads);
-    progress.finish();
+    let source = Source::of(&args.parts, "claims", args.output_dir.as_deref(), false)?;
+    let labels: Vec<String> = plan.labels().map(str::to_owned).collect();
+    let runs: Vec<Value> = labels.iter().map(|label| json!(label)).collect();
+    let results = match &source {
+        Source::Merged(dirs) => {
+            let results = parts::merged(dirs, "claims", &labels, &runs)?;
+            results.into_iter().map(Some).collect()
+        }
+        Source::Part(part) => {
+            let todo = part.todo(&runs);
+            let results = simulate(&plan, args, &todo, terminal, |i, result: &RunResult| {
+                part.keep(&runs[i], result)
+            })?;
+            let ended = results.iter().flatten().count();
+            return Ok(part.finish(&runs, todo.len(), ended, args.quiet, terminal));
+        }
+        Source::Here => {
+            let all: Vec<usize> = (0..plan.runs()).collect();
+            simulate(&plan, args, &all, terminal, |_, _| Ok(()))?
+        }
+    };
+    let checked = plan.judge(&results);
     let known: Vec<&Checked> = checked.iter().filter(|c| c.verdict.is_some()).collect();
     let missing = |c: &&Checked| c.verdict.is_none() && c.note.is_some();
     let interrupted = known.len() + checked.iter().filter(missing).count() < checked.len();
@@ -82,6 +99,26 @@ pub(super) fn run(
         true => DIFFERS,
         false => OK,
     })
+}
+
+/// Runs some simulations, and passes each result to `keep`.
+fn simulate(
+    plan: &Plan<'_>,
+    args: &ClaimsArgs,
+    todo: &[usize],
+    terminal: &Terminal<'_>,
+    keep: impl Fn(usize, &RunResult) -> Result<(), Failure> + Sync,
+) -> Result<Vec<Option<RunResult>>, Failure> {
+    let watches: Vec<Arc<Watch>> = todo.iter().map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = (!args.quiet).then(|| Shows::runs(&done, todo.len()));
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let results = plan.run(todo, &watches, args.threads, |i, result| {
+        done.fetch_add(1, Ordering::Relaxed);
+        result.map_or(Ok(()), |result| keep(i, result))
+    });
+    progress.finish();
+    results
 }
 
 /// Formats what each claim takes.

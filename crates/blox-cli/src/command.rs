@@ -129,9 +129,9 @@ impl Command {
                 run::simulate(registry, given, line, terminal)
             }
             Command::Compare(late) => {
-                let given = config::compare(late)?;
+                let (parts, given) = config::compare(late)?;
                 match given.experiment.seeds {
-                    Some(_) => seeds::compare(registry, given, terminal),
+                    Some(_) => seeds::compare(registry, given, &parts, terminal),
                     None => run::simulate(registry, given, line, terminal),
                 }
             }

@@ -1,8 +1,8 @@
 //! Merges the command line and the configuration file.
 
 use crate::args::{
-    ArrayArgs, CompareArgs, Options, Output, OutputFormat, ReplayArgs, SimulateArgs, StepArgs,
-    SweepArgs, steps,
+    ArrayArgs, CompareArgs, Options, Output, OutputFormat, PartArgs, ReplayArgs, SimulateArgs,
+    StepArgs, SweepArgs, steps,
 };
 use crate::failure::Failure;
 use crate::help::Late;
@@ -180,14 +180,24 @@ fn several_schedulers(
     Ok(given)
 }
 
-pub(super) fn compare(late: Late<CompareArgs>) -> Result<Given, Failure> {
+pub(super) fn compare(late: Late<CompareArgs>) -> Result<(PartArgs, Given), Failure> {
     let args = *late.args;
     let mut options = args.options;
     options.experiment.seeds = args.seeds;
     options.experiment.baseline = args.baseline;
     let given = several_schedulers(options, args.schedulers, args.threads, &late.matches)?;
     given.refuse(&["loads", "vary"], "compare")?;
-    Ok(given)
+    let sharded = match (&args.parts.shard, args.parts.merge.is_empty()) {
+        (Some(_), _) => Some("shard"),
+        (None, false) => Some("merge"),
+        (None, true) => None,
+    };
+    match sharded.filter(|_| given.experiment.seeds.is_none()) {
+        Some(name) => Err(Failure::new(format!(
+            "--{name} has no meaning without --seeds"
+        ))),
+        None => Ok((args.parts, given)),
+    }
 }
 
 /// Merges the options of a sweep. The options of its job array stay apart.

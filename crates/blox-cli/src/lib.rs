@@ -42,6 +42,7 @@ mod lock;
 mod man;
 mod new;
 mod output;
+mod parts;
 mod plan;
 mod plot;
 mod policies;

@@ -5,13 +5,14 @@ use super::files::write_whole;
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use crate::failure::{Code, Failure};
+use crate::parts::{self, Source};
 use crate::terminal::{DIFFERS, INTERRUPTED, OK, Terminal};
-use blox_released::figure::{Cited, Figure, Findings, Read, Reproduced, Row};
+use blox_released::figure::{Cited, Figure, Findings, Plan, Read, Reproduced, Row};
 use blox_released::figures::{figure, figures};
 use blox_results::grid::{Form, Grid, decimal, range};
 use blox_results::statistics::LEAST_SEEDS;
 use blox_results::{COLUMNS, Summary, grid};
-use blox_sim::Watch;
+use blox_sim::{Report, Watch};
 use blox_traces::fingerprint;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) fn run(
     args: &ReproduceArgs,
@@ -43,22 +44,40 @@ pub(super) fn run(
             ),
         ));
     }
-    let dir = args.output_dir.as_deref();
-    let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let plan = figure.plan(args.data.as_deref())?;
-    // At least one watch, for figures without simulations.
-    let all = 0..plan.runs().max(1);
-    let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
-    let done = Arc::new(AtomicU64::new(0));
-    let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
-    let progress = Progress::start(shows, &watches, terminal.interactive);
-    let reproduced = plan.reproduce(&watches, &done);
-    progress.finish();
-    let reproduced = reproduced?;
-    if let Some(dir) = &args.output_dir {
-        write_files(dir, name, &reproduced)?;
-        write_manifest(dir, figure, args.data.as_deref(), &reproduced, line)?;
+    if plan.runs() == 0 && (args.parts.shard.is_some() || !args.parts.merge.is_empty()) {
+        return Err(Failure::of(
+            Code::Released,
+            format!("`{name}` has no separate simulations, expected it without shards"),
+        ));
     }
+    let dir = args.output_dir.as_deref();
+    let source = Source::of(&args.parts, "reproduce", dir, args.force)?;
+    let labels: Vec<String> = plan.labels().map(str::to_owned).collect();
+    let reproduced = match &source {
+        Source::Part(part) => {
+            let runs = identities(figure, args.data.as_deref(), &labels)?;
+            let todo = part.todo(&runs);
+            let reports = simulate(&plan, args, &todo, terminal, |i, report| {
+                part.keep(&runs[i], &Ok::<_, String>(report))
+            })?;
+            let ended = reports.iter().flatten().count();
+            return Ok(part.finish(&runs, todo.len(), ended, args.quiet, terminal));
+        }
+        Source::Merged(dirs) => {
+            let runs = identities(figure, args.data.as_deref(), &labels)?;
+            let kept = parts::merged(dirs, "reproduce", &labels, &runs)?;
+            let reports: Result<Vec<Report>, String> = kept.into_iter().collect();
+            let reports = reports.map_err(|e| Failure::of(Code::Released, e))?;
+            let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
+            let reports = reports.into_iter().map(Some).collect();
+            write(args, figure, plan.finish(&Arc::default(), reports)?, line)?
+        }
+        Source::Here => {
+            let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
+            write(args, figure, here(plan, args, terminal)?, line)?
+        }
+    };
     let Some(findings) = &reproduced.findings else {
         return interrupted(args, &reproduced, terminal);
     };
@@ -84,6 +103,71 @@ pub(super) fn run(
         let _ = writeln!(terminal.err, "numbers and pictures in {}", dir.display());
     }
     Ok(if holds { OK } else { DIFFERS })
+}
+
+/// Returns what identifies each simulation of a figure: its place and the input files.
+fn identities(
+    figure: &'static Figure,
+    data: Option<&Path>,
+    labels: &[String],
+) -> Result<Vec<Value>, Failure> {
+    let mut inputs = Vec::new();
+    for path in figure.inputs(data)? {
+        inputs.push(fingerprint(&path)?);
+    }
+    let of = |(number, label)| {
+        json!({
+            "figure": figure.name, "number": number, "simulation": label, "inputs": inputs,
+        })
+    };
+    Ok(labels.iter().enumerate().map(of).collect())
+}
+
+/// Runs some simulations, and passes each report to `keep`.
+fn simulate(
+    plan: &Plan,
+    args: &ReproduceArgs,
+    todo: &[usize],
+    terminal: &Terminal<'_>,
+    keep: impl Fn(usize, &Report) -> Result<(), Failure> + Sync,
+) -> Result<Vec<Option<Report>>, Failure> {
+    let watches: Vec<Arc<Watch>> = todo.iter().map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = (!args.quiet).then(|| Shows::runs(&done, todo.len()));
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let reports = plan.run(todo, &watches, |i, report| {
+        done.fetch_add(1, Ordering::Relaxed);
+        report.map_or(Ok(()), |report| keep(i, report))
+    });
+    progress.finish();
+    reports
+}
+
+/// Reproduces a figure in this process.
+fn here(plan: Plan, args: &ReproduceArgs, terminal: &Terminal<'_>) -> Result<Reproduced, Failure> {
+    // At least one watch, for figures without simulations.
+    let all = 0..plan.runs().max(1);
+    let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let reproduced = plan.reproduce(&watches, &done);
+    progress.finish();
+    Ok(reproduced?)
+}
+
+/// Writes the files of a figure, if there is a folder for them.
+fn write(
+    args: &ReproduceArgs,
+    figure: &'static Figure,
+    reproduced: Reproduced,
+    line: &[OsString],
+) -> Result<Reproduced, Failure> {
+    if let Some(dir) = &args.output_dir {
+        write_files(dir, &figure.name, &reproduced)?;
+        write_manifest(dir, figure, args.data.as_deref(), &reproduced, line)?;
+    }
+    Ok(reproduced)
 }
 
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {

@@ -1,24 +1,33 @@
 //! `compare --seeds`: repeats a comparison with several seeds and computes confidence intervals.
 
-use super::args::OutputFormat;
+use super::args::{OutputFormat, PartArgs};
 use super::config::Given;
 use super::execute::{now, print_time, run_several};
 use super::output;
+use super::parts::{self, Source};
 use super::plot::Drawing;
+use super::sweep::of_run;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::terminal::{BAD_INPUT, INTERRUPTED, OK, Terminal};
 use blox_experiment::{KeptRun, SeedResults};
 use blox_registry::Registry;
 use blox_results::{OverSeeds, Picture, jct_over_seeds, number_of};
+use serde_json::Value;
 
 pub(super) fn compare(
     registry: &Registry,
-    given: Given,
+    mut given: Given,
+    parts: &PartArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
     let format = given.output.format();
+    // Shards have files of their own.
+    let dir = match parts.shard {
+        Some(_) => given.output.output_dir.take(),
+        None => None,
+    };
     if let Some(name) = given.first_of(&[
         "output-dir",
         "rounds",
@@ -37,11 +46,41 @@ pub(super) fn compare(
     let plan = Plan::of_lists(given, registry)?;
     let drawings = output::drawings(&plan)?;
     drawings.iter().try_for_each(Drawing::check_seeds)?;
-    let todo: Vec<usize> = (0..plan.runs.len()).collect();
-    let kept = run_several(&plan, &todo, terminal.interactive, |i, result| {
-        let experiment = plan.experiment(&plan.runs[i]);
-        Ok(result.map(|run| KeptRun::of(&run, experiment)))
-    })?;
+    let source = Source::of(parts, "compare", dir.as_deref(), plan.options.force)?;
+    let runs: Vec<Value> = (0..plan.runs.len()).map(|i| settings(&plan, i)).collect();
+    let run = |todo: &[usize], keep: &Keep<'_>| {
+        run_several(&plan, todo, terminal.interactive, |i, result| {
+            let experiment = plan.experiment(&plan.runs[i]);
+            let kept = result.map(|run| KeptRun::of(&run, experiment));
+            keep(i, &kept)?;
+            Ok(kept)
+        })
+    };
+    let kept = match &source {
+        Source::Merged(dirs) => {
+            let kept = parts::merged(dirs, "compare", &plan.names, &runs)?;
+            kept.into_iter().map(Some).collect()
+        }
+        Source::Part(part) => {
+            let todo = part.todo(&runs);
+            let kept = run(&todo, &|i, kept| part.keep(&runs[i], kept))?;
+            let ended = kept.iter().flatten().count();
+            let code = part.finish(&runs, todo.len(), ended, plan.options.quiet, terminal);
+            let error = |(i, kept): (&usize, &Option<Result<KeptRun, String>>)| match kept {
+                Some(Err(why)) => Some(format!("run {}: {why}", plan.names[*i])),
+                _ => None,
+            };
+            let errors: Vec<String> = todo.iter().zip(&kept).filter_map(error).collect();
+            return Ok(match errors.is_empty() {
+                true => code,
+                false => refused(&errors, terminal),
+            });
+        }
+        Source::Here => {
+            let all: Vec<usize> = (0..runs.len()).collect();
+            run(&all, &|_, _| Ok(()))?
+        }
+    };
     let results = SeedResults::of(&plan, &kept)?;
     if results.figures.0.is_empty() && !results.errors.is_empty() {
         return Ok(refused(&results.errors, terminal));
@@ -86,6 +125,19 @@ pub(super) fn compare(
         (true, true) => INTERRUPTED,
         (false, true) => OK,
     })
+}
+
+/// Keeps the result of a run, or its error.
+type Keep<'a> = dyn Fn(usize, &Result<KeptRun, String>) -> Result<(), Failure> + Sync + 'a;
+
+/// Returns the settings that identify a run, with its input files.
+fn settings(plan: &Plan<'_>, i: usize) -> Value {
+    let mut settings = of_run(plan, i);
+    let inputs = output::inputs(&plan.experiment(&plan.runs[i]).inputs);
+    if !inputs.is_empty() {
+        settings["inputs"] = inputs.into();
+    }
+    settings
 }
 
 /// Draws the job completion times of the schedulers, with the jobs of all seeds.

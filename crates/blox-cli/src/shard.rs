@@ -1,14 +1,19 @@
-//! Shards: parts of the runs of a sweep, so that several machines share it.
+//! Shards: parts of the runs of a command, so that several machines share it.
 
 use crate::failure::Failure;
 use blox_experiment::value::Expected;
 use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Forms of `--shard`.
 const FORMS: Expected = Expected(
     "K/N with K from 1 to N, slurm, slurm/N, k8s/N (both from the environment), or env:NAME/N",
 );
+
+/// Number of missing runs that an error names.
+const NAMED: usize = 5;
 
 /// Most shards of a sweep.
 const MOST: u32 = 100_000;
@@ -153,13 +158,62 @@ impl Shard {
     }
 }
 
+/// Returns the folders of shards in these folders, which have a file of this name.
+pub(crate) fn shard_folders(dirs: &[PathBuf], file: &str) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for dir in dirs {
+        let mut own = vec![dir.clone()];
+        if !dir.join(file).exists() {
+            let entries = fs::read_dir(dir).map_err(|e| Failure::at(dir, e))?;
+            let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+            let shards = names.filter(|name| is_shard_folder(&name.to_string_lossy()));
+            own = shards.map(|name| dir.join(name)).collect();
+            own.sort();
+        }
+        all.extend(own);
+    }
+    match (all.is_empty(), dirs.first()) {
+        (true, Some(first)) => {
+            let text = "has no shard, expected folders such as shard-1-of-4";
+            Err(Failure::at(first, text))
+        }
+        _ => Ok(all),
+    }
+}
+
 /// Returns whether a folder has the name of a shard's.
-pub(crate) fn is_shard_folder(name: &str) -> bool {
+fn is_shard_folder(name: &str) -> bool {
     let numbers = name
         .strip_prefix("shard-")
         .and_then(|rest| rest.split_once("-of-"));
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     numbers.is_some_and(|(number, of)| is_number(number) && is_number(of))
+}
+
+/// Returns the error about missing runs among `all`, each with its name and settings. It names the
+/// shard of each if their number is known.
+pub(crate) fn lacking<'a>(
+    missing: impl ExactSizeIterator<Item = (&'a str, Value)>,
+    all: usize,
+    of: Option<u32>,
+) -> Failure {
+    let count = missing.len();
+    let named = missing.take(NAMED).map(|(name, settings)| match of {
+        Some(of) => {
+            let number = Shard::number_of(&settings, of);
+            format!("{name} (shard {number}/{of})")
+        }
+        None => name.to_owned(),
+    });
+    let named: Vec<String> = named.collect();
+    let more = match count.saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    Failure::new(format!(
+        "{count} of {all} runs are missing or damaged: {}{more}",
+        named.join(", ")
+    ))
 }
 
 #[cfg(test)]

@@ -15,14 +15,17 @@ use blox_results::statistics::CONFIDENCE;
 use blox_results::{
     ALIKE, Entry, Fields, MEDIANS, OverSeeds, Run, SeedRun, intervals, number_of, of_rho,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A run of a comparison over seeds, without the rows of its jobs.
-#[derive(Clone, Debug)]
+/// A run of a comparison over seeds, without the rows of its jobs. A file can keep it for another
+/// process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KeptRun {
     seed: u64,
     run: SeedRun,
     notices: Vec<String>,
+    #[serde(with = "blox_results::losses::whole")]
     lost: Lost,
     workload: String,
     /// Reason if no job was measured.

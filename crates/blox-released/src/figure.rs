@@ -161,6 +161,11 @@ impl Plan {
         self.runs.len()
     }
 
+    /// Returns the labels of the separate runs.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.runs.iter().map(|run| run.label.as_str())
+    }
+
     /// Reproduces the figure on all cores.
     ///
     /// `ended` counts the finished runs. `watches` has one entry for each run, which can stop it.
@@ -174,16 +179,57 @@ impl Plan {
         watches: &[Arc<Watch>],
         ended: &AtomicU64,
     ) -> Result<Reproduced, ReproduceError> {
-        let labels = self.runs.iter().map(|run| run.label.clone()).collect();
-        let mut reports = run_all(self.runs, watches, ended)?;
+        let all: Vec<usize> = (0..self.runs.len()).collect();
+        let watch = |i| watches.get(i).cloned().unwrap_or_default();
+        let of_runs: Vec<Arc<Watch>> = all.iter().map(|i| watch(*i)).collect();
+        let reports = self.run(&all, &of_runs, |_, _| {
+            ended.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, ReproduceError>(())
+        })?;
+        self.finish(&watch(0), reports)
+    }
+
+    /// Runs some of the separate runs, each at most once. `watches` has one entry for each of them.
+    /// Passes each report to `keep`, and returns the reports in order of `todo`; `None` for a run that
+    /// its watch stopped.
+    ///
+    /// # Errors
+    /// The first error of a run or of `keep`.
+    pub fn run<E: From<ReproduceError> + Send>(
+        &self,
+        todo: &[usize],
+        watches: &[Arc<Watch>],
+        keep: impl Fn(usize, Option<&Report>) -> Result<(), E> + Sync,
+    ) -> Result<Vec<Option<Report>>, E> {
+        let runs = &self.runs;
+        let reports = each(watches, None, |i, watch| {
+            let number = todo.get(i).copied().unwrap_or(runs.len());
+            let start = runs.get(number).and_then(Run::take);
+            let report = start.map_or(Ok(None), |start| start(watch))?;
+            keep(number, report.as_ref())?;
+            Ok::<_, E>(report)
+        });
+        Ok(reports?.into_iter().map(Option::flatten).collect())
+    }
+
+    /// Returns the result from the reports of all separate runs in order; `None` for a stopped run. A
+    /// figure without separate runs runs here, and `watch` can stop it.
+    ///
+    /// # Errors
+    /// The figure failed.
+    pub fn finish(
+        self,
+        watch: &Arc<Watch>,
+        mut reports: Vec<Option<Report>>,
+    ) -> Result<Reproduced, ReproduceError> {
         let mut findings = None;
         if reports.iter().all(Option::is_some) {
             let all: Vec<Report> = reports.into_iter().flatten().collect();
-            findings = (self.finish)(&watches.first().cloned().unwrap_or_default(), &all)?;
+            findings = (self.finish)(watch, &all)?;
             reports = all.into_iter().map(Some).collect();
         }
         Ok(Reproduced {
-            labels,
+            labels: self.runs.into_iter().map(|run| run.label).collect(),
             reports,
             findings,
         })
@@ -242,7 +288,8 @@ impl DataFile {
 pub(crate) struct Run {
     /// Name in messages.
     label: String,
-    run: Start,
+    /// `None` once it has started.
+    run: Mutex<Option<Start>>,
 }
 
 /// Starts a run. Returns `None` if the watch stopped it.
@@ -254,8 +301,15 @@ impl Run {
         label: String,
         run: impl FnOnce(&Arc<Watch>) -> Result<Option<Report>, ReproduceError> + Send + 'static,
     ) -> Self {
-        let run = Box::new(run);
+        let run = Mutex::new(Some(Box::new(run) as Start));
         Run { label, run }
+    }
+
+    fn take(&self) -> Option<Start> {
+        self.run
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Creates a simulation.
@@ -500,30 +554,6 @@ pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), Repr
     inside.into_iter().try_for_each(|path| files_in(path, all))
 }
 
-/// Returns the reports in order of the runs. `None` for stopped runs.
-fn run_all(
-    runs: Vec<Run>,
-    watches: &[Arc<Watch>],
-    ended: &AtomicU64,
-) -> Result<Vec<Option<Report>>, ReproduceError> {
-    let watch = |i| watches.get(i).cloned().unwrap_or_default();
-    let watches: Vec<Arc<Watch>> = (0..runs.len()).map(watch).collect();
-    let runs: Vec<_> = runs
-        .into_iter()
-        .map(|run| Mutex::new(Some(run.run)))
-        .collect();
-    let reports = each(&watches, None, |i, watch| {
-        let run = runs[i]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let report = run.map_or(Ok(None), |run| run(watch));
-        ended.fetch_add(1, Ordering::Relaxed);
-        report
-    });
-    Ok(reports?.into_iter().map(Option::flatten).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -637,18 +667,22 @@ mod tests {
                 Jobs::new(vec![job]),
             )
         };
-        let watches: [Arc<Watch>; 2] = Default::default();
+        let watches: [Arc<Watch>; 3] = Default::default();
         let ended = AtomicU64::new(0);
-        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
-        let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
+        let reports = |runs: Vec<Run>, watches: &[Arc<Watch>]| {
+            let plan = Plan::of(runs, |_| Findings::default());
+            plan.reproduce(watches, &ended).unwrap().reports
+        };
+        let seen = reports([3.0, 1.0, 2.0].map(run).into(), &watches);
+        let ends: Vec<f64> = seen.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // A stopped run is missing and is not an error.
         watches[1].stop.store(true, Ordering::Relaxed);
-        let reports = run_all([3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        let seen = reports([3.0, 1.0].map(run).into(), &watches);
         assert_eq!(
-            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
+            seen.iter().map(Option::is_some).collect::<Vec<_>>(),
             [true, false]
         );
-        assert_eq!(ended.into_inner(), 4);
+        assert_eq!(ended.load(Ordering::Relaxed), 4);
     }
 }

@@ -149,6 +149,33 @@ pub fn submitted_measured(report: &Report) -> u64 {
     report.jobs.iter().filter(|job| job.measured).count() as u64
 }
 
+/// The form of [`Lost`] in files that repeat all of its notices. Manifests leave out two counts.
+pub mod whole {
+    use super::Lost;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes the losses with all of their counts.
+    ///
+    /// # Errors
+    /// An error of the serializer.
+    pub fn serialize<S: Serializer>(lost: &Lost, to: S) -> Result<S::Ok, S::Error> {
+        (lost, lost.ended_early, lost.resized).serialize(to)
+    }
+
+    /// Reads what [`serialize()`] writes.
+    ///
+    /// # Errors
+    /// An error of the deserializer.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Lost, D::Error> {
+        let (lost, ended_early, resized) = Deserialize::deserialize(from)?;
+        Ok(Lost {
+            ended_early,
+            resized,
+            ..lost
+        })
+    }
+}
+
 impl Lost {
     /// Returns the losses of a run. `grouped` is true if its figures are also by group. `known` are the
     /// numbers of jobs with the data that the scheduler is about.

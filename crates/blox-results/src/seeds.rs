@@ -10,10 +10,11 @@ use super::statistics::{Estimate, Paired};
 use super::summary::COLUMNS;
 use super::text::in_groups;
 use blox_sim::results::JobResult;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Results of a scheduler with one seed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeedRun {
     /// [Flat](flattened) figures of the run.
     pub figures: Fields,

@@ -162,7 +162,11 @@ fn all_ways(
     let count = |of: &dyn Fn(JobId) -> bool| rows.iter().filter(|row| of(row.job)).count() as u64;
     let mut left = BTreeMap::new();
     for job in of(None) {
-        let why = format!("{:?}: {}", first.ended, job.reason_kind.unwrap_or_default());
+        let why = format!(
+            "{:?}: {}",
+            first.ended,
+            job.reason_kind.as_ref().map_or("", |kind| kind.as_str())
+        );
         *left.entry(why).or_default() += 1;
     }
     Ok(Reached {

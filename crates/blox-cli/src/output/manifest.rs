@@ -110,9 +110,10 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 15] = [
+const LEFT_OUT: [&str; 16] = [
     "output-dir",
     "shard",
+    "merge",
     "on",
     "tasks",
     "partition",

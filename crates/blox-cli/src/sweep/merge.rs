@@ -7,7 +7,7 @@ use crate::config;
 use crate::failure::Failure;
 use crate::output::{INDEX, MANIFEST};
 use crate::plan::Plan;
-use crate::shard::{Shard, is_shard_folder};
+use crate::shard::{lacking, shard_folders};
 use crate::terminal::Terminal;
 use blox_registry::Registry;
 use serde_json::Value;
@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Number of missing runs that an error names.
-const NAMED: usize = 5;
 
 /// The index of a shard.
 struct Index {
@@ -73,7 +70,11 @@ pub(super) fn merge(
     };
     let missing: Vec<usize> = (0..plan.runs.len()).filter(|i| !is_whole(*i)).collect();
     if !missing.is_empty() {
-        return Err(lacking(&plan, &missing, &shards));
+        let of = shards[0].content["shard"]["of"].as_u64();
+        let of = of.and_then(|of| u32::try_from(of).ok());
+        let named = missing.iter();
+        let named = named.map(|i| (plan.names[*i].as_str(), of_run(&plan, *i)));
+        return Err(lacking(named, plan.runs.len(), of));
     }
     let own = |shard: &Index| shard.dir.canonicalize().ok();
     let into = args.output_dir.canonicalize().ok();
@@ -102,22 +103,6 @@ pub(super) fn merge(
 
 /// Returns the indices of all shards in these folders.
 fn shards(dirs: &[PathBuf]) -> Result<Vec<Index>, Failure> {
-    let mut all = Vec::new();
-    for dir in dirs {
-        let mut own = vec![dir.clone()];
-        if !dir.join(INDEX).exists() {
-            let entries = fs::read_dir(dir).map_err(|e| Failure::at(dir, e))?;
-            let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-            let shards = names.filter(|name| is_shard_folder(&name.to_string_lossy()));
-            own = shards.map(|name| dir.join(name)).collect();
-            own.sort();
-        }
-        all.extend(own);
-    }
-    if all.is_empty() {
-        let text = "has no shard of a sweep, expected folders such as shard-1-of-4";
-        return Err(Failure::at(&dirs[0], text));
-    }
     let read = |dir: PathBuf| {
         let index = dir.join(INDEX);
         let text = fs::read_to_string(&index).map_err(|e| Failure::at(&index, e))?;
@@ -127,7 +112,7 @@ fn shards(dirs: &[PathBuf]) -> Result<Vec<Index>, Failure> {
             false => Err(Failure::at(&index, "is no index of a sweep")),
         }
     };
-    all.into_iter().map(read).collect()
+    shard_folders(dirs, INDEX)?.into_iter().map(read).collect()
 }
 
 /// Returns the command line of the sweep, with the output folder of the merge.
@@ -157,30 +142,6 @@ fn found(shards: &[Index]) -> BTreeMap<&str, Option<&Path>> {
         }
     }
     all
-}
-
-/// Returns the error about missing runs.
-fn lacking(plan: &Plan<'_>, missing: &[usize], shards: &[Index]) -> Failure {
-    let of = shards[0].content["shard"]["of"].as_u64();
-    let of = of.and_then(|of| u32::try_from(of).ok());
-    let named = missing.iter().take(NAMED).map(|i| match of {
-        Some(of) => {
-            let number = Shard::number_of(&of_run(plan, *i), of);
-            format!("{} (shard {number}/{of})", plan.names[*i])
-        }
-        None => plan.names[*i].clone(),
-    });
-    let named: Vec<String> = named.collect();
-    let more = match missing.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    Failure::new(format!(
-        "{} of {} runs are missing or damaged: {}{more}",
-        missing.len(),
-        plan.runs.len(),
-        named.join(", ")
-    ))
 }
 
 /// Links or copies the files of a run, its manifest last.

@@ -19,6 +19,7 @@ use blox_results::ALIKE;
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+pub(super) use store::of_run;
 use store::{Row, Store, finished};
 
 /// Interval at which the results so far are written.

@@ -361,7 +361,7 @@ pub(super) fn settings(plan: &Plan<'_>) -> Value {
 }
 
 /// Returns the settings that identify a run.
-pub(super) fn of_run(plan: &Plan<'_>, i: usize) -> Value {
+pub(crate) fn of_run(plan: &Plan<'_>, i: usize) -> Value {
     let run = &plan.runs[i];
     let mut options = output::configuration(plan.values(&plan.experiment(run).given));
     options.remove("schedulers");
