@@ -319,7 +319,7 @@ fn jobs_of_a_lost_node_run_on_the_others() {
     assert_eq!(nodes.iter().find_map(status), Some("lost".to_owned()));
     pilot.down();
     pilot.check_processes();
-    let replayed = pilot.output(&["replay", "journal.jsonl"]);
+    let replayed = pilot.output(&["replay", "--of-allocation", "journal.jsonl"]);
     assert!(replayed.status.success(), "{replayed:?}");
 }
 
@@ -402,6 +402,21 @@ fn ordinary_user_runs_a_cluster_and_hides_the_token() {
     let seen = other.output(&[&token]);
     let error = String::from_utf8_lossy(&seen.stderr).into_owned();
     assert!(error.contains("Permission denied"), "{seen:?}");
+    // A job that is too large for the next allocation waits for a larger one.
+    let refused = pilot.ask(&["submit", "--gpus", "5", "--", "true"]);
+    assert!(refused.unwrap_err().contains("at most 4 are possible"));
+    let script = "trap 'exit 75' TERM; [ $BLOX_ATTEMPT = 2 ] || while :; do sleep 0.1; done";
+    let large = ["submit", "--gpus", "4", "--", "sh", "-c", script];
+    let large = pilot.ask(&large).unwrap();
+    let phase = || pilot.phases()[&large.trim().parse().unwrap()].clone();
+    pilot.until("the large job runs", || phase() == "running");
+    pilot.down();
+    pilot.up("--nodes 1 --gpus-per-node 3 --time 10 --faster 5");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(phase(), "waiting");
+    pilot.down();
+    pilot.up("--nodes 2 --gpus-per-node 3 --time 10 --faster 5");
+    pilot.until_all("completed");
     pilot.down();
     pilot.check_processes();
 }

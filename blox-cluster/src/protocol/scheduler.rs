@@ -181,6 +181,9 @@ pub struct Settings {
     /// Number of nodes that must have joined before the first decision. Otherwise jobs that are too
     /// large for the first nodes would be rejected.
     pub wait_for_nodes: usize,
+    /// True if nodes leave and others come, so that a decision rejects no job that the present nodes
+    /// cannot hold. A submission of such a job is refused all the same.
+    pub keeps_large: bool,
     /// Seconds of cluster time in one second of the machine's clock. The value is 1, or larger to
     /// rehearse long runs with short programs.
     pub speed: f64,
@@ -195,6 +198,7 @@ impl Default for Settings {
             timers: Timers::default(),
             limits: NodeLimits::default(),
             wait_for_nodes: 1,
+            keeps_large: false,
             speed: 1.0,
             offers: Vec::new(),
         }

@@ -140,7 +140,7 @@ pub fn start_with(
     let composed = Composed {
         trigger: trigger.clone(),
         feasibility: Some(pipeline.feasibility()),
-        scheduler: Box::new(pipeline),
+        scheduler: Box::new(pipeline.awaiting_growth(settings.keeps_large)),
     };
     let wall = std::time::SystemTime::UNIX_EPOCH
         .elapsed()

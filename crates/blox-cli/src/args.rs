@@ -37,6 +37,9 @@ pub(super) struct ReplayArgs {
     /// Journal to replay
     #[arg(value_name = "JOURNAL")]
     pub file: Option<String>,
+    /// The journal is of `blox cluster up`: too large jobs wait for a larger allocation
+    #[arg(long)]
+    pub of_allocation: bool,
     #[command(flatten)]
     pub simulate: SimulateArgs,
 }
@@ -517,7 +520,8 @@ fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
     if arg.get_id() == "positional" {
         return arg.help("Scheduler that decides [default: the one that the journal names]");
     }
-    let shown = |key| decides(key) || ["scheduler", "config", "help"].contains(&key);
+    let shown =
+        |key| decides(key) || ["scheduler", "config", "help", "of-allocation"].contains(&key);
     let positional = arg.get_long().is_none() && arg.get_short().is_none();
     let hidden = !positional && !arg.get_long().is_some_and(shown);
     arg.hide(hidden)

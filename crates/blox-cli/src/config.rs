@@ -119,6 +119,7 @@ pub(super) fn replay(
     let ReplayArgs {
         file,
         simulate: mut args,
+        ..
     } = *late.args;
     let unnamed = args.positional.is_none() && args.scheduler.is_none();
     let output = &mut args.options.output;

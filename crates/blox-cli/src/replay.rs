@@ -24,11 +24,12 @@ pub(super) fn run(
     late: Late<ReplayArgs>,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
+    let of_allocation = late.args.of_allocation;
     let mut given = config::replay(late, scheduler_of)?;
     let path = given.output.journal.take().unwrap_or_default();
     let journal = open(&path)?;
     let experiment = Prepared::of(given.experiment, registry)?;
-    let scheduler = experiment.pipeline(0)?;
+    let scheduler = experiment.pipeline(0)?.awaiting_growth(of_allocation);
     let name = experiment.contestants[0].label.clone();
     let trigger = scheduler.trigger();
     let replayed = replay(

@@ -194,7 +194,8 @@ pub(crate) struct PilotArgs {
     /// $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Number of registered nodes required for the first decision [default: all nodes]
+    /// Number of nodes that must have registered, also in earlier allocations, before the first
+    /// decision [default: all nodes]
     #[arg(long, value_name = "N")]
     pub wait_for_nodes: Option<usize>,
     /// Directory for the launches of a node, such as one on its local disk [default: in --state-dir]

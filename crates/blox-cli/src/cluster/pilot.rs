@@ -12,6 +12,7 @@ use crate::help::Late;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use crate::text::plain;
 use blox_cluster::client::{self, Client, ClientError, Token};
+use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::shell::provider::Programs as NodePrograms;
 use blox_cluster::wire::pb;
 use blox_core::Pipeline;
@@ -39,6 +40,9 @@ const JOIN: Duration = Duration::from_secs(30);
 
 /// Time between two searches for lost nodes of earlier allocations.
 const SWEEP: Duration = Duration::from_secs(5);
+
+/// Lines of the log that are shown if the cluster does not start.
+const SHOWN: usize = 8;
 
 /// Time within which `srun` ends once no job runs.
 const END: Duration = Duration::from_secs(10);
@@ -108,6 +112,9 @@ impl Folder {
 
     /// Creates the folder, which other users cannot enter.
     fn create(&self) -> Result<(), Failure> {
+        if self.0.is_file() {
+            return Err(Failure::at(&self.0, "is a file, expected a folder"));
+        }
         let at = |e| Failure::at(&self.0, e);
         let mut builder = fs::DirBuilder::new();
         builder
@@ -302,7 +309,7 @@ fn submit(
         tokio::select! {
             at = joined(&slurm, folder, job) => {
                 let at = at?;
-                terminal.print(&usage(&at, token, folder))?;
+                terminal.print(&usage(&at, token, folder, true))?;
                 let reached = Client::connect(&at, daemons::token(Some(token))?).await;
                 if reached.is_err() {
                     let _ = writeln!(terminal.err, "this host does not reach {at}: use a node of the job");
@@ -333,14 +340,14 @@ async fn joined(slurm: &Programs, folder: &Folder, job: u32) -> Result<String, F
             if state(slurm, job)?.is_none() && folder.address().is_none() {
                 let log = folder.log(job);
                 let text = fs::read_to_string(&log).unwrap_or_default();
-                let last = text
-                    .lines()
-                    .last()
-                    .map_or_else(String::new, |line| format!(": {}", plain(line)));
+                let lines: Vec<&str> = text.lines().collect();
+                for line in &lines[lines.len().saturating_sub(SHOWN)..] {
+                    note(&plain(line));
+                }
                 return Err(Failure::of(
                     Code::Daemon,
                     format!(
-                        "Slurm job {job} has ended before its nodes joined, see {}{last}",
+                        "Slurm job {job} has ended before its nodes joined; its log is {}",
                         log.display()
                     ),
                 ));
@@ -356,13 +363,16 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Returns how to use and to end a cluster.
-fn usage(at: &str, token: &Path, folder: &Folder) -> String {
+/// Returns how to use and to end a cluster. Without a batch job, a signal ends it.
+fn usage(at: &str, token: &Path, folder: &Folder, is_batch: bool) -> String {
     let word = |path: &Path| quoted(&path.to_string_lossy());
+    let down = match is_batch {
+        true => format!("blox cluster down --state-dir {}\n", word(&folder.0)),
+        false => String::new(),
+    };
     format!(
-        "export BLOX_TOKEN_FILE={}\nblox submit --at {at} -- COMMAND\nblox cluster down --state-dir {}\n",
-        word(token),
-        word(&folder.0)
+        "export BLOX_TOKEN_FILE={}\nblox submit --at {at} -- COMMAND\n{down}",
+        word(token)
     )
 }
 
@@ -451,6 +461,7 @@ fn carry(
         token_file: token,
         token: daemons::token(Some(token))?,
         suffix: suffix(job, allocation.restarts),
+        job,
         nodes,
         args: a,
         owns_scheduler: scheduler.is_some(),
@@ -464,7 +475,11 @@ fn carry(
                 dir: folder.0.join("scheduler"),
                 listen: a.listen,
                 token: pilot.token.clone(),
-                settings: daemons::settings(&a.service, wait_for_nodes),
+                settings: Settings {
+                    // The next allocation may be larger.
+                    keeps_large: true,
+                    ..daemons::settings(&a.service, wait_for_nodes)
+                },
                 service: a.service.clone(),
                 nodes: NodePrograms::new(None, None, folder.0.join("node-requests")),
                 journal,
@@ -500,6 +515,7 @@ struct Pilot<'a> {
     token: Token,
     /// End of the names of all nodes of the allocation.
     suffix: String,
+    job: u32,
     nodes: u32,
     args: &'a PilotArgs,
     owns_scheduler: bool,
@@ -514,6 +530,7 @@ impl Pilot<'_> {
         let stop = stop_signal();
         let mut stop = std::pin::pin!(stop);
         let (mut first, mut announced, mut swept) = (None, false, Instant::now());
+        let mut joined = 0;
         let ended = loop {
             tokio::select! {
                 () = &mut stop => break None,
@@ -530,10 +547,10 @@ impl Pilot<'_> {
             let Ok(nodes) = self.list(at).await else {
                 continue;
             };
-            let up = self.own(&nodes).filter(|n| n.status == "up").count();
-            if !announced && up > 0 {
+            joined = self.own(&nodes).filter(|n| n.status == "up").count();
+            if !announced && joined > 0 {
                 let since = first.get_or_insert_with(Instant::now);
-                if up >= self.nodes as usize || since.elapsed() > JOIN {
+                if joined >= self.nodes as usize || since.elapsed() > JOIN {
                     announced = true;
                     self.announce(at, &nodes)?;
                 }
@@ -541,7 +558,8 @@ impl Pilot<'_> {
             self.sweep(at, &nodes).await;
         };
         if let (Some(status), false) = (ended, announced) {
-            let text = format!("srun: no node manager has joined, {status}");
+            let (joined, nodes) = (joined, number_of(u64::from(self.nodes), "node"));
+            let text = format!("srun ends with {status}: {joined} of {nodes} joined");
             return Err(Failure::of(Code::Daemon, text));
         }
         note("the allocation ends: jobs save their work and return to the queue");
@@ -615,11 +633,12 @@ impl Pilot<'_> {
     fn announce(&self, at: &str, nodes: &[pb::NodeLine]) -> Result<(), Failure> {
         let up = || self.own(nodes).filter(|n| n.status == "up");
         let gpus: u32 = up().map(|n| n.gpus).sum();
+        let is_batch = self.folder.job() == Some(self.job);
         note(&format!(
             "{} with {} joined the scheduler at {at}\n{}",
             number_of(up().count() as u64, "node"),
             number_of(u64::from(gpus), "GPU"),
-            usage(at, self.token_file, self.folder).trim_end()
+            usage(at, self.token_file, self.folder, is_batch).trim_end()
         ));
         self.folder.write("address", at)
     }
