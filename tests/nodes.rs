@@ -223,6 +223,7 @@ fn run_at<F: Future<Output = ()>>(
             notice: Some(Seconds::new(60.0)),
             ..Offer::new("grown", NodeSpec::with_gpus(size.gpus).at_price(3.0), 4)
         }],
+        ..Settings::default()
     };
     let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
