@@ -9,6 +9,7 @@ mod forecast;
 mod links;
 mod memory;
 mod reasons;
+mod report;
 mod simulation;
 mod speeds;
 mod until;
