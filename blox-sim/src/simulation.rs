@@ -206,6 +206,20 @@ impl Simulation {
         self
     }
 
+    /// Returns whether a rule other than that of rounds shows ends.
+    pub(crate) fn sees_ends_at_once(&self) -> bool {
+        self.completion.is_some()
+    }
+
+    /// Replaces the execution model by one that wraps it.
+    pub(crate) fn wrapped<M: ExecutionModel>(
+        mut self,
+        wrap: impl FnOnce(Arc<dyn AnyExecution>) -> M,
+    ) -> Self {
+        self.execution = Arc::new(wrap(self.execution));
+        self
+    }
+
     /// Sets the costs of launching, stopping and changing jobs.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads) -> Self {

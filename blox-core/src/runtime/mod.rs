@@ -456,4 +456,9 @@ impl Follower {
     pub fn scheduler(&self) -> &(dyn Scheduler + 'static) {
         &*self.scheduler
     }
+
+    /// Returns the core, without the scheduler.
+    pub fn into_core(self) -> Core {
+        self.core
+    }
 }

@@ -255,6 +255,85 @@ fn replay_one(
     Ok(matches!(input, Input::Decided { .. } | Input::Lost { .. }))
 }
 
+/// A copy of core and scheduler at the end of a journal.
+#[allow(missing_debug_implementations, reason = "it has a scheduler")]
+pub struct Followed {
+    /// The copy.
+    pub follower: Follower,
+    /// The name of the scheduler that wrote the journal if it is another one. Then the scheduler has
+    /// no memory of it.
+    pub other: Option<Name>,
+    /// The last line if it is incomplete, as a crash leaves it. It is left out.
+    pub incomplete: Option<usize>,
+}
+
+/// Follows a journal to its end, which may still grow. The decisions are those of the journal; a
+/// scheduler that wrote the journal repeats them for its memory. `each` is called after each input.
+///
+/// # Errors
+/// The first line that cannot be read, or that contradicts the lines before it.
+pub fn follow(
+    journal: impl BufRead,
+    state: State,
+    trigger: Box<dyn DecisionTrigger>,
+    scheduler: Box<dyn Scheduler>,
+    observers: &mut Observers,
+    mut each: impl FnMut(&Follower),
+) -> Result<Followed, ReplayError> {
+    let core = Core::new(state, trigger.clone());
+    let mut follower = Follower::new(core, scheduler.clone());
+    let (mut other, mut incomplete) = (None, None);
+    let mut decision = Box::<Decision>::default();
+    let mut all = lines(journal).peekable();
+    std::mem::swap(&mut follower.observers, observers);
+    while let Some(read) = all.next() {
+        let (line, inputs) = match read {
+            Err(ReplayError::Input { line, .. }) if all.peek().is_none() => {
+                incomplete = Some(line);
+                break;
+            }
+            Err(error) => return Err(error),
+            Ok((line, Line::Input(input))) => (line, vec![input]),
+            Ok((line, Line::Launched(rates))) => (line, reports(follower.core(), &rates)),
+            Ok((line, Line::Start(start))) => {
+                let mut scheduler = scheduler.clone();
+                other = Some(start.scheduler).filter(|name| **name != *scheduler.name());
+                if let Some(memory) = start.policy.filter(|_| other.is_none()) {
+                    let memory = scheduler.restore(memory);
+                    memory.map_err(|error| ReplayError::Memory { line, error })?;
+                }
+                let core = Core::restore(start.core, trigger.clone());
+                let watching = std::mem::take(&mut follower.observers);
+                follower = Follower::new(core, scheduler);
+                follower.observers = watching;
+                continue;
+            }
+        };
+        for input in inputs {
+            match follower.follow(&input) {
+                Ok(()) | Err(Refused::Plan(_)) => {}
+                Err(error) => return Err(ReplayError::Refused { line, error }),
+            }
+            if other.is_none() && matches!(input, Input::Due { .. }) {
+                // Only the memory matters: the journal has the answer.
+                decision = follower.decide(decision).unwrap_or_default();
+            }
+            each(&follower);
+        }
+    }
+    std::mem::swap(&mut follower.observers, observers);
+    if other.is_some() {
+        // It was notified of the events, but never decided.
+        let core = follower.into_core();
+        follower = Follower::new(core, scheduler);
+    }
+    Ok(Followed {
+        follower,
+        other,
+        incomplete,
+    })
+}
+
 /// Replays a journal for collectors, without a scheduler. Collectors get the same calls as in the
 /// run that wrote the journal. Returns the core after the last input.
 ///

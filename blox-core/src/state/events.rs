@@ -95,10 +95,7 @@ impl State {
                 number("progress", *job, *rate)?;
                 let rec = &mut self.records[s];
                 rec.settle(self.now);
-                rec.work = *work;
-                rec.rate = *rate;
-                // Assumes that the whole launch ran at this rate.
-                rec.before.work = *work - *rate * (rec.service - rec.before.service);
+                rec.progressed(*work, *rate);
                 self.touch_slot(s);
             }
             Event::BatchChanged { job, config } => {

@@ -316,6 +316,19 @@ impl State {
         self.now = self.now.max(at);
     }
 
+    /// Sets the work done and the rate of a live job, for the forecast of a copy. The rate counts
+    /// only if the job runs. Without such a job, the call has no effect.
+    ///
+    /// `work` is in iterations, `rate` in iterations a second; both are finite and at least 0.
+    pub fn assume(&mut self, job: JobId, work: f64, rate: f64) {
+        let now = self.now;
+        let Some(s) = self.slot(job) else { return };
+        let record = &mut self.records[s];
+        record.settle(now);
+        record.progressed(work, rate);
+        self.touch_slot(s);
+    }
+
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
         !self.commands.is_empty()

@@ -1,17 +1,19 @@
 //! The folder of a scheduler on Slurm: its journal, from which a restart repeats the decisions.
 
 use blox_core::core::Core;
-use blox_core::journal::{Journal, JsonLines, Start};
-use blox_core::runtime::{Follower, Runtime};
+use blox_core::journal::{Journal, JsonLines};
+use blox_core::replay::{ReplayError, follow, scheduler, watch};
+use blox_core::runtime::{Observers, Runtime};
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Decision, DecisionError, Input, Refused, Scheduler, State, Time};
-use serde::Deserialize;
+use blox_core::{DecisionError, Input, Name, Scheduler, State};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufRead, BufReader, LineWriter};
+use std::io::{self, BufReader, LineWriter};
 use std::path::{Path, PathBuf};
 
 /// Start and end of the names of journals; a number stands between them.
 const JOURNAL: (&str, &str) = ("journal-", ".jsonl");
+/// Number of journals before the last that a look reads for ended jobs.
+const EARLIER: usize = 8;
 
 /// A folder that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,15 +33,13 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// A line of a journal does not follow from those before it.
-    #[error("{path}:{line}: {why}", path = path.display())]
-    Line {
+    /// A journal cannot be read, or a line contradicts those before it.
+    #[error("{path}: {error}", path = path.display())]
+    Journal {
         /// The journal.
         path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The contradiction, or the parse error.
-        why: String,
+        /// The cause.
+        error: ReplayError,
     },
 }
 
@@ -60,12 +60,6 @@ pub struct Restored {
     pub scheduler: Box<dyn Scheduler>,
     /// Sentences for the operator.
     pub notices: Vec<String>,
-}
-
-/// The first line of a journal.
-#[derive(Deserialize)]
-struct First {
-    start: Box<Start>,
 }
 
 impl Folder {
@@ -110,7 +104,10 @@ impl Folder {
         let mut notices = Vec::new();
         let numbers = self.numbers()?;
         let (core, scheduler) = match numbers.last() {
-            Some(last) => replayed(&self.journal(*last), scheduler, trigger, &mut notices)?,
+            Some(last) => {
+                let (path, mut none) = (self.journal(*last), Observers::default());
+                replayed(&path, scheduler, trigger, &mut none, &mut notices)?
+            }
             None => (Core::new(State::default(), trigger), scheduler),
         };
         let next = numbers.last().map_or(1, |last| last + 1);
@@ -142,13 +139,54 @@ impl Folder {
         })
     }
 
-    /// Returns the path of the last journal, which other programs may read.
+    /// Returns core and scheduler as the journals of a folder show them, while a scheduler may write
+    /// there. `observers` get the inputs of the last few journals.
     ///
     /// # Errors
-    /// The folder cannot be read.
-    pub fn last_journal(dir: &Path) -> Result<Option<PathBuf>, FolderError> {
+    /// There is no journal, one cannot be read, or a line contradicts those before it.
+    pub fn look(
+        dir: &Path,
+        scheduler: Box<dyn Scheduler>,
+        trigger: Box<dyn DecisionTrigger>,
+        observers: &mut Observers,
+    ) -> Result<(Core, Box<dyn Scheduler>), FolderError> {
         let numbers = numbers(dir)?;
-        Ok(numbers.last().map(|last| journal(dir, *last)))
+        let Some((last, earlier)) = numbers.split_last() else {
+            return Err(FolderError::Io {
+                path: dir.to_owned(),
+                error: io::Error::new(io::ErrorKind::NotFound, "has no journal"),
+            });
+        };
+        let first = earlier.len().saturating_sub(EARLIER);
+        for number in &earlier[first..] {
+            let path = journal(dir, *number);
+            let file = File::open(&path).map_err(|error| FolderError::Io {
+                path: path.clone(),
+                error,
+            })?;
+            // A crash may have cut its last line.
+            let (file, state) = (BufReader::new(file), State::default());
+            let _ = watch(file, state, trigger.clone(), observers);
+        }
+        let path = journal(dir, *last);
+        replayed(&path, scheduler, trigger, observers, &mut Vec::new())
+    }
+
+    /// Returns the name of the scheduler that wrote the last journal, with its parameters.
+    ///
+    /// # Errors
+    /// The folder or the journal cannot be read.
+    pub fn scheduler_of(dir: &Path) -> Result<Option<Name>, FolderError> {
+        let Some(last) = numbers(dir)?.pop() else {
+            return Ok(None);
+        };
+        let path = journal(dir, last);
+        let file = File::open(&path).map_err(|error| FolderError::Io {
+            path: path.clone(),
+            error,
+        })?;
+        let name = scheduler(BufReader::new(file));
+        name.map_err(|error| FolderError::Journal { path, error })
     }
 
     fn numbers(&self) -> Result<Vec<u64>, FolderError> {
@@ -182,89 +220,34 @@ fn numbers(dir: &Path) -> Result<Vec<u64>, FolderError> {
     Ok(all)
 }
 
-/// Repeats a journal.
+/// Follows a journal to its end.
 fn replayed(
     path: &Path,
-    mut scheduler: Box<dyn Scheduler>,
-    trigger: Box<dyn DecisionTrigger>,
-    notices: &mut Vec<String>,
-) -> Result<(Core, Box<dyn Scheduler>), FolderError> {
-    let io = |error| FolderError::Io {
-        path: path.to_owned(),
-        error,
-    };
-    let wrong = |line, why: String| FolderError::Line {
-        path: path.to_owned(),
-        line,
-        why,
-    };
-    let lines = BufReader::new(File::open(path).map_err(io)?).lines();
-    let lines: Vec<String> = lines.collect::<Result<_, _>>().map_err(io)?;
-    let Some(first) = lines.first() else {
-        return Ok((Core::new(State::default(), trigger), scheduler));
-    };
-    let First { start } = match serde_json::from_str(first) {
-        Ok(first) => first,
-        Err(_) if lines.len() == 1 => {
-            return Ok((Core::new(State::default(), trigger), scheduler));
-        }
-        Err(error) => return Err(wrong(1, error.to_string())),
-    };
-    let same = *start.scheduler == *scheduler.name();
-    if !same {
-        notices.push(format!(
-            "the jobs come from `{}`; `{}` begins without its memory",
-            start.scheduler,
-            scheduler.name()
-        ));
-    } else if let Some(memory) = start.policy {
-        let restored = scheduler.restore(memory);
-        restored.map_err(|error| wrong(1, error.to_string()))?;
-    }
-    let core = Core::restore(start.core, trigger.clone());
-    let mut follower = Follower::new(core, scheduler.clone());
-    let mut decision = Box::<Decision>::default();
-    for (i, text) in lines.iter().enumerate().skip(1) {
-        let input: Input = match serde_json::from_str(text) {
-            Ok(input) => input,
-            Err(_) if i + 1 == lines.len() => {
-                notices.push(format!(
-                    "{}:{}: incomplete, left out",
-                    path.display(),
-                    i + 1
-                ));
-                break;
-            }
-            Err(error) => return Err(wrong(i + 1, error.to_string())),
-        };
-        match follower.follow(&input) {
-            Ok(()) | Err(Refused::Plan(_)) => {}
-            Err(error) => return Err(wrong(i + 1, error.to_string())),
-        }
-        if same && matches!(input, Input::Due { .. }) {
-            // Only the memory matters: the journal has the answer.
-            decision = follower.decide(decision).unwrap_or_default();
-        }
-    }
-    let core = Core::restore(follower.core().save(), trigger);
-    let scheduler = match same {
-        true => dyn_clone::clone_box(follower.scheduler()),
-        false => scheduler,
-    };
-    Ok((core, scheduler))
-}
-
-/// Returns the state and the scheduler at the end of a journal, for look-ahead. The
-/// journal may still grow.
-///
-/// # Errors
-/// The journal cannot be read, or a line contradicts those before it.
-pub fn at_end_of(
-    journal: &Path,
     scheduler: Box<dyn Scheduler>,
     trigger: Box<dyn DecisionTrigger>,
-) -> Result<(State, Box<dyn Scheduler>, Time), FolderError> {
-    let (core, scheduler) = replayed(journal, scheduler, trigger, &mut Vec::new())?;
-    let now = core.state().now();
-    Ok((core.into_state(), scheduler, now))
+    observers: &mut Observers,
+    notices: &mut Vec<String>,
+) -> Result<(Core, Box<dyn Scheduler>), FolderError> {
+    let file = File::open(path).map_err(|error| FolderError::Io {
+        path: path.to_owned(),
+        error,
+    })?;
+    let name = scheduler.name().to_owned();
+    let (file, state) = (BufReader::new(file), State::default());
+    let followed = follow(file, state, trigger.clone(), scheduler, observers, |_| {});
+    let followed = followed.map_err(|error| FolderError::Journal {
+        path: path.to_owned(),
+        error,
+    })?;
+    if let Some(other) = followed.other {
+        notices.push(format!(
+            "the jobs come from `{other}`; `{name}` begins without its memory"
+        ));
+    }
+    if let Some(line) = followed.incomplete {
+        notices.push(format!("{}:{line}: incomplete, left out", path.display()));
+    }
+    let scheduler = dyn_clone::clone_box(followed.follower.scheduler());
+    let core = Core::restore(followed.follower.core().save(), trigger);
+    Ok((core, scheduler))
 }

@@ -43,7 +43,7 @@ pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
 pub use batch::{Batch, Task, requests_gpus};
 pub use client::{Programs, Slurm, is_active};
 pub use error::SlurmError;
-pub use folder::{Folder, FolderError, Restored, at_end_of};
+pub use folder::{Folder, FolderError, Restored};
 pub use grant::{Grant, suffix};
 pub use hosts::hosts;
 pub use import::{ImportError, Imported, Selection};

@@ -335,6 +335,14 @@ impl Record {
         self.since = now;
     }
 
+    /// Records progress. Assumes that the whole launch ran at this rate.
+    #[inline]
+    pub fn progressed(&mut self, work: f64, rate: f64) {
+        self.work = work;
+        self.rate = rate;
+        self.before.work = work - rate * (self.service - self.before.service);
+    }
+
     /// Returns when a job that ends at `now` ran out of work; `now` if it did not.
     pub fn worked_until(&self, now: Time) -> Time {
         let left = (self.iterations - self.work).max(0.0);

@@ -1,0 +1,211 @@
+//! Futures in which running times and arrivals are drawn.
+
+use super::arrivals::Arrivals;
+use super::experience::{Experience, Known, Ratios};
+use super::{LookAhead, Seen};
+use crate::Measure;
+use crate::execution::{AnyExecution, ExecutionModel, Reach};
+use blox_core::forecast::{Expected, Interval, PastJob, queued};
+use blox_core::{
+    AnyMemory, Assignment, Event, JobId, JobRef, Policy, Scheduler, Seconds, State, Submission,
+    Time, View,
+};
+use chacha20::ChaCha8Rng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Number of drawn futures. The second and the last but one of 39 values bound the next value with
+/// a probability of 90 %.
+pub(super) const FUTURES: usize = 39;
+/// Number of values beyond each bound.
+const BEYOND: usize = 1;
+/// Largest number of arrivals in a future, which bounds its duration. Then no more jobs arrive.
+const MOST: usize = 1_000;
+/// How far a future reaches.
+const REACH: Seconds = Seconds::new(30.0 * 86_400.0);
+/// Part of its work that is left of a job that has run longer than its work takes.
+const LEFT: f64 = 1e-3;
+
+/// Factors of the rates of jobs in one future.
+#[derive(Debug, Default)]
+pub(super) struct Stretched {
+    /// Of the live jobs, in order of job.
+    live: Vec<(JobId, f64)>,
+    /// Number of the first job that arrives.
+    first: u32,
+    /// Of the jobs that arrive, in order of job, with the ratios of those to come.
+    later: Mutex<(Vec<f64>, Ratios)>,
+}
+
+impl Stretched {
+    /// Adds the next job that arrives.
+    pub fn push(&self, job: &Known, rng: &mut impl Rng) {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = job.total(&mut later.1, rng).max(1e-3);
+        later.0.push(job.spec.duration().secs() / total);
+    }
+
+    fn factor(&self, job: JobId) -> f64 {
+        if let Some(later) = job.0.checked_sub(self.first) {
+            let all = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+            return all.0.get(later as usize).copied().unwrap_or(1.0);
+        }
+        let found = self.live.binary_search_by_key(&job, |(id, _)| *id);
+        found.map_or(1.0, |i| self.live[i].1)
+    }
+}
+
+/// Rates of another model, multiplied by the factors of a future.
+struct Drawn {
+    inner: Arc<dyn AnyExecution>,
+    stretched: Arc<Stretched>,
+}
+
+impl Policy for Drawn {
+    type Memory = AnyMemory;
+
+    fn initial(&self, seed: u64) -> AnyMemory {
+        self.inner.any_initial(seed)
+    }
+
+    fn check_job(&self, job: &Submission) -> Result<(), blox_core::MissingData> {
+        self.inner.any_check_job(job)
+    }
+
+    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        self.inner.any_event(memory, view, event);
+    }
+}
+
+impl ExecutionModel for Drawn {
+    fn rate(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.any_rate(memory, view, job, assignment);
+        rate * self.stretched.factor(job.id())
+    }
+
+    fn name(&self) -> String {
+        self.inner.any_name()
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.any_reach()
+    }
+}
+
+/// Simulates all futures, on the cores of the machine.
+pub(super) fn expect(
+    ahead: &LookAhead,
+    state: &State,
+    policy: &dyn Scheduler,
+    past: &[PastJob],
+) -> Vec<Expected> {
+    let jobs = queued(state);
+    if jobs.is_empty() {
+        return Vec::new();
+    }
+    let experience = Experience::of(state, past, ahead.round());
+    let measured: Arc<BTreeSet<u32>> = Arc::new(jobs.iter().map(|job| job.0).collect());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut futures: Vec<Seen> = Vec::new();
+    futures.resize_with(FUTURES, Seen::default);
+    let per_thread = FUTURES.div_ceil(threads);
+    std::thread::scope(|scope| {
+        for (chunk, part) in futures.chunks_mut(per_thread).enumerate() {
+            let (state, policy) = (state.clone(), dyn_clone::clone_box(policy));
+            let (experience, measured) = (&experience, &measured);
+            scope.spawn(move || {
+                for (i, seen) in part.iter_mut().enumerate() {
+                    let number = (chunk * per_thread + i) as u64;
+                    let measure = Measure::Each(Arc::clone(measured));
+                    *seen = future(ahead, state.clone(), &*policy, experience, measure, number);
+                }
+            });
+        }
+    });
+    let at = |of: fn(&Seen) -> &[(JobId, Time)]| {
+        let sorted: Vec<Vec<(JobId, Time)>> = futures.iter().map(|seen| by_job(of(seen))).collect();
+        move |job: JobId| interval(sorted.iter().map(|times| first(times, job)).collect())
+    };
+    let (start, end) = (at(|seen| &seen.starts), at(|seen| &seen.ends));
+    let expected = jobs.into_iter().map(|job| Expected {
+        job,
+        start: start(job),
+        end: end(job),
+    });
+    expected.collect()
+}
+
+/// Simulates one future.
+fn future(
+    ahead: &LookAhead,
+    mut state: State,
+    policy: &dyn Scheduler,
+    experience: &Experience,
+    measure: Measure,
+    number: u64,
+) -> Seen {
+    let mut rng = ChaCha8Rng::seed_from_u64(number);
+    let mut ratios = experience.ratios(&mut rng);
+    let mut live = Vec::with_capacity(experience.live.len());
+    for (id, job) in &experience.live {
+        let total = job.total(&mut ratios, &mut rng);
+        let left = (total - job.ran).max(1e-3);
+        let Some(its) = state.job(*id) else { continue };
+        let work = its.truth().work().iterations;
+        let done = its.work_done().min(work * (1.0 - LEFT));
+        let factor = (work - done) / its.own_rate() / left;
+        let rate = its.rate() * factor;
+        live.push((*id, factor));
+        state.assume(*id, done, rate);
+    }
+    let stretched = Arc::new(Stretched {
+        live,
+        first: state.next_job_id().0,
+        later: Mutex::new((Vec::new(), ratios)),
+    });
+    let (now, later) = (state.now(), Arc::clone(&stretched));
+    let mut arrivals = Arrivals::new(&experience.day, now, MOST, rng, later);
+    let model = |inner| Drawn { inner, stretched };
+    let simulation = ahead.simulation.clone().measure(measure).wrapped(model);
+    let trigger = &*ahead.trigger;
+    super::simulate(
+        &simulation,
+        trigger,
+        state,
+        policy,
+        &mut arrivals,
+        now + REACH,
+    )
+}
+
+/// Returns the first time of each job, in order of job.
+fn by_job(times: &[(JobId, Time)]) -> Vec<(JobId, Time)> {
+    let mut times = times.to_vec();
+    // The sort is stable, so the first time of a job stays the first.
+    times.sort_by_key(|(job, _)| *job);
+    times.dedup_by_key(|(job, _)| *job);
+    times
+}
+
+fn first(times: &[(JobId, Time)], job: JobId) -> Option<Time> {
+    let found = times.binary_search_by_key(&job, |(id, _)| *id);
+    found.ok().map(|i| times[i].1)
+}
+
+/// Returns the interval of the times in all futures; `None` is beyond their reach.
+fn interval(mut times: Vec<Option<Time>>) -> Interval {
+    times.sort_by_key(|time| (time.is_none(), *time));
+    let n = times.len();
+    Interval {
+        low: times[BEYOND],
+        median: times[n / 2],
+        high: times[n - 1 - BEYOND],
+    }
+}
