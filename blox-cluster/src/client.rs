@@ -169,6 +169,15 @@ impl Client {
         Ok(self.reply(reply)?.jobs)
     }
 
+    /// Forecasts start and end of one queued job, or of all.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, there is no such job, or it makes no forecasts.
+    pub async fn when(&mut self, job: Option<u32>) -> Result<pb::WhenReply, ClientError> {
+        let reply = self.jobs.when(soon(pb::WhenRequest { job })).await;
+        self.reply(reply)
+    }
+
     /// Lists all nodes.
     ///
     /// # Errors

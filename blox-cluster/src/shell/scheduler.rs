@@ -14,9 +14,10 @@ use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Session};
 use crate::provider::NodeProvider;
 use crate::wire::pb;
 use blox_core::core::Core;
-use blox_core::runtime::Observers;
+use blox_core::forecast::Forecaster;
+use blox_core::runtime::{Follower, Observers};
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Input, JobId, MemoryError, Name, Pipeline, Scheduler, Time};
+use blox_core::{Input, JobId, MemoryError, Name, Pipeline, Scheduler, State, Time};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -49,6 +50,17 @@ pub(super) type ToNode = channel::Sender<Result<pb::Orders, tonic::Status>>;
 /// Function that reads the state.
 pub(super) type Look = Box<dyn FnOnce(&Controller, Millis) + Send>;
 
+/// Message to the policy's thread.
+enum ToReplica {
+    /// From the daemon.
+    Message(ToPolicy),
+    /// A read-only access to core and policy.
+    Look(LookAtReplica),
+}
+
+/// Function that reads core and policy.
+type LookAtReplica = Box<dyn FnOnce(&Follower) + Send>;
+
 /// Channel for the reply to an input.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
 
@@ -58,9 +70,24 @@ pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
     pub(super) counters: Arc<Counters>,
     pub(super) archive: Archive,
+    to_policy: mpsc::Sender<ToReplica>,
 }
 
 impl Handle {
+    /// Returns copies of state and policy, once the policy has answered earlier questions.
+    pub(super) async fn copies(&self) -> Option<(State, Box<dyn Scheduler>)> {
+        let (tx, rx) = oneshot::channel();
+        let look = move |follower: &Follower| {
+            let state = follower.core().state().clone();
+            let policy = follower.copy_of_scheduler();
+            // The reader may have gone.
+            let _ = tx.send((state, policy));
+        };
+        let look = ToReplica::Look(Box::new(look));
+        self.to_policy.send(look).ok()?;
+        rx.await.ok()
+    }
+
     /// Sends an input. The reply arrives once the records of the step are on disk.
     pub(super) async fn request(
         &self,
@@ -113,6 +140,8 @@ pub struct Running {
     pub handle: Handle,
     /// Messages for the operator, such as nodes that join or are lost.
     pub notices: channel::UnboundedReceiver<String>,
+    /// Forecasts starts and ends of jobs, if set.
+    pub forecaster: Option<Arc<dyn Forecaster>>,
     /// Its thread. It ends after a stop request or a disk error.
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
@@ -172,7 +201,7 @@ pub fn start_with(
             notices,
             links: BTreeMap::new(),
             to_provider,
-            to_policy,
+            to_policy: to_policy.clone(),
             to_watcher: watch.begin(replica, to.clone(), trigger)?,
             archive: archive.clone(),
         })
@@ -187,8 +216,10 @@ pub fn start_with(
             to,
             counters,
             archive,
+            to_policy,
         },
         notices: for_people,
+        forecaster: None,
         thread,
     })
 }
@@ -264,10 +295,17 @@ fn new_cluster() -> Result<ClusterId, LogError> {
 /// The policy's thread. The scheduler does not wait for it.
 fn policy(
     mut replica: PolicyReplica,
-    inputs: &mpsc::Receiver<ToPolicy>,
+    inputs: &mpsc::Receiver<ToReplica>,
     answers: &mpsc::Sender<Message>,
 ) {
     while let Ok(message) = inputs.recv() {
+        let message = match message {
+            ToReplica::Message(message) => message,
+            ToReplica::Look(look) => {
+                look(replica.follower());
+                continue;
+            }
+        };
         replica.handle(message, |result| {
             // The scheduler may have stopped.
             let _ = match result {
@@ -296,7 +334,7 @@ struct Channels {
     notices: channel::UnboundedSender<String>,
     links: BTreeMap<Name, (Session, ToNode)>,
     to_provider: channel::UnboundedSender<NodeRequest>,
-    to_policy: mpsc::Sender<ToPolicy>,
+    to_policy: mpsc::Sender<ToReplica>,
     to_watcher: Option<mpsc::Sender<Arc<Input>>>,
     archive: Archive,
 }
@@ -330,7 +368,7 @@ impl Outputs for Channels {
     }
 
     fn policy(&mut self, message: ToPolicy) {
-        let _ = self.to_policy.send(message);
+        let _ = self.to_policy.send(ToReplica::Message(message));
     }
 
     fn observe(&mut self, input: &Arc<Input>) {

@@ -10,9 +10,11 @@ use crate::client::root;
 use crate::protocol::scheduler::{Controller, ControllerInput, Request as Ask, RequestError};
 use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
-use blox_core::{JobId, Name, NodeId, NodeStatus, Seconds};
+use blox_core::forecast::Forecaster;
+use blox_core::{JobId, Name, NodeId, NodeStatus, Phase, Seconds};
 use prost::Message as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -89,6 +91,7 @@ pub async fn serve(
     let service = Service {
         handle: handle.clone(),
         desk: Desk::default(),
+        forecaster: running.forecaster,
     };
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
@@ -155,6 +158,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Schedule
 struct Service {
     handle: Handle,
     desk: Desk,
+    forecaster: Option<Arc<dyn Forecaster>>,
 }
 
 fn refused(e: &RequestError) -> Status {
@@ -325,6 +329,34 @@ impl pb::jobs_server::Jobs for Service {
         let (handle, desk) = (self.handle.clone(), self.desk.clone());
         tokio::spawn(logs::hand_on(handle, desk, request.into_inner(), tx));
         Ok(Response::new(ReceiverStream::new(rx)))
+    }
+
+    /// The forecast runs on copies, beside the scheduler.
+    async fn when(&self, request: Request<pb::WhenRequest>) -> Answer<pb::WhenReply> {
+        let pb::WhenRequest { job } = request.into_inner();
+        let none = || Status::unimplemented("this scheduler makes no forecasts");
+        let forecaster = self.forecaster.clone().ok_or_else(none)?;
+        let copies = self.handle.copies().await;
+        let (mut state, policy) = copies.ok_or_else(|| self.handle.gone())?;
+        if let Some(id) = job {
+            let known = state.job(JobId(id)).map(|job| job.phase());
+            if known.is_none_or(|phase| phase == Phase::Ended) {
+                return Err(Status::not_found(format!("there is no queued job {id}")));
+            }
+        }
+        let look = |s: &Controller, now: Millis| (s.time(now), shown::ended(s));
+        let (now, past) = self.look(look).await?;
+        // The core's time advances only with events.
+        state.advance(now);
+        let forecast = move || forecaster.expect(&state, &*policy, &past);
+        let forecast = tokio::task::spawn_blocking(forecast).await;
+        let mut jobs = forecast.map_err(|e| Status::internal(e.to_string()))?;
+        jobs.retain(|expected| job.is_none_or(|job| expected.job == JobId(job)));
+        let look = move |s: &Controller, _: Millis| pb::WhenReply {
+            now_s: s.launches().durable().unix(now),
+            jobs: shown::expected(s, &jobs),
+        };
+        Ok(Response::new(self.look(look).await?))
     }
 
     async fn nodes(&self, _: Request<pb::NodesRequest>) -> Answer<pb::NodesReply> {

@@ -4,8 +4,12 @@ use crate::protocol::launches::{Brief, End, Goal, Past};
 use crate::protocol::scheduler::Controller;
 use crate::protocol::{Exit, Millis, PartId};
 use crate::wire::pb;
-use blox_core::{Class, JobId, JobRef, Name, NodeStatus, Phase, Reason, Share};
-use std::collections::BTreeSet;
+use blox_core::forecast::{Expected, Interval, PastJob};
+use blox_core::{
+    Class, Extras, GpuCount, JobId, JobRef, JobSpec, Name, NodeStatus, Phase, Reason, Seconds,
+    Share, Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn text(name: Option<&Name>) -> String {
     name.map_or_else(String::new, Name::to_string)
@@ -87,21 +91,81 @@ fn past(s: &Controller, job: &Past) -> pb::JobLine {
     if let Some(done) = brief.done {
         (line.iterations_done, line.iterations) = (done, brief.iterations);
     }
-    // Running time of each launch, and whether it was stopped, as opposed to failed or lost.
-    let mut launches = std::collections::BTreeMap::new();
     for (part, end) in &job.accounts {
-        let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
-        *ran = ran.max(end.ran.as_secs());
-        *stopped &= matches!(end.exit, Exit::Stopped | Exit::Cut);
         line.attempt = part.id.attempt;
         if matches!(end.exit, Exit::Failed { .. } | Exit::BadFile) && phase == "failed" {
             line.reason = end.why.clone();
         }
     }
+    let launches = launches(job);
     line.running_s = launches.values().map(|(ran, _)| ran).sum();
     let before = launches.values().rev().skip(1);
     line.preemptions = before.filter(|(_, stopped)| *stopped).count() as u32;
     line
+}
+
+/// Returns the running time in seconds of each launch of an ended job, and whether it was stopped, as
+/// opposed to failed or lost.
+fn launches(job: &Past) -> BTreeMap<u32, (f64, bool)> {
+    let mut launches = BTreeMap::new();
+    for (part, end) in &job.accounts {
+        let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
+        *ran = ran.max(end.ran.as_secs());
+        *stopped &= matches!(end.exit, Exit::Stopped | Exit::Cut);
+    }
+    launches
+}
+
+/// Returns the ended jobs that are not archived, for forecasts.
+pub(super) fn ended(s: &Controller) -> Vec<PastJob> {
+    let durable = s.launches().durable();
+    let jobs = durable.jobs.keys().filter_map(|id| durable.past(*id));
+    let ended = jobs.filter_map(|job| {
+        let (end, stated) = (job.brief.ended?, Seconds::new(job.brief.stated_s));
+        let ran: f64 = launches(&job).values().map(|(ran, _)| ran).sum();
+        let gpus = GpuCount(job.brief.gpus);
+        let spec = JobSpec::new(job.brief.submit, gpus, stated).owned_by(job.brief.user.as_str());
+        let extras = Extras {
+            share: job.brief.share,
+            class: job.brief.class,
+            ..Extras::default()
+        };
+        let is_plain = extras == Extras::default();
+        let spec = if is_plain {
+            spec
+        } else {
+            spec.with_extras(extras)
+        };
+        (stated > Seconds::ZERO).then(|| PastJob {
+            spec: spec.into(),
+            ran: Seconds::new(ran),
+            end,
+        })
+    });
+    ended.collect()
+}
+
+/// Returns the lines of a forecast, without jobs that have been archived meanwhile.
+pub(super) fn expected(s: &Controller, jobs: &[Expected]) -> Vec<pb::ExpectedLine> {
+    let durable = s.launches().durable();
+    let unix = |time: Option<Time>| time.map(|at| durable.unix(at));
+    let interval = |of: &Interval| pb::IntervalLine {
+        low_s: unix(of.low),
+        median_s: unix(of.median),
+        high_s: unix(of.high),
+    };
+    let line = |job: &Expected| {
+        let brief = durable.jobs.get(&job.job)?;
+        Some(pb::ExpectedLine {
+            job: job.job.0,
+            name: brief.name.clone(),
+            user: brief.user.clone(),
+            gpus: brief.gpus,
+            start: Some(interval(&job.start)),
+            end: Some(interval(&job.end)),
+        })
+    };
+    jobs.iter().filter_map(line).collect()
 }
 
 fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {

@@ -457,6 +457,11 @@ impl Follower {
         &*self.scheduler
     }
 
+    /// Returns a copy of the scheduler, with its memory.
+    pub fn copy_of_scheduler(&self) -> Box<dyn Scheduler> {
+        self.scheduler.clone()
+    }
+
     /// Returns the core, without the scheduler.
     pub fn into_core(self) -> Core {
         self.core

@@ -82,7 +82,20 @@ pub(super) fn run(command: &ImportCommand, terminal: &mut Terminal<'_>) -> Resul
     let files = Files::of(&args.output_dir, args.force)?;
     let (mut imported, times) = match &args.sacct {
         Some(path) => (history(args, path, terminal)?, "at its time of submission"),
-        None => (queue(args)?, "at time 0"),
+        None => {
+            let which = Selection {
+                partition: args.partition.clone(),
+                held: args.held,
+                without_limit: Seconds::new(args.duration_s),
+                whole: false,
+            };
+            let from = LiveQueue {
+                squeue: args.squeue.as_deref(),
+                sinfo: args.sinfo.as_deref(),
+                now: args.now,
+            };
+            (queue(&from, &which)?, "at time 0")
+        }
     };
     if !args.quiet {
         let notices: Vec<String> = imported.notices.iter().map(|text| plain(text)).collect();
@@ -129,15 +142,20 @@ pub(super) fn run(command: &ImportCommand, terminal: &mut Terminal<'_>) -> Resul
     Ok(OK)
 }
 
+/// Source of a queue: files, or the Slurm of this machine.
+pub(crate) struct LiveQueue<'a> {
+    /// Output of `squeue --json`.
+    pub squeue: Option<&'a Path>,
+    /// Output of `sinfo --json`.
+    pub sinfo: Option<&'a Path>,
+    /// Unix time of the files.
+    pub now: Option<f64>,
+}
+
 /// Reads a queue, from files or from the Slurm of this machine.
-fn queue(args: &SlurmArgs) -> Result<Imported, Failure> {
-    let which = Selection {
-        partition: args.partition.clone(),
-        held: args.held,
-        without_limit: Seconds::new(args.duration_s),
-    };
-    if let (Some(squeue), Some(sinfo)) = (&args.squeue, &args.sinfo) {
-        let read = Imported::read(&bytes(squeue)?, &bytes(sinfo)?, args.now, &which);
+pub(crate) fn queue(from: &LiveQueue<'_>, which: &Selection) -> Result<Imported, Failure> {
+    if let (Some(squeue), Some(sinfo)) = (from.squeue, from.sinfo) {
+        let read = Imported::read(&bytes(squeue)?, &bytes(sinfo)?, from.now, which);
         return read.map_err(|error| match &error {
             ImportError::Slurm(SlurmError::Output { program, .. }) if *program == "sinfo" => {
                 wrong(sinfo, &error)
@@ -153,7 +171,7 @@ fn queue(args: &SlurmArgs) -> Result<Imported, Failure> {
     let (jobs, nodes) = (ask("squeue")?, ask("sinfo")?);
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let now = now.as_secs() as f64;
-    let read = Imported::read(&jobs, &nodes, Some(now), &which);
+    let read = Imported::read(&jobs, &nodes, Some(now), which);
     read.map_err(|error| match &error {
         ImportError::Slurm(error) => live(error),
         _ => Failure::of(Code::Cluster, plain(&error.to_string())),

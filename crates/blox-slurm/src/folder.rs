@@ -247,7 +247,7 @@ fn replayed(
     if let Some(line) = followed.incomplete {
         notices.push(format!("{}:{line}: incomplete, left out", path.display()));
     }
-    let scheduler = dyn_clone::clone_box(followed.follower.scheduler());
+    let scheduler = followed.follower.copy_of_scheduler();
     let core = Core::restore(followed.follower.core().save(), trigger);
     Ok((core, scheduler))
 }

@@ -52,6 +52,8 @@ pub struct Selection {
     pub held: bool,
     /// Duration of a job without a time limit.
     pub without_limit: Seconds,
+    /// Running jobs keep their whole duration, for [`Imported::begin`]. Otherwise they get the rest.
+    pub whole: bool,
 }
 
 impl Default for Selection {
@@ -60,8 +62,18 @@ impl Default for Selection {
             partition: None,
             held: false,
             without_limit: Seconds::new(3600.0),
+            whole: false,
         }
     }
+}
+
+/// Where a running job is, and since when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Place {
+    /// Time that it has run.
+    pub ran: Seconds,
+    /// Its nodes, each with a number of GPUs.
+    pub on: Vec<(Name, u32)>,
 }
 
 /// Jobs and nodes of a Slurm, as files of the toolkit hold them.
@@ -87,6 +99,10 @@ pub struct Imported {
     pub jobs: Vec<JobSpec>,
     /// Number of jobs at the start of the list that run.
     pub running: usize,
+    /// Of each running job, the time that it has run and its GPUs by node.
+    pub places: Vec<Place>,
+    /// Time of the queue, in seconds of Unix time; 0 for a log.
+    pub now: f64,
     /// The nodes that work.
     pub cluster: ClusterSpec,
     /// Jobs and nodes that are left out or changed, a sentence for each reason with its number.
@@ -143,7 +159,10 @@ impl Imported {
         now: f64,
         which: &Selection,
     ) -> Result<Self, ImportError> {
-        let mut imported = Imported::default();
+        let mut imported = Imported {
+            now,
+            ..Imported::default()
+        };
         imported.take_nodes(nodes, which)?;
         imported.take_jobs(jobs, now, which);
         Ok(imported)
@@ -233,14 +252,14 @@ impl Imported {
                     if job.is_array() && job.tasks.contains('%') {
                         changed.add("arrays whose limit of tasks at a time is not kept");
                     }
-                    let list = match job.has_gpus() {
-                        true => &mut running,
-                        false => &mut waiting,
-                    };
-                    if names.is_empty() {
-                        list.push((job.submit, spec));
+                    if job.has_gpus() {
+                        let ran = Seconds::new(ran(&job, now));
+                        let on = job.on.clone();
+                        running.push((job.submit, spec, Place { ran, on }));
+                    } else if names.is_empty() {
+                        waiting.push((job.submit, spec));
                     } else {
-                        list.extend(names.into_iter().map(|name| {
+                        waiting.extend(names.into_iter().map(|name| {
                             let spec = spec.clone().named(name);
                             (job.submit, spec)
                         }));
@@ -256,11 +275,14 @@ impl Imported {
         self.notices.extend(wrong);
         self.notices.extend(changed.texts());
         // Slurm numbers jobs in order of submission, and a sort keeps their order.
-        running.sort_by_key(|(submit, _)| *submit);
+        running.sort_by_key(|(submit, ..)| *submit);
         waiting.sort_by_key(|(submit, spec)| (spec.submit, *submit));
         self.running = running.len();
-        let all = running.into_iter().chain(waiting);
-        self.jobs = all.map(|(_, spec)| spec).collect();
+        for (_, spec, place) in running {
+            self.jobs.push(spec);
+            self.places.push(place);
+        }
+        self.jobs.extend(waiting.into_iter().map(|(_, spec)| spec));
     }
 }
 
@@ -293,6 +315,14 @@ fn names(job: &JobInfo) -> Option<Vec<String>> {
     )
 }
 
+/// Returns the time that a job with GPUs has run.
+fn ran(job: &JobInfo, now: f64) -> f64 {
+    match job.start {
+        0 => 0.0,
+        start => (now - start as f64).max(0.0),
+    }
+}
+
 /// Returns a job with its remaining work. Counts what the workload does not keep.
 fn imported(
     job: &JobInfo,
@@ -317,8 +347,8 @@ fn imported(
         duration = which.without_limit.secs();
     }
     let mut limit = limit.map(|minutes| minutes as f64 * 60.0);
-    if job.has_gpus() && job.start > 0 {
-        let ran = (now - job.start as f64).max(0.0);
+    if job.has_gpus() && !which.whole {
+        let ran = ran(&job, now);
         duration = (duration - ran).max(1.0);
         limit = limit.map(|limit| (limit - ran).max(1.0));
     }

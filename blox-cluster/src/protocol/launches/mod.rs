@@ -107,6 +107,9 @@ pub struct Brief {
     /// Iterations in the specification; 0 if not recorded.
     #[serde(default)]
     pub iterations: f64,
+    /// Duration that its user states, in seconds; 0 if not recorded.
+    #[serde(default)]
+    pub stated_s: f64,
     /// Iterations that the job last reported as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
@@ -357,6 +360,9 @@ impl Durable {
                     command: beginning(&extras.command),
                     directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
                     iterations: spec.work.iterations,
+                    stated_s: (extras.user_estimate)
+                        .unwrap_or_else(|| spec.duration())
+                        .secs(),
                     ..Brief::default()
                 };
                 self.jobs.insert(*job, brief);

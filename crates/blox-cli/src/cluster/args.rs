@@ -456,6 +456,59 @@ pub(crate) struct JobArgs {
 }
 
 #[derive(Args)]
+#[command(mut_args(hide_simulation))]
+pub(crate) struct WhenArgs {
+    /// Number of one job [default: all queued jobs]
+    #[arg(value_name = "JOB")]
+    pub job: Option<String>,
+    #[command(flatten)]
+    pub simulate: SimulateArgs,
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub queue: WhenQueue,
+}
+
+/// Where the queue of a forecast comes from.
+#[derive(Args)]
+pub(crate) struct WhenQueue {
+    #[command(flatten)]
+    pub at: At,
+    /// A scheduler with node managers, or the queue of Slurm under a scheduler
+    #[arg(
+        long,
+        value_name = "nodes|slurm",
+        hide_possible_values = true,
+        default_value = "nodes"
+    )]
+    pub on: Carrier,
+    /// Folder of a scheduler on Slurm, whose journals show its jobs
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["at", "token_file"])]
+    pub state_dir: Option<PathBuf>,
+    /// Output of `squeue --json` for --on slurm, instead of running it
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "sinfo",
+        conflicts_with = "state_dir"
+    )]
+    pub squeue: Option<PathBuf>,
+    /// Output of `sinfo --json` for --on slurm, instead of running it
+    #[arg(long, value_name = "FILE", requires = "squeue")]
+    pub sinfo: Option<PathBuf>,
+    /// Output of `sacct --json`: ended jobs, from which running times and arrivals follow
+    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    pub sacct: Option<PathBuf>,
+    /// Only nodes and jobs of this partition, for --on slurm
+    #[arg(long, value_name = "NAME", conflicts_with = "state_dir")]
+    pub partition: Option<String>,
+    /// Unix time of the files [default: the time that --squeue states, else the latest in it]
+    #[arg(long, value_name = "S", requires = "squeue", value_parser = not_negative)]
+    pub now: Option<f64>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct QueueArgs {
     #[command(flatten)]
     pub at: At,
@@ -631,6 +684,11 @@ pub(crate) enum ClusterCommand {
     Offers(OffersArgs),
     /// Explain the state of a job
     Why(JobArgs),
+    /// Forecast when the queued jobs start and end
+    ///
+    /// The table shows the median of 39 simulated futures, and an interval that contains nine of ten.
+    /// Running times follow from the jobs that have ended, and arrivals from those of the last day.
+    When(Late<WhenArgs>),
     /// Show a job and the accounts of its launches
     #[command(visible_alias = "describe")]
     Show(JobArgs),

@@ -40,7 +40,7 @@ fn short(text: &str) -> String {
     shown
 }
 
-async fn client(at: &At) -> Result<Client, Failure> {
+pub(super) async fn client(at: &At) -> Result<Client, Failure> {
     let token = token(at.token_file.as_deref())?;
     Ok(Client::connect(&at.at, token).await?)
 }
@@ -127,7 +127,8 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                 false => show(&job, terminal)?,
             }
         }
-        ClusterCommand::Scheduler(_)
+        ClusterCommand::When(_)
+        | ClusterCommand::Scheduler(_)
         | ClusterCommand::Node(_)
         | ClusterCommand::Cluster(_)
         | ClusterCommand::Demo

@@ -18,6 +18,8 @@ use blox_core::journal::{Journal, JsonLines};
 use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Seconds};
 use blox_experiment::Prepared;
 use blox_registry::Registry;
+use blox_sim::completion::Exact;
+use blox_sim::forecast::{LookAhead, forecaster};
 use blox_slurm::{Grant, Programs as SlurmPrograms};
 use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
@@ -143,8 +145,10 @@ pub(super) fn serve(
     let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
     let listen = runtime.block_on(listen)?;
     let (settings, nodes) = (daemon.settings, Arc::new(daemon.nodes));
-    let running = scheduler::start_with(&daemon.dir, settings, pipeline, limits, watch, nodes)
-        .map_err(start_failure)?;
+    let ahead = LookAhead::of(pipeline.trigger()).completion(Exact);
+    let running = scheduler::start_with(&daemon.dir, settings, pipeline, limits, watch, nodes);
+    let mut running = running.map_err(start_failure)?;
+    running.forecaster = Some(forecaster(ahead));
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
         let mut err = err.borrow_mut();

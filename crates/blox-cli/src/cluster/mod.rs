@@ -20,6 +20,7 @@ mod local;
 #[cfg(feature = "cluster")]
 mod pilot;
 mod slurm;
+mod when;
 
 pub(super) use args::ClusterCommand;
 
@@ -81,6 +82,7 @@ pub(super) fn run(
         ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
             batch::submit(late, terminal)
         }
+        ClusterCommand::When(late) => when::run(registry, late, terminal),
         _ => Err(Failure::new(MISSING)),
     }
 }
@@ -99,6 +101,7 @@ pub(super) fn run(
         ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
             batch::submit(late, terminal)
         }
+        ClusterCommand::When(late) => when::run(registry, late, terminal),
         ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
