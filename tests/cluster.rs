@@ -436,6 +436,37 @@ fn oversized_job_is_rejected_with_a_hint() {
 }
 
 #[test]
+fn when_forecasts_queued_jobs_from_running_ones() {
+    let c = Cluster::start("fifo", &[2]);
+    let long = ["--gpus", "2", "--duration", "5000", "--", "sleep", "600"];
+    c.submit_until("running", &long);
+    let next = ["--gpus", "1", "--duration", "700", "--", "true"];
+    let (second, held) = (c.submit(&next), c.submit(&next));
+    c.run(&["hold", &held.to_string()]).unwrap();
+    let text = c.run(&["when", "--json"]).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let jobs = all["jobs"].as_array().unwrap();
+    // The running job is not queued, and the held one waits for its user.
+    assert_eq!(jobs.len(), 1, "{text}");
+    assert_eq!(jobs[0]["job"], second);
+    let seconds = |of: &str| {
+        let at = jobs[0][of]["median_s"].as_f64().unwrap();
+        at - all["now_s"].as_f64().unwrap()
+    };
+    let (start, end) = (seconds("start"), seconds("end"));
+    assert!((4_700.0..=5_400.0).contains(&start), "{text}");
+    assert!((699.0..=701.0).contains(&(end - start)), "{text}");
+    let table = c.run(&["when", &second.to_string()]).unwrap();
+    assert!(table.contains("1 h 2"), "{table}");
+    for (job, why) in [("0", "no queued job 0"), ("77", "no queued job 77")] {
+        let refused = c.run(&["when", job]).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    c.run(&["cancel", "0"]).unwrap();
+    c.until_phase(second, "completed");
+}
+
+#[test]
 fn cancel_requeue_hold_and_drain_leave_no_process() {
     let c = Cluster::start("fifo", &[1]);
     // The job has a grandchild in a separate session.

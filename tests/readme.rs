@@ -779,7 +779,7 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 18] = [
+const CLUSTER: [&str; 19] = [
     "scheduler",
     "node",
     "submit",
@@ -794,6 +794,7 @@ const CLUSTER: [&str; 18] = [
     "resume",
     "remove",
     "why",
+    "when",
     "show",
     "logs",
     "cluster",

@@ -130,6 +130,52 @@ fn scheduler_on_slurm_runs_resizes_and_replays() {
     assert!(journal.contains("\"ended\""), "{journal}");
 }
 
+#[test]
+fn when_forecasts_jobs_of_a_driven_slurm() {
+    let Some(cluster) = Cluster::start(1) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let line = "scheduler fifo --on slurm --on-event 0.2 --all-users --state-dir log";
+    let mut scheduler = blox(&cluster, dir.path(), line);
+    let running = Process(scheduler.stderr(Stdio::null()).spawn().unwrap());
+    let first = cluster.submit(4, "blox duration=1000", "sleep 60");
+    cluster.until("the first runs", || cluster.state(first) == "RUNNING");
+    let second = cluster.submit(4, "blox duration=500", "true");
+    let when = |words: &str| {
+        let line = format!("when {words} --json");
+        let out = blox(&cluster, dir.path(), &line).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap_or_default()
+    };
+    // The queue that its own journals show, and the one that Slurm shows.
+    for words in [
+        "--state-dir log --on-event 0.2",
+        "fifo --on slurm --on-event 0.2",
+    ] {
+        cluster.until("both jobs are known", || {
+            when(words)["jobs"][0]["job"] == second
+        });
+        let all = when(words);
+        let seconds = |of: &str| {
+            let at = all["jobs"][0][of]["median_s"].as_f64().unwrap_or(0.0);
+            at - all["now_s"].as_f64().unwrap_or(0.0)
+        };
+        assert!(
+            (900.0..=1001.0).contains(&seconds("start")),
+            "{words}: {all}"
+        );
+        assert!(
+            (499.0..=501.0).contains(&(seconds("end") - seconds("start"))),
+            "{all}"
+        );
+    }
+    cluster.ask("scancel", &[&first.to_string()]);
+    cluster.until("the second has completed", || {
+        cluster.state(second) == "COMPLETED"
+    });
+    assert!(running.stop());
+}
+
 /// Submits a job with these words, and returns its number.
 fn submit(cluster: &Cluster, dir: &Path, words: &[&str]) -> u32 {
     let mut command = blox(cluster, dir, "submit --on slurm");

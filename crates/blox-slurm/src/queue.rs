@@ -185,3 +185,75 @@ fn place(runtime: &mut Runtime, at: Time, actions: Vec<Action>, scheduler: &mut 
     // The GPUs are free, and the jobs wait.
     let _ = runtime.take(&decided, scheduler);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::Place;
+    use blox_core::order::SortKey;
+    use blox_core::policy::by_key;
+    use blox_core::{ClusterSpec, Composition, NodeSpec, Phase, Rounds, Seconds};
+    use blox_testing::FirstFit;
+
+    fn node(name: &str) -> NodeSpec {
+        NodeSpec {
+            name: Some(name.into()),
+            ..NodeSpec::with_gpus(4)
+        }
+    }
+
+    #[test]
+    fn running_jobs_have_gpus_of_their_nodes() {
+        let job = |gpus, secs| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(secs));
+        let place = |ran, on: &[(&str, u32)]| Place {
+            ran: Seconds::new(ran),
+            on: on
+                .iter()
+                .map(|(node, gpus)| ((*node).into(), *gpus))
+                .collect(),
+        };
+        let queue = Imported {
+            jobs: vec![
+                job(4, 1000.0),
+                job(2, 500.0),
+                // On a node that is drained, and so is not imported.
+                job(4, 500.0),
+                job(8, 700.0),
+                JobSpec {
+                    submission: blox_core::Submission::new(Time::new(60.0), GpuCount(1)),
+                    work: job(1, 10.0).work,
+                },
+            ],
+            running: 3,
+            places: vec![
+                place(400.0, &[("a", 1), ("b", 3)]),
+                place(600.0, &[("a", 2)]),
+                place(0.0, &[("c", 4)]),
+            ],
+            cluster: ClusterSpec {
+                nodes: vec![node("a"), node("b")],
+                ..ClusterSpec::default()
+            },
+            ..Imported::default()
+        };
+        let mut fifo = Composition::new("fifo")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let at = Time::new(90_000.0);
+        let trigger = Box::new(Rounds::default());
+        let (state, left_out) = queue.begin(at, trigger, &mut fifo).unwrap();
+        assert_eq!(state.now(), at);
+        let jobs: Vec<_> = (0..3).filter_map(|id| state.job(JobId(id))).collect();
+        let phases: Vec<Phase> = jobs.iter().map(|job| job.phase()).collect();
+        assert_eq!(phases, [Phase::Running, Phase::Running, Phase::Submitted]);
+        let gpus = |i: usize| jobs[i].bound().map_or(&[][..], |bound| &bound.gpus);
+        assert_eq!(gpus(0), [GpuId(0), GpuId(4), GpuId(5), GpuId(6)]);
+        assert_eq!(gpus(1), [GpuId(1), GpuId(2)]);
+        assert_eq!(jobs[0].truth().remaining().secs(), 600.0);
+        // Longer than its limit.
+        assert_eq!(jobs[1].truth().remaining().secs(), 0.0);
+        assert_eq!(left_out.len(), 2, "{left_out:?}");
+    }
+}

@@ -455,8 +455,23 @@ pub(crate) struct JobArgs {
     pub json: bool,
 }
 
+/// Options of the forecast under a scheduler.
+fn hide_all_but_forecast(arg: Arg) -> Arg {
+    match arg.get_long() {
+        Some("json") => arg
+            .help("Print as JSON")
+            .help_heading("Cluster")
+            .hide(false),
+        Some("journal") => arg.hide(true),
+        _ if arg.get_id() == "positional" => {
+            arg.help("Scheduler for --on slurm [default: the one that the journals name]")
+        }
+        _ => hide_simulation(arg),
+    }
+}
+
 #[derive(Args)]
-#[command(mut_args(hide_simulation))]
+#[command(mut_args(hide_all_but_forecast))]
 pub(crate) struct WhenArgs {
     /// Number of one job [default: all queued jobs]
     #[arg(value_name = "JOB")]
@@ -503,9 +518,6 @@ pub(crate) struct WhenQueue {
     /// Unix time of the files [default: the time that --squeue states, else the latest in it]
     #[arg(long, value_name = "S", requires = "squeue", value_parser = not_negative)]
     pub now: Option<f64>,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args)]

@@ -53,7 +53,8 @@ pub(super) fn run(
     if args.simulate.positional.is_none() && !args.job.as_deref().is_none_or(is_job) {
         args.simulate.positional = args.job.take();
     }
-    let (job, json) = (args.job.clone(), args.queue.json);
+    let json = std::mem::take(&mut args.simulate.options.output.json);
+    let job = args.job.clone();
     let mut forecast = match (&args.queue.state_dir, args.queue.on) {
         (Some(_), _) => driven(registry, late, terminal)?,
         (None, Carrier::Slurm) => imported(registry, late, terminal)?,
@@ -271,10 +272,18 @@ fn forecasted(state: &State, expected: &[Expected], zero: Time, unix: f64) -> Fo
         };
         // Jobs of Slurm have a number of their own.
         let own = spec.extras().attributes.get(SLURM_JOB);
-        let own = own.map(|id| id.to_string().trim_matches('"').to_owned());
+        let mut own = own.map_or_else(
+            || expected.job.to_string(),
+            |id| id.to_string().trim_matches('"').to_owned(),
+        );
+        let mut name = text(&spec.name);
+        if name == own || name.starts_with(&format!("{own}_")) {
+            // An imported job, or a task of an array: the name is its number in Slurm.
+            own = std::mem::take(&mut name);
+        }
         Some(Row {
-            job: own.unwrap_or_else(|| expected.job.to_string()),
-            name: text(&spec.name),
+            job: own,
+            name,
             user: text(&spec.user),
             gpus: job.gpus().get(),
             start: times(&expected.start),
@@ -328,8 +337,10 @@ fn span(at: Option<f64>, now: f64) -> String {
 fn json_of(forecast: &Forecasted) -> Value {
     let times = |of: &[Option<f64>; 3]| json!({"low_s": of[0], "median_s": of[1], "high_s": of[2]});
     let jobs = forecast.rows.iter().map(|row| {
+        let number = row.job.parse::<u32>();
+        let job = number.map_or_else(|_| json!(row.job), |number| json!(number));
         json!({
-            "job": row.job, "name": row.name, "user": row.user, "gpus": row.gpus,
+            "job": job, "name": row.name, "user": row.user, "gpus": row.gpus,
             "start": times(&row.start), "end": times(&row.end),
         })
     });
