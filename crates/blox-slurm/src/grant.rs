@@ -1,4 +1,4 @@
-//! What Slurm granted a step on one node, read from the environment of the step.
+//! Grants: resources of one node that a step may use, read from the environment of the step.
 
 /// Part of a node that a step may use.
 ///
@@ -39,7 +39,7 @@ impl Grant {
     /// Reads the grant from the variables of a step.
     ///
     /// # Errors
-    /// The variables are not those of a step, or Slurm granted no GPUs; one sentence.
+    /// No step of Slurm has these variables, or Slurm granted no GPUs; one sentence.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
         let job = number("SLURM_JOB_ID")

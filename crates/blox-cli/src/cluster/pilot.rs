@@ -32,7 +32,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time between two looks at the job, the nodes or the node managers.
+/// Interval at which the job, its nodes and their managers are polled.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Time after the first node within which the others join before the cluster is announced.
@@ -696,7 +696,7 @@ impl Pilot<'_> {
     }
 }
 
-/// Waits for a second signal of a user at a terminal, who does not want to wait.
+/// Waits for a second signal, which counts only at a terminal.
 async fn insisted() {
     match std::io::stdin().is_terminal() {
         true => stop_signal().await,
