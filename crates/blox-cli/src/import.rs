@@ -240,10 +240,20 @@ fn table(
         };
         copy = Some(spool().map_err(|error: std::io::Error| unreadable(path, &error))?);
     }
-    let trace = Trace::open(copy.as_ref().map_or(path, |file| file.path()), &options)?;
-    let mut rows = trace.jobs()?;
+    let source = copy.as_ref().map_or(path, |file| file.path());
+    // Messages name the file that was given.
+    let named = |error: WorkloadError| match Failure::new(error) {
+        Failure::Message { code, text } => {
+            let (from, to) = (source.display().to_string(), path.display().to_string());
+            let text = text.replace(&from, &to);
+            Failure::Message { code, text }
+        }
+        other => other,
+    };
+    let trace = Trace::open(source, &options).map_err(named)?;
+    let mut rows = trace.jobs().map_err(named)?;
     let mut jobs = Vec::new();
-    while let Some(job) = rows.next_job()? {
+    while let Some(job) = rows.next_job().map_err(named)? {
         jobs.push(job);
     }
     terminal.notices(&losses::shown(rows.notices(), args.quiet));
