@@ -9,7 +9,7 @@
 //! | submitted, deferred, waiting | held | none |
 //! | | queued, running | released by hand: the job leaves the scheduler |
 //! | starting | held | order: start on the bound nodes |
-//! | | queued | after the launch limit: order: hold; then the launch failed |
+//! | | queued | after the launch limit, or if others have the GPUs: order: hold; then the launch failed |
 //! | | running on the bound nodes | started; GPUs beyond the plan count as taken by others |
 //! | | running elsewhere | order: requeue; then the launch failed |
 //! | running | suspended | progress at rate 0 |
@@ -148,9 +148,12 @@ impl Tracker {
     pub fn new(scope: Scope, view: View<'_>) -> Self {
         let live = view.active().chain(view.submitted()).chain(view.deferred());
         let tracked = |job: JobRef<'_>| {
+            let rest = view.now() + Seconds::new(BACK_OFF);
             let tracked = Tracked {
                 released: job.bound().is_some(),
                 before: job.work_done(),
+                // Only failed launches hold a job in the state.
+                rests_until: job.held_by_user().then_some(rest),
                 ..Tracked::of(job.id())
             };
             Some((number_of(&job)?, tracked))
@@ -194,11 +197,13 @@ impl Tracker {
     pub fn observe(&mut self, now: Time, view: View<'_>, seen: &Snapshot) -> News {
         let mut news = News::default();
         self.observe_nodes(view, seen, &mut news);
+        let free = free(seen);
         let ids: Vec<u32> = self.jobs.keys().copied().collect();
         for id in ids {
             let info = seen.jobs.iter().find(|job| job.id == id);
-            self.follow(now, view, id, info, &mut news);
+            self.follow(now, view, id, info, &free, &mut news);
         }
+        self.fail_taken(view, seen, &mut news);
         self.adopt(now, view, seen, &mut news);
         news
     }
@@ -277,6 +282,42 @@ impl Tracker {
                 news.events.push(Event::NodeLost { node: node.id() });
                 news.notices
                     .push(format!("Slurm no longer has node {name}"));
+            }
+        }
+    }
+
+    /// Counts GPUs of failed launches that jobs of others have as failed, so that the next decision
+    /// does not place the job there again.
+    fn fail_taken(&self, view: View<'_>, seen: &Snapshot, news: &mut News) {
+        let failed = |event: &Event| match event {
+            Event::LaunchFailed { job, .. } => Some(*job),
+            _ => None,
+        };
+        let launches: Vec<JobId> = news.events.iter().filter_map(failed).collect();
+        if launches.is_empty() {
+            return;
+        }
+        let mut missing = self.taken_by_others(view, seen);
+        for node in view.nodes() {
+            let Some(left) = (node.spec().name.as_ref()).and_then(|name| missing.get_mut(name))
+            else {
+                continue;
+            };
+            let is_new = |gpu: &GpuId| news.events.contains(&Event::GpuFailed { gpu: *gpu });
+            let counted = node.gpus().filter(|gpu| !node.works(*gpu) || is_new(gpu));
+            *left = left.saturating_sub(counted.count() as u32);
+        }
+        for job in launches {
+            let bound = view.job(job).and_then(|job| job.bound().cloned());
+            for gpu in bound.into_iter().flat_map(|bound| bound.gpus) {
+                let node = view.cluster().node_of(gpu).and_then(|id| view.node(id));
+                let name = node.and_then(|node| node.spec().name.as_ref());
+                if let Some(left) = name.and_then(|name| missing.get_mut(name))
+                    && *left > 0
+                {
+                    *left -= 1;
+                    news.events.push(Event::GpuFailed { gpu });
+                }
             }
         }
     }
@@ -361,6 +402,7 @@ impl Tracker {
         view: View<'_>,
         id: u32,
         info: Option<&JobInfo>,
+        free: &BTreeMap<&Name, u32>,
         news: &mut News,
     ) {
         let Some(tracked) = self.jobs.get_mut(&id) else {
@@ -412,7 +454,7 @@ impl Tracker {
                 tracked.follow_waiting(now, &job, info, news)
             }
             Phase::Starting => {
-                tracked.follow_starting(now, view, &job, info, &self.scope, news);
+                tracked.follow_starting(now, view, &job, info, free, &self.scope, news);
                 false
             }
             Phase::Running => {
@@ -573,12 +615,14 @@ impl Tracked {
         info.state != JobState::Held && info.state != JobState::Completing && !self.released
     }
 
+    #[allow(clippy::too_many_arguments, reason = "a snapshot and its context")]
     fn follow_starting(
         &mut self,
         now: Time,
         view: View<'_>,
         job: &JobRef<'_>,
         info: &JobInfo,
+        free: &BTreeMap<&Name, u32>,
         scope: &Scope,
         news: &mut News,
     ) {
@@ -616,6 +660,14 @@ impl Tracked {
             }
             JobState::Queued { why } if now >= launch.at + scope.launch => {
                 launch.failed = Some(format!("Slurm does not start it: {why}"));
+            }
+            JobState::Queued { .. } => {
+                // Slurm distributes unequal numbers over nodes by a rule of its own, and starts jobs
+                // of others. The GPUs may be taken for long.
+                let taken = |(node, gpus): &&(Name, u32)| free.get(node).is_some_and(|n| n < gpus);
+                if let Some((node, _)) = on.iter().find(taken) {
+                    launch.failed = Some(format!("other jobs have its GPUs on {node}"));
+                }
             }
             JobState::Held => {
                 let Some(why) = launch.failed.take() else {
@@ -794,6 +846,21 @@ fn follow_others(view: View<'_>, node: &Node, others: u32, news: &mut News) {
         news.events
             .extend(repaired.map(|gpu| Event::GpuRepaired { gpu }));
     }
+}
+
+/// Returns the number of GPUs of each node that no job of Slurm has.
+fn free(seen: &Snapshot) -> BTreeMap<&Name, u32> {
+    let all = seen.nodes.iter().map(|node| (&node.name, node.gpus));
+    let mut free: BTreeMap<&Name, u32> = all.collect();
+    for (node, gpus) in (seen.jobs.iter())
+        .filter(|job| job.has_gpus())
+        .flat_map(|job| &job.on)
+    {
+        if let Some(left) = free.get_mut(node) {
+            *left = left.saturating_sub(*gpus);
+        }
+    }
+    free
 }
 
 /// Returns the nodes of GPUs, each with its number of GPUs.
@@ -1025,8 +1092,37 @@ mod tests {
         }
         assert_eq!(kinds, ["launch-failed", "hold"]);
         assert!(setting.look().is_empty());
+        // A restarted scheduler does not hold the job for good.
+        let mut restarted = Setting {
+            tracker: Tracker::new(Scope::default(), View::of(&setting.state)),
+            state: setting.state.clone(),
+            jobs: setting.jobs.clone(),
+            nodes: setting.nodes.clone(),
+            now: setting.now + 10.0,
+        };
+        assert_eq!(restarted.look(), ["release"]);
         setting.now += 10.0;
         assert_eq!(setting.look(), ["release"]);
+    }
+
+    #[test]
+    fn a_launch_whose_gpus_are_taken_fails_at_once() {
+        let mut setting = Setting::new();
+        setting.place(0..6);
+        assert_eq!(setting.orders(), ["start Slurm job 7 on a:4,b:2"]);
+        setting.slurm(json!({"priority": 5, "state_reason": "Resources"}));
+        assert!(setting.look().is_empty() && setting.orders().is_empty());
+        // A job of others takes three of the four GPUs of a node, of which two are planned.
+        setting
+            .jobs
+            .push(json!({"job_id": 8, "job_state": "RUNNING", "nodes": "b",
+            "tres_per_job": "gres:gpu:3", "gres_detail": ["gpu:3"]}));
+        assert_eq!(setting.look(), ["gpu-failed"; 2]);
+        assert_eq!(setting.orders(), ["hold Slurm job 7"]);
+        setting.held(0);
+        assert_eq!(setting.look(), ["launch-failed", "gpu-failed"]);
+        assert_eq!(setting.state.cluster().free_gpus(), 5);
+        assert!(setting.look().is_empty());
     }
 
     #[test]
