@@ -186,6 +186,47 @@ fn look_ahead(c: &mut Criterion) {
     group.finish();
 }
 
+/// Measures a forecast with intervals of 1,000 queued jobs after 2,000 that have ended, on 128 GPUs.
+fn expected(c: &mut Criterion) {
+    use blox::core::forecast::{Forecaster, PastJob};
+    use blox::sim::forecast::LookAhead;
+    let mut jobs = BloxWorkload::new(8.0).expect("a sound load");
+    let mut next = |submit| {
+        let spec = blox::sim::workload::Workload::next_job(&mut jobs);
+        let mut spec = spec.expect("a sound load").expect("it never ends");
+        spec.submit = submit;
+        Arc::new(spec)
+    };
+    let now = Time::new(86_400.0);
+    let past: Vec<PastJob> = (0..2_000)
+        .map(|n| {
+            let spec = next(Time::new(f64::from(n) * 43.2));
+            let ran = spec.duration() * (0.5 + f64::from(n % 10) * 0.1);
+            let end = now;
+            PastJob { spec, ran, end }
+        })
+        .collect();
+    let mut group = c.benchmark_group("when, 1,000 queued jobs");
+    group.sample_size(10);
+    for mut policy in [blox::schedulers::fifo(), blox::schedulers::las()] {
+        let mut state = State::new(&ClusterSpec::uniform(32, 4)).expect("a sound cluster");
+        state.advance(now);
+        let mut core = Runtime::new(state, policy.trigger());
+        for job in (0..1_060).map(JobId) {
+            let spec = next(now);
+            let event = Event::Submitted { job, spec };
+            core.event(now, &event, &mut policy).expect("the next job");
+        }
+        core.decide(now, &mut policy).expect("a decision");
+        let ahead = LookAhead::of(policy.trigger());
+        let name = blox::core::Scheduler::name(&policy).to_owned();
+        group.bench_function(name, |b| {
+            b.iter(|| black_box(ahead.expect(core.state(), &policy, &past)));
+        });
+    }
+    group.finish();
+}
+
 /// Measures a run at twice the capacity with the number of its jobs, and so the growth with the
 /// queue.
 fn overload(c: &mut Criterion) {
@@ -242,5 +283,5 @@ fn parts(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, simulations, decisions, look_ahead, overload, parts);
+criterion_group!(benches, simulations, decisions, look_ahead, expected, overload, parts);
 criterion_main!(benches);
