@@ -283,5 +283,13 @@ fn parts(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, simulations, decisions, look_ahead, expected, overload, parts);
+criterion_group!(
+    benches,
+    simulations,
+    decisions,
+    look_ahead,
+    expected,
+    overload,
+    parts
+);
 criterion_main!(benches);

@@ -1,9 +1,10 @@
 //! What ended and running jobs show, for all futures of a forecast.
 
-use super::arrivals::LastDay;
+use super::known::{Known, worked};
+use super::last_day::LastDay;
 use super::running_times::{ENOUGH, RunningTimes};
 use blox_core::forecast::PastJob;
-use blox_core::{JobId, JobRef, JobSpec, Name, Seconds, State, Time, View};
+use blox_core::{JobId, JobRef, Name, Seconds, State, View};
 use rand::{Rng, RngExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,76 +13,6 @@ use std::sync::Arc;
 const PERIOD: usize = 400;
 /// The period is at least this part of all jobs.
 const PART: usize = 4;
-
-/// A job with what is known of its running time.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub spec: Arc<JobSpec>,
-    /// Its running time if it has ended, else the time that it has run.
-    pub ran: f64,
-    pub ended: bool,
-}
-
-impl Known {
-    /// Returns a job that has not ended, or whose end is seen at the end of this round.
-    fn live(job: &JobRef<'_>, round: Seconds) -> Self {
-        let (ran, work) = (ran(job), job.truth().duration());
-        let ended = round > Seconds::ZERO && job.truth().work_left() == 0.0 && ran <= work + round;
-        Known {
-            spec: job.truth().shared_spec(),
-            ran: if ended { ran.min(work) } else { ran }.secs(),
-            ended,
-        }
-    }
-
-    /// Returns the duration that its user states.
-    fn stated(&self) -> f64 {
-        let estimate = self.spec.extras().user_estimate;
-        let stated = estimate.unwrap_or_else(|| self.spec.duration());
-        stated.secs().max(1e-3)
-    }
-
-    /// Returns its running time in one future.
-    pub fn total(&self, ratios: &mut Ratios, rng: &mut impl Rng) -> f64 {
-        match self.ended {
-            true => self.ran,
-            false => {
-                let stated = self.stated();
-                stated * ratios.draw(self, self.ran / stated, rng)
-            }
-        }
-    }
-
-    /// Returns the kinds of job that it belongs to, the narrowest first.
-    fn kinds(&self) -> [Kind; 5] {
-        let user = self.spec.user.clone();
-        let gpus = Some(self.spec.gpus.get().ilog2());
-        // Durations of one kind differ by a factor of less than 2, or 8 if there are few. Users who
-        // state the longest durations overestimate more often.
-        let log = self.stated().log2().floor() as i32;
-        let stated = Some((1, log));
-        let about = Some((3, log.div_euclid(3)));
-        [
-            Kind { user, gpus, stated },
-            Kind {
-                user: None,
-                gpus,
-                stated,
-            },
-            Kind {
-                user: None,
-                gpus: None,
-                stated,
-            },
-            Kind {
-                user: None,
-                gpus: None,
-                stated: about,
-            },
-            Kind::default(),
-        ]
-    }
-}
 
 /// Jobs of which the ratios are alike. Without a value, all jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,32 +29,40 @@ pub(super) struct Ratios {
     /// Distributions by kind of job, in a period.
     by_kind: BTreeMap<Kind, RunningTimes>,
     as_stated: RunningTimes,
-    /// All ratios by kind, in order of submission, each with true if the job has ended.
+    /// All ratios by kind, in order of submission, each with true if the job has ended. Kinds have
+    /// enough of them.
     runs: Arc<BTreeMap<Kind, Vec<(f64, bool)>>>,
     /// Position of the next ratio of each kind.
     next: BTreeMap<Kind, usize>,
 }
 
 impl Ratios {
+    /// Returns the running time of a job.
+    pub fn total(&mut self, job: &Known, rng: &mut impl Rng) -> f64 {
+        match job.ended {
+            true => job.ran,
+            false => {
+                let stated = job.stated();
+                stated * self.draw(job, job.ran / stated, rng)
+            }
+        }
+    }
+
     /// Draws the ratio of a job, which is above `than`.
     ///
     /// Jobs that have not run get the ratios of successive jobs of their kind, from one that is drawn.
     /// So jobs that are submitted together are as alike as such jobs were.
     fn draw(&mut self, job: &Known, than: f64, rng: &mut impl Rng) -> f64 {
-        let kinds = job.kinds();
+        let kinds = kinds(job);
         let times = kinds.iter().find_map(|kind| self.by_kind.get(kind));
         let times = times.unwrap_or(&self.as_stated);
         if than > 0.0 {
             return times.draw(rng, than);
         }
-        let enough = |kind: &&Kind| {
-            let run = self.runs.get(*kind);
-            run.is_some_and(|run| run.iter().filter(|(_, ended)| *ended).count() >= ENOUGH)
-        };
-        let Some(kind) = kinds.iter().find(enough) else {
+        let known = |kind| Some((kind, self.runs.get(kind)?));
+        let Some((kind, run)) = kinds.iter().find_map(known) else {
             return times.draw(rng, than);
         };
-        let run = &self.runs[kind];
         let next = match self.next.get_mut(kind) {
             Some(next) => next,
             None => {
@@ -140,11 +79,41 @@ impl Ratios {
     }
 }
 
+/// Returns the kinds of job that it belongs to, the narrowest first.
+fn kinds(job: &Known) -> [Kind; 5] {
+    let user = job.spec.user.clone();
+    let gpus = Some(job.spec.gpus.get().ilog2());
+    // Durations of one kind differ by a factor of less than 2, or 8 if there are few. Users who
+    // state the longest durations overestimate more often.
+    let log = job.stated().log2().floor() as i32;
+    let stated = Some((1, log));
+    let about = Some((3, log.div_euclid(3)));
+    [
+        Kind { user, gpus, stated },
+        Kind {
+            user: None,
+            gpus,
+            stated,
+        },
+        Kind {
+            user: None,
+            gpus: None,
+            stated,
+        },
+        Kind {
+            user: None,
+            gpus: None,
+            stated: about,
+        },
+        Kind::default(),
+    ]
+}
+
 fn by_kind<'a>(jobs: impl Iterator<Item = &'a Known>) -> BTreeMap<Kind, Vec<(f64, bool)>> {
     let mut by_kind: BTreeMap<Kind, Vec<(f64, bool)>> = BTreeMap::new();
     for job in jobs {
         let ratio = (job.ran / job.stated(), job.ended);
-        for kind in job.kinds() {
+        for kind in kinds(job) {
             by_kind.entry(kind).or_default().push(ratio);
         }
     }
@@ -185,7 +154,9 @@ impl Experience {
         let day = LastDay::of(&jobs, state.now());
         // A job that has not run shows nothing of running times.
         jobs.retain(|job| job.ran > 0.0);
-        let runs = by_kind(jobs.iter()).into();
+        let mut runs = by_kind(jobs.iter());
+        runs.retain(|_, run| run.iter().filter(|(_, ended)| *ended).count() >= ENOUGH);
+        let runs = runs.into();
         Experience {
             jobs,
             runs,
@@ -208,26 +179,4 @@ impl Experience {
             ..Ratios::default()
         }
     }
-}
-
-/// Returns the running time of a job whose end was seen at the end of a round.
-fn worked(ran: Seconds, work: Seconds, round: Seconds) -> Seconds {
-    match ran <= work + round {
-        true => ran.min(work),
-        false => ran,
-    }
-}
-
-/// Returns the time that a job has run, as if it had always had the requested GPUs. Work that is
-/// all done says nothing of the time beyond it.
-pub(super) fn ran(job: &JobRef<'_>) -> Seconds {
-    match job.truth().work_left() {
-        0.0 => job.attained_time(),
-        _ => Seconds::new(job.work_done() / job.own_rate()),
-    }
-}
-
-/// Returns the time from a submission to a moment.
-pub(super) fn since(job: &Known, now: Time) -> f64 {
-    now.since(job.spec.submit).secs()
 }

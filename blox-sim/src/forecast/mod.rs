@@ -2,27 +2,25 @@
 
 mod arrivals;
 mod experience;
+mod known;
+mod last_day;
 mod recent;
 mod running_times;
 mod scenario;
+mod simulated;
+mod stretched;
 
 pub use recent::Recent;
 
-use crate::backend::Read;
 use crate::completion::CompletionRule;
 use crate::execution::ExecutionModel;
 use crate::overheads::Overheads;
-use crate::simulation::{Simulation, taken};
-use crate::workload::{Jobs, Workload};
-use blox_core::drive::drive;
-use blox_core::forecast::{Expected, Forecast, Forecaster, Horizon, PastJob, queued};
-use blox_core::input::Input;
-use blox_core::runtime::Runtime;
+use crate::simulation::Simulation;
+use crate::workload::Jobs;
+use blox_core::forecast::{Expected, Forecast, Forecaster, Horizon, PastJob};
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{
-    Action, ClusterSpec, Event, JobId, MetricCollector, Plan, Scheduler, Seconds, State, Time, View,
-};
-use std::collections::BTreeSet;
+use blox_core::{ClusterSpec, Scheduler, Seconds, State, Time};
+use simulated::simulate;
 use std::sync::Arc;
 
 /// A forecasting simulation, without arrivals and faults.
@@ -116,81 +114,7 @@ impl Forecaster for LookAhead {
     /// ended jobs, jobs run as stated. Jobs arrive as on the last day of `past` and of the live jobs.
     /// A future ends after 30 days, and at most 1,000 jobs arrive.
     fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
-        scenario::expect(self, state, policy, past)
-    }
-}
-
-/// Simulates one future from a state.
-fn simulate(
-    simulation: &Simulation,
-    trigger: &(dyn DecisionTrigger + 'static),
-    state: State,
-    policy: &dyn Scheduler,
-    workload: &mut dyn Workload,
-    until: Time,
-) -> Seen {
-    // A workload that cannot be read has no jobs.
-    let Ok(mut backend) = simulation.backend(trigger.period(), workload) else {
-        return Seen::default();
-    };
-    let mut policy = dyn_clone::clone_box(policy);
-    // The caller is about to decide. If this is a decision moment, the forecast starts with a
-    // decision.
-    let seen = Seen::of(&state);
-    let mut core =
-        Runtime::new(state, dyn_clone::clone_box(trigger)).with_collector(Box::new(seen));
-    // Earlier commands are already in progress and finish at once.
-    core.take_commands(&mut Vec::new());
-    backend.resume(core.view());
-    let before = |input: &Input| input.at() <= until;
-    let mut bounded = Read {
-        simulator: &mut backend,
-        read: |input| Some(input).filter(before),
-    };
-    // If the policy fails in the forecast, the ends so far still count.
-    let _ = drive(&mut core, &mut *policy, &mut bounded);
-    taken(&mut core.take_collectors()).unwrap_or_default()
-}
-
-/// What a simulation of the future shows.
-#[derive(Clone, Default)]
-struct Seen {
-    /// The jobs without GPUs that have not started yet.
-    waiting: BTreeSet<JobId>,
-    starts: Vec<(JobId, Time)>,
-    ends: Vec<(JobId, Time)>,
-    jct: f64,
-}
-
-impl Seen {
-    fn of(state: &State) -> Self {
-        Seen {
-            waiting: queued(state).into_iter().collect(),
-            ..Seen::default()
-        }
-    }
-}
-
-impl MetricCollector for Seen {
-    fn on_event(&mut self, view: View<'_>, event: &Event) {
-        if let Event::Ended { job, .. } = event
-            && let Some(j) = view.job(*job)
-        {
-            self.ends.push((*job, view.now()));
-            self.jct += j.age().secs();
-        }
-    }
-
-    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        for action in &plan.actions {
-            if let Action::Place { job, .. } = action
-                && self.waiting.remove(job)
-            {
-                self.starts.push((*job, view.now()));
-            }
-        }
+        let world = (&self.simulation, &*self.trigger);
+        scenario::expect(world, self.round(), state, policy, past)
     }
 }

@@ -1,6 +1,6 @@
 //! The latest ended jobs of a run.
 
-use super::experience::ran;
+use super::known::ran;
 use blox_core::forecast::PastJob;
 use blox_core::{Event, MetricCollector, View};
 use std::collections::VecDeque;

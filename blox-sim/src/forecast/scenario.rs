@@ -1,19 +1,18 @@
 //! Futures in which running times and arrivals are drawn.
 
 use super::arrivals::Arrivals;
-use super::experience::{Experience, Known, Ratios};
-use super::{LookAhead, Seen};
+use super::experience::Experience;
+use super::simulated::{Seen, simulate};
+use super::stretched::{Drawn, Stretched};
 use crate::Measure;
-use crate::execution::{AnyExecution, ExecutionModel, Reach};
+use crate::simulation::Simulation;
 use blox_core::forecast::{Expected, Interval, PastJob, queued};
-use blox_core::{
-    AnyMemory, Assignment, Event, JobId, JobRef, Policy, Scheduler, Seconds, State, Submission,
-    Time, View,
-};
+use blox_core::trigger::DecisionTrigger;
+use blox_core::{JobId, Scheduler, Seconds, State, Time};
 use chacha20::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Number of drawn futures. The second and the last but one of 39 values bound the next value with
 /// a probability of 90 %.
@@ -27,81 +26,11 @@ const REACH: Seconds = Seconds::new(30.0 * 86_400.0);
 /// Part of its work that is left of a job that has run longer than its work takes.
 const LEFT: f64 = 1e-3;
 
-/// Factors of the rates of jobs in one future.
-#[derive(Debug, Default)]
-pub(super) struct Stretched {
-    /// Of the live jobs, in order of job.
-    live: Vec<(JobId, f64)>,
-    /// Number of the first job that arrives.
-    first: u32,
-    /// Of the jobs that arrive, in order of job, with the ratios of those to come.
-    later: Mutex<(Vec<f64>, Ratios)>,
-}
-
-impl Stretched {
-    /// Adds the next job that arrives.
-    pub fn push(&self, job: &Known, rng: &mut impl Rng) {
-        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = job.total(&mut later.1, rng).max(1e-3);
-        later.0.push(job.spec.duration().secs() / total);
-    }
-
-    fn factor(&self, job: JobId) -> f64 {
-        if let Some(later) = job.0.checked_sub(self.first) {
-            let all = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-            return all.0.get(later as usize).copied().unwrap_or(1.0);
-        }
-        let found = self.live.binary_search_by_key(&job, |(id, _)| *id);
-        found.map_or(1.0, |i| self.live[i].1)
-    }
-}
-
-/// Rates of another model, multiplied by the factors of a future.
-struct Drawn {
-    inner: Arc<dyn AnyExecution>,
-    stretched: Arc<Stretched>,
-}
-
-impl Policy for Drawn {
-    type Memory = AnyMemory;
-
-    fn initial(&self, seed: u64) -> AnyMemory {
-        self.inner.any_initial(seed)
-    }
-
-    fn check_job(&self, job: &Submission) -> Result<(), blox_core::MissingData> {
-        self.inner.any_check_job(job)
-    }
-
-    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
-        self.inner.any_event(memory, view, event);
-    }
-}
-
-impl ExecutionModel for Drawn {
-    fn rate(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        assignment: &Assignment,
-    ) -> f64 {
-        let rate = self.inner.any_rate(memory, view, job, assignment);
-        rate * self.stretched.factor(job.id())
-    }
-
-    fn name(&self) -> String {
-        self.inner.any_name()
-    }
-
-    fn reach(&self) -> Reach {
-        self.inner.any_reach()
-    }
-}
-
-/// Simulates all futures, on the cores of the machine.
+/// Simulates all futures, on the cores of the machine. Ends are seen at the ends of rounds of length
+/// `round`, or at once if it is 0.
 pub(super) fn expect(
-    ahead: &LookAhead,
+    (simulation, trigger): (&Simulation, &(dyn DecisionTrigger + 'static)),
+    round: Seconds,
     state: &State,
     policy: &dyn Scheduler,
     past: &[PastJob],
@@ -110,7 +39,8 @@ pub(super) fn expect(
     if jobs.is_empty() {
         return Vec::new();
     }
-    let experience = Experience::of(state, past, ahead.round());
+    let world = (simulation, trigger);
+    let experience = Experience::of(state, past, round);
     let measured: Arc<BTreeSet<u32>> = Arc::new(jobs.iter().map(|job| job.0).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut futures: Vec<Seen> = Vec::new();
@@ -124,7 +54,7 @@ pub(super) fn expect(
                 for (i, seen) in part.iter_mut().enumerate() {
                     let number = (chunk * per_thread + i) as u64;
                     let measure = Measure::Each(Arc::clone(measured));
-                    *seen = future(ahead, state.clone(), &*policy, experience, measure, number);
+                    *seen = future(world, state.clone(), &*policy, experience, measure, number);
                 }
             });
         }
@@ -144,7 +74,7 @@ pub(super) fn expect(
 
 /// Simulates one future.
 fn future(
-    ahead: &LookAhead,
+    (simulation, trigger): (&Simulation, &(dyn DecisionTrigger + 'static)),
     mut state: State,
     policy: &dyn Scheduler,
     experience: &Experience,
@@ -155,7 +85,7 @@ fn future(
     let mut ratios = experience.ratios(&mut rng);
     let mut live = Vec::with_capacity(experience.live.len());
     for (id, job) in &experience.live {
-        let total = job.total(&mut ratios, &mut rng);
+        let total = ratios.total(job, &mut rng);
         let left = (total - job.ran).max(1e-3);
         let Some(its) = state.job(*id) else { continue };
         let work = its.truth().work().iterations;
@@ -173,9 +103,8 @@ fn future(
     let (now, later) = (state.now(), Arc::clone(&stretched));
     let mut arrivals = Arrivals::new(&experience.day, now, MOST, rng, later);
     let model = |inner| Drawn { inner, stretched };
-    let simulation = ahead.simulation.clone().measure(measure).wrapped(model);
-    let trigger = &*ahead.trigger;
-    super::simulate(
+    let simulation = simulation.clone().measure(measure).wrapped(model);
+    simulate(
         &simulation,
         trigger,
         state,

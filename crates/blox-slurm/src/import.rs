@@ -378,7 +378,7 @@ fn imported(
     if !job.has_gpus() && !job.dependency.is_empty() {
         changed.add("jobs that wait for others, which the workload does not keep");
     }
-    if begin > 0.0 {
+    if begin > 0.0 && !which.whole {
         changed.add("jobs with a later begin, which arrive then");
     }
     if job.part_of.is_some() {
