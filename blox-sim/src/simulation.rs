@@ -206,8 +206,8 @@ impl Simulation {
         self
     }
 
-    /// Returns whether a rule other than that of rounds shows ends.
-    pub(crate) fn sees_ends_at_once(&self) -> bool {
+    /// Returns whether a completion rule is set.
+    pub(crate) fn has_completion(&self) -> bool {
         self.completion.is_some()
     }
 

@@ -52,7 +52,7 @@ pub(super) type Look = Box<dyn FnOnce(&Controller, Millis) + Send>;
 
 /// Message to the policy's thread.
 enum ToReplica {
-    /// From the daemon.
+    /// A message of the daemon.
     Message(ToPolicy),
     /// A read-only access to core and policy.
     Look(LookAtReplica),

@@ -267,8 +267,8 @@ pub struct Followed {
     pub incomplete: Option<usize>,
 }
 
-/// Follows a journal to its end, which may still grow. The decisions are those of the journal; a
-/// scheduler that wrote the journal repeats them for its memory. `each` is called after each input.
+/// Follows a journal to its end, which may still grow. The journal has the decisions; a
+/// scheduler that wrote it repeats them for its memory. `each` is called after each input.
 ///
 /// # Errors
 /// The first line that cannot be read, or that contradicts the lines before it.

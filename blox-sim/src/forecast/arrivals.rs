@@ -1,4 +1,4 @@
-//! Jobs that may arrive, as those of the last day did.
+//! Jobs that arrive like the jobs of the last day.
 
 use super::known::Known;
 use super::last_day::{BLOCKS, LastDay};

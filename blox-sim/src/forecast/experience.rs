@@ -1,4 +1,4 @@
-//! What ended and running jobs show, for all futures of a forecast.
+//! The ended and running jobs, for all futures of a forecast.
 
 use super::known::{Known, worked};
 use super::last_day::LastDay;
@@ -120,7 +120,7 @@ fn by_kind<'a>(jobs: impl Iterator<Item = &'a Known>) -> BTreeMap<Kind, Vec<(f64
     by_kind
 }
 
-/// What the past shows.
+/// The past, for all futures.
 pub(super) struct Experience {
     /// The jobs of which the past shows all: those that it shows from their submission on, in order
     /// of submission.
@@ -165,8 +165,8 @@ impl Experience {
         }
     }
 
-    /// Returns the ratios of one future. Running times change from week to week, so those of running
-    /// jobs are those of a period that is drawn.
+    /// Returns the ratios of one future. Running times change from week to week, so a period is drawn
+    /// for running jobs.
     pub fn ratios(&self, rng: &mut impl Rng) -> Ratios {
         let n = self.jobs.len();
         let length = PERIOD.max(n / PART).min(n);

@@ -37,8 +37,8 @@ impl LookAhead {
         LookAhead::of(Box::new(trigger))
     }
 
-    /// Creates a forecast with decisions at the moments of a trigger of any type, such as that of
-    /// [`Pipeline::trigger`](blox_core::Pipeline::trigger).
+    /// Creates a forecast with decisions at the moments of a trigger of any type, such as
+    /// [`Pipeline::trigger`](blox_core::Pipeline::trigger) returns.
     pub fn of(trigger: Box<dyn DecisionTrigger>) -> Self {
         LookAhead {
             trigger,
@@ -72,7 +72,7 @@ impl LookAhead {
     /// Returns the length of the rounds at whose ends the ends of jobs are seen; 0 if they are seen
     /// at once.
     fn round(&self) -> Seconds {
-        match self.simulation.sees_ends_at_once() {
+        match self.simulation.has_completion() {
             true => Seconds::ZERO,
             false => self.trigger.period().unwrap_or(Seconds::ZERO),
         }
@@ -108,11 +108,11 @@ impl Forecaster for LookAhead {
         }
     }
 
-    /// Simulates 39 futures, each without faults. The running time of a job that has not ended is
-    /// its stated duration times a ratio that `past` and the running jobs allow, above the time that
-    /// it has run. The stated duration is the user's estimate if there is one. With fewer than five
-    /// ended jobs, jobs run as stated. Jobs arrive as on the last day of `past` and of the live jobs.
-    /// A future ends after 30 days, and at most 1,000 jobs arrive.
+    /// Simulates 39 futures, each without faults. A job that has not ended runs for its stated
+    /// duration times a ratio, which follows from `past` and the running jobs. The stated duration is
+    /// the user's estimate if there is one. With fewer than 20 ended jobs, jobs run as stated. Jobs
+    /// arrive as on the last day of `past` and of the live jobs. A future ends after 30 days, and at
+    /// most 1,000 jobs arrive.
     fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
         let world = (&self.simulation, &*self.trigger);
         scenario::expect(world, self.round(), state, policy, past)

@@ -6,7 +6,7 @@ use rand::RngExt as _;
 /// Distribution of the ratio between the running time of a job and its stated duration.
 ///
 /// It is the estimate of Kaplan and Meier ("Nonparametric Estimation from Incomplete Observations",
-/// 1958): a job that still runs counts as one that runs at least as long as it did. Without it, long
+/// 1958). A running job counts with the time that it has run as a minimum. Without running jobs, long
 /// jobs would be missing. Beyond the longest observation, the chance to run `k` times as long is
 /// `1 / k`, up to [`MOST`].
 #[derive(Clone, Debug, Default)]

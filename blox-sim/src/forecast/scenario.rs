@@ -21,7 +21,7 @@ pub(super) const FUTURES: usize = 39;
 const BEYOND: usize = 1;
 /// Largest number of arrivals in a future, which bounds its duration. Then no more jobs arrive.
 const MOST: usize = 1_000;
-/// How far a future reaches.
+/// Duration of a future.
 const REACH: Seconds = Seconds::new(30.0 * 86_400.0);
 /// Part of its work that is left of a job that has run longer than its work takes.
 const LEFT: f64 = 1e-3;

@@ -1,4 +1,4 @@
-//! Simulations from a state, and what they show.
+//! Simulations from a state.
 
 use crate::backend::Read;
 use crate::simulation::{Simulation, taken};
@@ -43,7 +43,7 @@ pub(super) fn simulate(
     taken(&mut core.take_collectors()).unwrap_or_default()
 }
 
-/// What a simulation of the future shows.
+/// Starts and ends in a simulation of the future.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     /// The jobs without GPUs that have not started yet.

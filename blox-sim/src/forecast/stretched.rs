@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Factors of the rates of jobs in one future.
 #[derive(Debug, Default)]
 pub(super) struct Stretched {
-    /// Of the live jobs, in order of job.
+    /// Factors of the live jobs, in order of job.
     pub live: Vec<(JobId, f64)>,
     /// Number of the first job that arrives.
     pub first: u32,
-    /// Of the jobs that arrive, in order of job, with the ratios of those to come.
+    /// Factors of the jobs that arrive, in order of job, and the ratios of later jobs.
     pub later: Mutex<(Vec<f64>, Ratios)>,
 }
 

@@ -27,8 +27,8 @@ pub(super) enum ImportCommand {
     /// Write the queue or the accounting of a Slurm as a workload file and a cluster file
     ///
     /// Without files, the command runs `squeue --json` and `sinfo --json`; it changes nothing in
-    /// Slurm. All jobs of a queue arrive at time 0, which is the time of the queue, and last as long
-    /// as their time limits, or as their comments state. Jobs that run come first, with their rest.
+    /// Slurm. All jobs of a queue arrive at time 0, the time of the queue. Their time
+    /// limits or comments are their durations. Jobs that run come first, with their rest.
     Slurm(SlurmArgs),
 }
 

@@ -118,7 +118,7 @@ impl<S: Slurm> SlurmBackend<S> {
         }
     }
 
-    /// Reads jobs and nodes from Slurm. What a decision must see counts as seen at its moment `due`.
+    /// Reads jobs and nodes from Slurm. The result counts as seen at the moment `due` of a decision.
     fn look(&mut self, due: Option<Time>, view: View<'_>) -> Result<(), SlurmError> {
         let before = Instant::now();
         match self.slurm.look() {

@@ -58,7 +58,7 @@ struct Document<'a> {
     take: Take<'a>,
 }
 
-/// What a document has beside the elements of its list.
+/// The fields of a document beside its list.
 struct Found {
     listed: bool,
     rest: Value,

@@ -67,7 +67,7 @@ impl Default for Selection {
     }
 }
 
-/// Where a running job is, and since when.
+/// Nodes of a running job, and the time that it has run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Place {
     /// Time that it has run.
@@ -94,12 +94,12 @@ pub struct Place {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
-    /// The jobs. They arrive at time 0, which is the time of the queue: those that run come first,
-    /// then those that wait, in order of submission. A job with a later begin arrives at that time.
+    /// The jobs, which arrive at time 0, the time of the queue. Running jobs come first, then waiting
+    /// jobs in order of submission. A job with a later begin arrives at that time.
     pub jobs: Vec<JobSpec>,
     /// Number of jobs at the start of the list that run.
     pub running: usize,
-    /// Of each running job, the time that it has run and its GPUs by node.
+    /// Running time and GPUs by node of each running job.
     pub places: Vec<Place>,
     /// Time of the queue, in seconds of Unix time; 0 for a log.
     pub now: f64,

@@ -146,7 +146,7 @@ pub(crate) struct UpArgs {
 /// A cluster in an allocation.
 #[derive(Args)]
 pub(crate) struct PilotArgs {
-    /// Where the nodes come from: slurm, which allocates them to a job
+    /// Source of the nodes: slurm, which allocates them to a job
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     pub on: Source,
     /// Directory that all nodes reach, with queue, token and logs; another cluster with the same
@@ -482,7 +482,7 @@ pub(crate) struct WhenArgs {
     pub queue: WhenQueue,
 }
 
-/// Where the queue of a forecast comes from.
+/// Source of the queue of a forecast.
 #[derive(Args)]
 pub(crate) struct WhenQueue {
     #[command(flatten)]
@@ -699,7 +699,7 @@ pub(crate) enum ClusterCommand {
     /// Forecast when the queued jobs start and end
     ///
     /// The table shows the median of 39 simulated futures, and an interval that contains nine of ten.
-    /// Running times follow from the jobs that have ended, and arrivals from those of the last day.
+    /// Running times follow from ended jobs, and arrivals from the last day.
     When(Late<WhenArgs>),
     /// Show a job and the accounts of its launches
     #[command(visible_alias = "describe")]

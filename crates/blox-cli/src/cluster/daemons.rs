@@ -343,7 +343,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
 /// Time for which a leaving node tries to reach its scheduler.
 const LEAVE: Duration = Duration::from_secs(30);
 
-/// Time between two looks at a node that leaves.
+/// Interval of the checks of a node that leaves.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Requeues a job of Slurm that has lost the node of its scheduler.
