@@ -136,7 +136,7 @@ pub trait Forecaster: Send + Sync {
     /// Forecasts start and end of each job without GPUs, in order of job, with an interval that has
     /// a probability of 90 %. `past` are jobs that have ended, in any order.
     ///
-    /// By default, each interval has the time that [`Forecaster::forecast`] returns.
+    /// The default calls [`Forecaster::forecast`]; its intervals have no width.
     fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
         let _ = past;
         let ahead = self.forecast(state, policy, Horizon::UntilDrained);
