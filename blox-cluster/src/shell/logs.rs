@@ -389,6 +389,7 @@ mod tests {
             to,
             counters: Arc::default(),
             archive: Archive::in_dir(dir.path()),
+            to_policy: std::sync::mpsc::channel().0,
         };
         let wanted = pb::LogsRequest {
             follow: true,

@@ -51,7 +51,7 @@ pub(super) type ToNode = channel::Sender<Result<pb::Orders, tonic::Status>>;
 pub(super) type Look = Box<dyn FnOnce(&Controller, Millis) + Send>;
 
 /// Message to the policy's thread.
-enum ToReplica {
+pub(super) enum ToReplica {
     /// A message of the daemon.
     Message(ToPolicy),
     /// A read-only access to core and policy.
@@ -59,7 +59,7 @@ enum ToReplica {
 }
 
 /// Function that reads core and policy.
-type LookAtReplica = Box<dyn FnOnce(&Follower) + Send>;
+pub(super) type LookAtReplica = Box<dyn FnOnce(&Follower) + Send>;
 
 /// Channel for the reply to an input.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
@@ -70,7 +70,7 @@ pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
     pub(super) counters: Arc<Counters>,
     pub(super) archive: Archive,
-    to_policy: mpsc::Sender<ToReplica>,
+    pub(super) to_policy: mpsc::Sender<ToReplica>,
 }
 
 impl Handle {
@@ -617,6 +617,7 @@ mod tests {
             handle,
             mut notices,
             thread,
+            ..
         } = begin();
         let submit = |handle: &Handle, key: &str| {
             let submit = Request::Submit {

@@ -108,7 +108,7 @@ impl Forecaster for LookAhead {
         }
     }
 
-    /// Simulates 39 futures, each without faults. A job that has not ended runs for its stated
+    /// Simulates 39 futures, or 19 from 300 queued jobs on, each without faults. A job that has not ended runs for its stated
     /// duration times a ratio, which follows from `past` and the running jobs. The stated duration is
     /// the user's estimate if there is one. With fewer than 20 ended jobs, jobs run as stated. Jobs
     /// arrive as on the last day of `past` and of the live jobs. A future ends after 30 days, and at

@@ -16,9 +16,12 @@ use std::sync::{Arc, Mutex};
 
 /// Number of drawn futures. The second and the last but one of 39 values bound the next value with
 /// a probability of 90 %.
-pub(super) const FUTURES: usize = 39;
-/// Number of values beyond each bound.
-const BEYOND: usize = 1;
+const FUTURES: usize = 39;
+/// Number of drawn futures of a long queue. The first and the last of 19 values bound the next value
+/// with the same probability.
+const FEW_FUTURES: usize = 19;
+/// Smallest number of jobs of a long queue.
+const LONG: usize = 300;
 /// Largest number of arrivals in a future, which bounds its duration. Then no more jobs arrive.
 const MOST: usize = 1_000;
 /// Duration of a future.
@@ -44,8 +47,13 @@ pub(super) fn expect(
     let measured: Arc<BTreeSet<u32>> = Arc::new(jobs.iter().map(|job| job.0).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut futures: Vec<Seen> = Vec::new();
-    futures.resize_with(FUTURES, Seen::default);
-    let per_thread = FUTURES.div_ceil(threads);
+    let number = if jobs.len() < LONG {
+        FUTURES
+    } else {
+        FEW_FUTURES
+    };
+    futures.resize_with(number, Seen::default);
+    let per_thread = number.div_ceil(threads);
     std::thread::scope(|scope| {
         for (chunk, part) in futures.chunks_mut(per_thread).enumerate() {
             let (state, policy) = (state.clone(), dyn_clone::clone_box(policy));
@@ -132,9 +140,11 @@ fn first(times: &[(JobId, Time)], job: JobId) -> Option<Time> {
 fn interval(mut times: Vec<Option<Time>>) -> Interval {
     times.sort_by_key(|time| (time.is_none(), *time));
     let n = times.len();
+    // One in 20 values is beyond each bound.
+    let beyond = (n + 1) / 20 - 1;
     Interval {
-        low: times[BEYOND],
+        low: times[beyond],
         median: times[n / 2],
-        high: times[n - 1 - BEYOND],
+        high: times[n - 1 - beyond],
     }
 }

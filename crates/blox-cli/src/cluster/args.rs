@@ -698,7 +698,7 @@ pub(crate) enum ClusterCommand {
     Why(JobArgs),
     /// Forecast when the queued jobs start and end
     ///
-    /// The table shows the median of 39 simulated futures, and an interval that contains nine of ten.
+    /// The table shows the median of simulated futures, and an interval that contains nine of ten.
     /// Running times follow from ended jobs, and arrivals from the last day.
     When(Late<WhenArgs>),
     /// Show a job and the accounts of its launches
