@@ -458,7 +458,7 @@ fn when_forecasts_queued_jobs_from_running_ones() {
     assert!((699.0..=701.0).contains(&(end - start)), "{text}");
     let table = c.run(&["when", &second.to_string()]).unwrap();
     assert!(table.contains(" min to "), "{table}");
-    for (job, why) in [("0", "no queued job 0"), ("77", "no queued job 77")] {
+    for (job, why) in [("0", "no forecast of job 0"), ("77", "no queued job 77")] {
         let refused = c.run(&["when", job]).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }

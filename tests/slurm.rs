@@ -66,9 +66,24 @@ fn sweep_on_slurm_equals_one_machine() {
     let merged = run(&array);
     assert!(merged.status.success(), "{merged:?}");
     assert_eq!(local.stdout, merged.stdout);
-    assert_eq!(
-        files(&dir.path().join("one")),
-        files(&dir.path().join("two"))
+    let folder = |name: &str| files(&dir.path().join(name));
+    assert_eq!(folder("one"), folder("two"));
+    // Other settings are refused, as on one machine. A longer list keeps finished runs.
+    let other = run(&array.replace("--jobs 100", "--jobs 90"));
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(said.contains("was 100, now it is 90"), "{said}");
+    let longer = |line: &str| line.replace("--seeds 0..9", "--seeds 0..10");
+    let local = run(&longer(&format!("{sweep} --output-dir one --quiet")));
+    let merged = run(&longer(&array).replace(" --tasks 6", ""));
+    assert!(merged.status.success(), "{merged:?}");
+    assert_eq!(local.stdout, merged.stdout);
+    assert_eq!(folder("one"), folder("two"));
+    let shards = fs::read_dir(dir.path().join("two.shards")).unwrap();
+    let shards = shards.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    assert!(
+        shards
+            .filter(|name| name.starts_with("shard-"))
+            .all(|name| name.ends_with("-of-6"))
     );
 }
 

@@ -368,6 +368,14 @@ impl Runtime {
         self.observers.take_missed()
     }
 
+    /// See [`Observers::flush_journal`].
+    ///
+    /// # Errors
+    /// The first error of the journal.
+    pub fn flush_journal(&mut self) -> std::io::Result<()> {
+        self.observers.flush_journal()
+    }
+
     /// Returns the state, without the rest of the runtime.
     pub fn into_state(self) -> State {
         self.core.into_state()

@@ -102,15 +102,21 @@ impl Folder {
         trigger: Box<dyn DecisionTrigger>,
     ) -> Result<Restored, FolderError> {
         let mut notices = Vec::new();
-        let numbers = self.numbers()?;
-        let (core, scheduler) = match numbers.last() {
-            Some(last) => {
-                let (path, mut none) = (self.journal(*last), Observers::default());
+        let last = numbers(&self.dir)?.pop();
+        let (core, scheduler) = match last_begun(&self.dir)? {
+            Some(begun) => {
+                if let Some(last) = last.filter(|last| *last != begun) {
+                    let path = self.journal(last);
+                    let text =
+                        "has no begin, as a full disk leaves it; the journal before it counts";
+                    notices.push(format!("{}: {text}", path.display()));
+                }
+                let (path, mut none) = (self.journal(begun), Observers::default());
                 replayed(&path, scheduler, trigger, &mut none, &mut notices)?
             }
             None => (Core::new(State::default(), trigger), scheduler),
         };
-        let next = numbers.last().map_or(1, |last| last + 1);
+        let next = last.map_or(1, |last| last + 1);
         let path = self.journal(next);
         let io = |error| FolderError::Io {
             path: path.clone(),
@@ -123,6 +129,7 @@ impl Folder {
         let mut scheduler = scheduler;
         let started = runtime.start(&*scheduler);
         started.map_err(|error| io(io::Error::other(error.to_string())))?;
+        runtime.flush_journal().map_err(io)?;
         if let Some(open) = open {
             // The answer was not recorded, so the question gets none.
             let lost = Input::Lost {
@@ -150,13 +157,13 @@ impl Folder {
         trigger: Box<dyn DecisionTrigger>,
         observers: &mut Observers,
     ) -> Result<(Core, Box<dyn Scheduler>), FolderError> {
-        let numbers = numbers(dir)?;
-        let Some((last, earlier)) = numbers.split_last() else {
-            return Err(FolderError::Io {
-                path: dir.to_owned(),
-                error: io::Error::new(io::ErrorKind::NotFound, "has no journal"),
-            });
+        let none = || FolderError::Io {
+            path: dir.to_owned(),
+            error: io::Error::new(io::ErrorKind::NotFound, "has no journal"),
         };
+        let last = last_begun(dir)?.ok_or_else(none)?;
+        let mut earlier = numbers(dir)?;
+        earlier.retain(|number| *number < last);
         let first = earlier.len().saturating_sub(EARLIER);
         for number in &earlier[first..] {
             let path = journal(dir, *number);
@@ -168,7 +175,7 @@ impl Folder {
             let (file, state) = (BufReader::new(file), State::default());
             let _ = watch(file, state, trigger.clone(), observers);
         }
-        let path = journal(dir, *last);
+        let path = journal(dir, last);
         replayed(&path, scheduler, trigger, observers, &mut Vec::new())
     }
 
@@ -177,7 +184,7 @@ impl Folder {
     /// # Errors
     /// The folder or the journal cannot be read.
     pub fn scheduler_of(dir: &Path) -> Result<Option<Name>, FolderError> {
-        let Some(last) = numbers(dir)?.pop() else {
+        let Some(last) = last_begun(dir)? else {
             return Ok(None);
         };
         let path = journal(dir, last);
@@ -187,10 +194,6 @@ impl Folder {
         })?;
         let name = scheduler(BufReader::new(file));
         name.map_err(|error| FolderError::Journal { path, error })
-    }
-
-    fn numbers(&self) -> Result<Vec<u64>, FolderError> {
-        numbers(&self.dir)
     }
 
     fn journal(&self, number: u64) -> PathBuf {
@@ -218,6 +221,34 @@ fn numbers(dir: &Path) -> Result<Vec<u64>, FolderError> {
     }
     all.sort_unstable();
     Ok(all)
+}
+
+/// Returns the number of the last journal with a whole first line. A full disk leaves one without.
+fn last_begun(dir: &Path) -> Result<Option<u64>, FolderError> {
+    let begun = |number: &u64| {
+        let path = journal(dir, *number);
+        let file = File::open(&path).map_err(|error| FolderError::Io { path, error })?;
+        Ok(matches!(scheduler(BufReader::new(file)), Ok(Some(_))))
+    };
+    let mut numbers = numbers(dir)?;
+    while let Some(last) = numbers.pop() {
+        if begun(&last)? {
+            return Ok(Some(last));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a scheduler runs in a folder.
+///
+/// # Errors
+/// The folder has no lock that can be opened.
+pub fn is_in_use(dir: &Path) -> io::Result<bool> {
+    let lock = File::open(dir.join("lock"))?;
+    Ok(matches!(
+        lock.try_lock_shared(),
+        Err(TryLockError::WouldBlock)
+    ))
 }
 
 /// Follows a journal to its end.
@@ -250,4 +281,56 @@ fn replayed(
     let scheduler = followed.follower.copy_of_scheduler();
     let core = Core::restore(followed.follower.core().save(), trigger);
     Ok((core, scheduler))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::order::SortKey;
+    use blox_core::policy::by_key;
+    use blox_core::{Composition, Event, GpuCount, JobId, JobSpec, OnEvent, Seconds, Time};
+    use blox_testing::FirstFit;
+
+    fn restored(dir: &Path) -> Restored {
+        let fifo = Composition::new("fifo")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let folder = Folder::open(dir).unwrap();
+        let trigger = Box::new(OnEvent::default());
+        folder.restore(Box::new(fifo), trigger).unwrap()
+    }
+
+    #[test]
+    fn journal_without_a_begin_is_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = restored(dir.path());
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)).into();
+        let submitted = Event::Submitted {
+            job: JobId(0),
+            spec,
+        };
+        let runtime = &mut first.runtime;
+        runtime
+            .event(Time::ZERO, &submitted, &mut *first.scheduler)
+            .unwrap();
+        drop(first);
+        for (number, cut) in [(2, ""), (3, "{\"start\":{\"sche")] {
+            fs::write(journal(dir.path(), number), cut).unwrap();
+        }
+        assert!(Folder::scheduler_of(dir.path()).unwrap().is_some());
+        let again = restored(dir.path());
+        assert_eq!(again.runtime.state().next_job_id(), JobId(1));
+        assert!(
+            again.notices[0].contains("journal-000003.jsonl"),
+            "{:?}",
+            again.notices
+        );
+        // The next journal continues.
+        drop(again);
+        let third = restored(dir.path());
+        assert_eq!(third.runtime.state().next_job_id(), JobId(1));
+        assert!(third.notices.is_empty(), "{:?}", third.notices);
+    }
 }

@@ -230,10 +230,17 @@ impl Imported {
         let (mut out, mut changed) = (Counts::default(), Counts::default());
         let mut wrong: Option<String> = None;
         let (mut running, mut waiting) = (Vec::new(), Vec::new());
+        let nodes = self.cluster.nodes.iter();
+        let nodes: BTreeSet<Name> = nodes.filter_map(|node| node.name.clone()).collect();
         for job in jobs {
             let mut job = job.clone();
             if job.gpus == 0 && job.has_gpus() {
                 job.gpus = job.on.iter().map(|(_, gpus)| gpus).sum();
+            }
+            let gone = job.has_gpus() && !job.on.iter().all(|(node, _)| nodes.contains(node));
+            if gone {
+                out.add("running on a node that is left out");
+                continue;
             }
             if let Some(why) = left_out(&job, which) {
                 out.add(why);
@@ -347,6 +354,10 @@ fn imported(
         duration = which.without_limit.secs();
     }
     let mut limit = limit.map(|minutes| minutes as f64 * 60.0);
+    if which.whole && states("duration=") {
+        // The comment is the user's estimate; Slurm ends the job at its limit.
+        limit = Some(limit.map_or(duration, |limit| duration.min(limit)));
+    }
     if job.has_gpus() && !which.whole {
         let ran = ran(&job, now);
         duration = (duration - ran).max(1.0);
@@ -357,7 +368,9 @@ fn imported(
         iterations: Work::lasting(Seconds::new(duration)).iterations * rate,
         rate,
     };
-    let begin = match job.has_gpus() {
+    // Slurm sets a later begin when it requeues a job, which then waits for its scheduler.
+    let waits_for_scheduler = job.state == JobState::Held && is_marked(&job.comment);
+    let begin = match job.has_gpus() || waits_for_scheduler {
         true => 0.0,
         false => (job.begin as f64 - now).max(0.0),
     };
@@ -451,6 +464,34 @@ mod tests {
     fn names(imported: &Imported) -> Vec<&str> {
         let names = imported.jobs.iter().map(|job| job.name.as_deref());
         names.map(Option::unwrap_or_default).collect()
+    }
+
+    #[test]
+    fn jobs_on_nodes_that_are_left_out_are_left_out() {
+        let runs = |node: &str| {
+            json!({"job_state": "RUNNING", "start_time": 1500, "nodes": node,
+                "gres_detail": ["gpu:2(IDX:0-1)"]})
+        };
+        let jobs = [job(1, runs("a")), job(2, runs("d"))];
+        let imported = import(&jobs, &Selection::default());
+        assert_eq!((imported.jobs.len(), imported.running), (1, 1));
+        let notice = "left out 1 job: running on a node that is left out";
+        assert!(imported.notices.iter().any(|text| text == notice));
+    }
+
+    #[test]
+    fn requeued_job_of_a_scheduler_waits_now() {
+        let held = json!({"state_reason": "JobHeldUser", "priority": 0, "comment": "blox duration=50",
+            "start_time": 2120, "eligible_time": 2120});
+        let whole = Selection {
+            whole: true,
+            ..Selection::default()
+        };
+        let imported = import(&[job(1, held)], &whole);
+        assert_eq!(imported.jobs[0].submit, Time::ZERO);
+        // The comment has the estimate, and the limit of an hour does not.
+        let estimate = imported.jobs[0].extras().user_estimate;
+        assert_eq!(estimate, Some(Seconds::new(50.0)));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use backend::{CarryError, Pace, SlurmBackend, shares_gpus};
 pub use batch::{Batch, Task, requests_gpus};
 pub use client::{Programs, Slurm, is_active};
 pub use error::SlurmError;
-pub use folder::{Folder, FolderError, Restored};
+pub use folder::{Folder, FolderError, Restored, is_in_use};
 pub use grant::{Grant, suffix};
 pub use hosts::hosts;
 pub use import::{ImportError, Imported, Place, Selection};

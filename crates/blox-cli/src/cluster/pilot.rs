@@ -9,6 +9,7 @@ use super::args::{DownArgs, PilotArgs, PilotCommand, TypedGpus, UpArgs};
 use super::daemons::{self, Daemon, drain_now, host, runtime, stop_signal};
 use crate::failure::{Code, Failure};
 use crate::help::Late;
+use crate::lock::Lock;
 use crate::terminal::{INTERRUPTED, OK, Terminal};
 use crate::text::plain;
 use blox_cluster::client::{self, Client, ClientError, Token};
@@ -228,13 +229,14 @@ impl Folder {
         let rest = rest.filter(|word| word != "--detach" && word != "--dry-run");
         let words = std::iter::once(program).chain(rest);
         let words: Vec<String> = words.map(|word| quoted(&word)).collect();
-        let log = self.0.join("logs/%j.log");
+        // Slurm replaces other words that begin with a percent sign.
+        let log = self.0.to_string_lossy().replace('%', "%%") + "/logs/%j.log";
         let mut script = Script::new("blox-cluster")
             .option("nodes", Some(nodes))
             .option("ntasks-per-node", Some(1))
             .option("gres", Some(format!("gpu:{gpus}")))
             .option("cpus-per-task", a.cpus_per_node)
-            .option("output", Some(quoted(&log.to_string_lossy())))
+            .option("output", Some(quoted(&log)))
             .option("open-mode", Some("append"))
             .option("signal", Some(format!("B:TERM@{}", a.grace)))
             .option("partition", a.partition.as_ref())
@@ -276,6 +278,9 @@ fn submit(
 ) -> Result<i32, Failure> {
     let slurm = Programs::default();
     let script = folder.script(a, line)?;
+    // Two commands at once would submit two jobs.
+    let taken = |_| Failure::at(&folder.0, "another command submits a cluster here");
+    let lock = Lock::take(&folder.0).map_err(taken)?;
     let before = match folder.job() {
         Some(job) => state(&slurm, job)?.map(|_| job),
         None => None,
@@ -301,6 +306,7 @@ fn submit(
             job
         }
     };
+    drop(lock);
     if a.detach {
         return Ok(OK);
     }

@@ -20,7 +20,7 @@ use blox_registry::Registry;
 use blox_results::grid::Grid;
 use blox_sim::completion::Exact;
 use blox_sim::forecast::{LookAhead, Recent};
-use blox_slurm::{Folder, Imported, SLURM_JOB, Selection};
+use blox_slurm::{Folder, Imported, SLURM_JOB, Selection, is_in_use};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::path::Path;
@@ -63,7 +63,10 @@ pub(super) fn run(
     if let Some(job) = job {
         forecast.rows.retain(|row| row.job == job);
         if forecast.rows.is_empty() {
-            return Err(Failure::new(format!("there is no queued job {job}")));
+            return Err(Failure::new(format!(
+                "no forecast of job {job}, expected a job that waits for GPUs: not running, ended, \
+                 rejected, held by a user or with a later begin"
+            )));
         }
     }
     let text = match json {
@@ -159,12 +162,20 @@ fn driven(
     let simulate = &mut late.args.simulate;
     if simulate.positional.is_none() && simulate.scheduler.is_none() {
         let name = Folder::scheduler_of(&dir).map_err(|e| daemon(&e))?;
-        simulate.positional = name.map(|name| name.to_string());
+        let none = || Failure::at(&dir, "has no journal of a scheduler on Slurm");
+        simulate.positional = Some(name.ok_or_else(none)?.to_string());
     }
     let (pipeline, _) = pipeline(registry, late)?;
     let (trigger, ahead) = (pipeline.trigger(), LookAhead::of(pipeline.trigger()));
     let mut observers = Observers::default();
     observers.add(Box::new(Recent::default()));
+    if !is_in_use(&dir).unwrap_or(false) {
+        let text = format!(
+            "{}: no scheduler runs here; the last journal is forecast",
+            dir.display()
+        );
+        terminal.notices(&[text]);
+    }
     let looked = Folder::look(&dir, Box::new(pipeline), trigger, &mut observers);
     let (core, scheduler) = looked.map_err(|e| daemon(&e))?;
     let mut state = core.into_state();

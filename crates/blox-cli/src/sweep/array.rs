@@ -1,11 +1,12 @@
 //! `blox sweep --on slurm`: the shards of a sweep as the tasks of a job array.
 
-use super::store::of_run;
+use super::store::{difference, extends, of_run, settings};
 use super::{Parse, merge};
 use crate::args::{ArrayArgs, MergeArgs};
 use crate::config::Given;
 use crate::execute::now;
 use crate::failure::Failure;
+use crate::lock::Lock;
 use crate::output::{self, INDEX};
 use crate::plan::Plan;
 use crate::shard::Shard;
@@ -44,6 +45,8 @@ struct Array {
     of: u32,
     /// The command line of each task, without its shard.
     line: Vec<String>,
+    /// The settings of the sweep.
+    settings: Value,
 }
 
 pub(super) fn run(
@@ -62,20 +65,29 @@ pub(super) fn run(
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".shards");
     let parts = dir.with_file_name(name);
-    let tasks = plan.runs.len().clamp(1, TASKS) as u32;
+    let (force, quiet) = (plan.options.force, plan.options.quiet);
+    let begun = match force {
+        true => None,
+        false => begun(&parts, &settings(&plan))?,
+    };
+    // A longer sweep keeps the shards of the shorter one.
+    let tasks = begun.unwrap_or(plan.runs.len().clamp(1, TASKS) as u32);
+    let mut line = output::command_line(line);
+    // A repeated task continues its shard.
+    line.retain(|word| word != "--force");
     let array = Array {
         slurm: Programs::default(),
         of: args.tasks.map_or(tasks, std::num::NonZeroU32::get),
         dir,
         parts,
-        line: output::command_line(line),
+        line,
         args,
+        settings: settings(&plan),
     };
     // A shard may have no run.
     let used: BTreeSet<u32> = (0..plan.runs.len())
         .map(|i| Shard::number_of(&of_run(&plan, i), array.of))
         .collect();
-    let (force, quiet) = (plan.options.force, plan.options.quiet);
     drop(plan);
     let todo: Vec<u32> = used
         .iter()
@@ -86,6 +98,7 @@ pub(super) fn run(
         terminal.print(&array.script(&todo)?)?;
         return Ok(OK);
     }
+    let _lock = Lock::take(&array.parts)?;
     fs::create_dir_all(array.parts.join("logs")).map_err(|e| Failure::at(&array.parts, e))?;
     if !quiet && todo.len() < used.len() {
         let _ = writeln!(
@@ -99,7 +112,18 @@ pub(super) fn run(
     let mut jobs = array.jobs();
     let active = array.active(&jobs)?;
     let active = active.ok_or_else(|| Failure::new("Slurm does not answer"))?;
-    let todo: Vec<u32> = todo.into_iter().filter(|k| !active.contains(k)).collect();
+    let runs = |k: &u32| active.contains(k) || array.is_written(*k);
+    let todo: Vec<u32> = match force {
+        true => {
+            if used.iter().any(runs) {
+                let text =
+                    "tasks of an earlier command still run, expected `scancel` before --force";
+                return Err(Failure::at(&array.parts, text));
+            }
+            array.clear(&used)?
+        }
+        false => todo.into_iter().filter(|k| !runs(k)).collect(),
+    };
     if !todo.is_empty() {
         let job = array.submit(&todo, &mut jobs)?;
         let tasks = number_of(todo.len() as u64, "task");
@@ -115,7 +139,7 @@ pub(super) fn run(
         return Ok(INTERRUPTED);
     }
     let merged = MergeArgs {
-        dirs: vec![array.parts.clone()],
+        dirs: used.iter().map(|number| array.folder(*number)).collect(),
         output_dir: array.dir.clone(),
         force,
         quiet: true,
@@ -145,6 +169,10 @@ pub(super) fn status(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Fai
             *runs.entry(text(&run["status"])).or_default() += 1;
         }
     }
+    if statuses.is_empty() && parts.join(JOBS).exists() {
+        terminal.print("shards  none has begun\n")?;
+        return Ok(OK);
+    }
     if statuses.is_empty() {
         return Err(Failure::at(&parts, "has no shard of a sweep yet"));
     }
@@ -162,23 +190,68 @@ pub(super) fn status(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Fai
     Ok(OK)
 }
 
+/// Checks that the shards in a folder belong to a sweep with these settings, or to a shorter one.
+/// Returns their number, if there is a shard.
+fn begun(parts: &Path, now: &Value) -> Result<Option<u32>, Failure> {
+    let Ok(entries) = fs::read_dir(parts) else {
+        return Ok(None);
+    };
+    let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    dirs.sort();
+    let mut number = None;
+    for dir in dirs {
+        let Some(index) = index(&dir) else { continue };
+        if extends(now, &index["settings"]) {
+            let of = index["shard"]["of"].as_u64();
+            number = of.and_then(|of| u32::try_from(of).ok());
+        } else if let Some((key, was, is)) = difference("", &index["settings"], now) {
+            return Err(Failure::at(
+                parts,
+                format!(
+                    "a sweep with other settings was begun here ({key} was {was}, now it is {is}), \
+                     expected the same settings, another --output-dir, or --force to begin anew"
+                ),
+            ));
+        }
+    }
+    Ok(number)
+}
+
 /// Returns the index of a shard's folder, if there is one.
 fn index(dir: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(dir.join(INDEX)).ok()?).ok()
 }
 
 impl Array {
+    /// Returns the folder of a shard.
+    fn folder(&self, number: u32) -> PathBuf {
+        let of = self.of;
+        self.parts.join(Shard { number, of }.folder())
+    }
+
     /// Returns whether all runs of a shard have ended, also with an error.
     fn is_complete(&self, number: u32) -> bool {
-        let dir = self.parts.join(
-            Shard {
-                number,
-                of: self.of,
+        index(&self.folder(number)).is_some_and(|index| {
+            let ended = index["status"] == "complete" || index["status"] == "failed";
+            ended && difference("", &index["settings"], &self.settings).is_none()
+        })
+    }
+
+    /// Returns whether a task of an array that is not recorded here writes a shard.
+    fn is_written(&self, number: u32) -> bool {
+        let dir = self.folder(number);
+        dir.is_dir() && Lock::take(&dir).is_err()
+    }
+
+    /// Deletes earlier shards, and returns all.
+    fn clear(&self, used: &BTreeSet<u32>) -> Result<Vec<u32>, Failure> {
+        for number in used {
+            let dir = self.folder(*number);
+            if dir.is_dir() {
+                fs::remove_dir_all(&dir).map_err(|e| Failure::at(&dir, e))?;
             }
-            .folder(),
-        );
-        let status = index(&dir).map(|index| index["status"].clone());
-        status.is_some_and(|status| status == "complete" || status == "failed")
+        }
+        Ok(used.iter().copied().collect())
     }
 
     /// Returns the batch script of the array.
@@ -196,10 +269,11 @@ impl Array {
         let most = a
             .max_parallel
             .map_or_else(String::new, |most| format!("%{most}"));
-        let log = self.parts.join("logs/%a.log");
+        // Slurm replaces other words that begin with a percent sign.
+        let log = self.parts.to_string_lossy().replace('%', "%%") + "/logs/%a.log";
         let mut script = Script::new("blox-sweep")
             .option("array", Some(format!("{}{most}", ranges(todo))))
-            .option("output", Some(quoted(&log.to_string_lossy())))
+            .option("output", Some(quoted(&log)))
             .option("open-mode", Some("append"))
             .option("partition", a.partition.as_ref())
             .option("account", a.account.as_ref())
@@ -308,7 +382,8 @@ impl Array {
             if let Some(active) = self.active(&jobs)? {
                 // A task may have ended since the last look at its shard.
                 open.retain(|number| !self.is_complete(*number));
-                let ended: Vec<u32> = open.difference(&active).copied().collect();
+                let ended = open.difference(&active).copied();
+                let ended: Vec<u32> = ended.filter(|number| !self.is_written(*number)).collect();
                 self.again(&ended, &mut retries, &mut jobs, terminal)?;
             }
             let start = now();

@@ -374,7 +374,7 @@ pub(crate) fn of_run(plan: &Plan<'_>, i: usize) -> Value {
 
 /// Returns whether a sweep has all runs of an earlier one: more schedulers or values, and otherwise
 /// the same settings.
-fn extends(now: &Value, before: &Value) -> bool {
+pub(super) fn extends(now: &Value, before: &Value) -> bool {
     let has = |list: &Value, part: &Value| {
         let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut part = part.as_array().into_iter().flatten();
