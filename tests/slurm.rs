@@ -70,8 +70,8 @@ fn sweep_on_slurm_equals_one_machine() {
     assert_eq!(folder("one"), folder("two"));
     // Other settings are refused, as on one machine. A longer list keeps finished runs.
     let other = run(&array.replace("--jobs 100", "--jobs 90"));
-    let said = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(said.contains("was 100, now it is 90"), "{said}");
+    let refused = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(refused.contains("was 100, now it is 90"), "{refused}");
     let longer = |line: &str| line.replace("--seeds 0..9", "--seeds 0..10");
     let local = run(&longer(&format!("{sweep} --output-dir one --quiet")));
     let merged = run(&longer(&array).replace(" --tasks 6", ""));
