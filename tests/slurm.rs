@@ -70,6 +70,15 @@ fn sweep_on_slurm_equals_one_machine() {
         files(&dir.path().join("one")),
         files(&dir.path().join("two"))
     );
+    // A longer grid keeps the shards, and adds its runs to them.
+    let longer = run(&array.replace("0..9", "0..10"));
+    assert!(longer.status.success(), "{longer:?}");
+    let again = run(&format!("{sweep} --output-dir one --quiet").replace("0..9", "0..10"));
+    assert_eq!(again.stdout, longer.stdout);
+    assert_eq!(
+        files(&dir.path().join("one")),
+        files(&dir.path().join("two"))
+    );
 }
 
 /// A process that ends with this value.

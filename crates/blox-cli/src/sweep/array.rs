@@ -1,6 +1,6 @@
 //! `blox sweep --on slurm`: the shards of a sweep as the tasks of a job array.
 
-use super::store::of_run;
+use super::store::{of_run, settings};
 use super::{Parse, merge};
 use crate::args::{ArrayArgs, MergeArgs};
 use crate::config::Given;
@@ -57,6 +57,8 @@ struct Array {
     of: u32,
     /// The command line of each task, without its shard.
     line: Vec<String>,
+    /// The settings of the sweep, as the index of each shard has them.
+    settings: Value,
 }
 
 pub(super) fn run(
@@ -82,6 +84,7 @@ pub(super) fn run(
         dir,
         parts,
         line: output::command_line(line),
+        settings: settings(&plan),
         args,
     };
     // A shard may have no run.
@@ -128,7 +131,8 @@ pub(super) fn run(
         return Ok(INTERRUPTED);
     }
     let merged = MergeArgs {
-        dirs: vec![array.parts.clone()],
+        // Shards of another number of tasks may lie beside them.
+        dirs: used.iter().map(|number| array.folder(*number)).collect(),
         output_dir: array.dir.clone(),
         force,
         quiet: true,
@@ -181,17 +185,19 @@ fn index(dir: &Path) -> Option<Value> {
 }
 
 impl Array {
-    /// Returns whether all runs of a shard have ended, also with an error.
+    /// Returns the folder of a shard.
+    fn folder(&self, number: u32) -> PathBuf {
+        let of = self.of;
+        self.parts.join(Shard { number, of }.folder())
+    }
+
+    /// Returns whether all runs of a shard have ended, also with an error. The index of a shard
+    /// of a shorter sweep has other settings; its task then adds what is missing.
     fn is_complete(&self, number: u32) -> bool {
-        let dir = self.parts.join(
-            Shard {
-                number,
-                of: self.of,
-            }
-            .folder(),
-        );
-        let status = index(&dir).map(|index| index["status"].clone());
-        status.is_some_and(|status| status == "complete" || status == "failed")
+        index(&self.folder(number)).is_some_and(|index| {
+            let ended = index["status"] == "complete" || index["status"] == "failed";
+            ended && index["settings"] == self.settings
+        })
     }
 
     /// Returns the batch script of the array.
