@@ -115,8 +115,8 @@ impl<S: Slurm> SlurmBackend<S> {
         }
     }
 
-    /// Reads jobs and nodes from Slurm. Returns `false` if it does not answer.
-    fn look(&mut self, view: View<'_>) -> Result<bool, SlurmError> {
+    /// Reads jobs and nodes from Slurm.
+    fn look(&mut self, view: View<'_>) -> Result<(), SlurmError> {
         let before = Instant::now();
         match self.slurm.look() {
             Ok(seen) => {
@@ -137,7 +137,7 @@ impl<S: Slurm> SlurmBackend<S> {
             Err(error) => return Err(error),
         }
         self.looked = Some(before);
-        Ok(!self.away)
+        Ok(())
     }
 
     fn absent(&mut self, error: &SlurmError) {

@@ -63,7 +63,6 @@ pub fn backend(
     }
 }
 
-#[cfg(not(feature = "cluster"))]
 pub(super) fn run(
     registry: &Registry,
     command: ClusterCommand,
@@ -73,20 +72,22 @@ pub(super) fn run(
         ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
             slurm::scheduler(registry, late, terminal)
         }
-        _ => Err(Failure::new(MISSING)),
+        command => run_on_nodes(registry, command, terminal),
     }
 }
 
+#[cfg(not(feature = "cluster"))]
+fn run_on_nodes(_: &Registry, _: ClusterCommand, _: &mut Terminal<'_>) -> Result<i32, Failure> {
+    Err(Failure::new(MISSING))
+}
+
 #[cfg(feature = "cluster")]
-pub(super) fn run(
+fn run_on_nodes(
     registry: &Registry,
     command: ClusterCommand,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
-            slurm::scheduler(registry, late, terminal)
-        }
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
