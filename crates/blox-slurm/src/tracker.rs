@@ -694,15 +694,12 @@ impl Tracked {
     }
 
     fn started(&mut self, job: &JobRef<'_>, news: &mut News) {
-        let count = job.bound().map_or(job.gpus(), |bound| bound.count());
-        let share = f64::from(count.get()) / f64::from(job.gpus().get().max(1));
-        let rate = job.rate_at(count).unwrap_or(job.own_rate() * share);
         self.before = job.work_done();
         self.failures = 0;
         news.events.push(Event::Started {
             job: job.id(),
             attempt: job.attempt(),
-            rate,
+            rate: rate(job),
         });
     }
 
@@ -767,10 +764,7 @@ impl Tracked {
             }
             JobState::Running if self.suspended && !restarted => {
                 self.suspended = false;
-                let count = job.bound().map_or(job.gpus(), |bound| bound.count());
-                let share = f64::from(count.get()) / f64::from(job.gpus().get().max(1));
-                let rate = job.rate_at(count).unwrap_or(job.own_rate() * share);
-                news.events.push(self.progress(job, rate));
+                news.events.push(self.progress(job, rate(job)));
             }
             _ => {}
         }
@@ -804,6 +798,13 @@ impl Tracked {
             });
         }
     }
+}
+
+/// Returns the iterations a second of a job on its bound GPUs: as profiled, or else in proportion.
+fn rate(job: &JobRef<'_>) -> f64 {
+    let count = job.bound().map_or(job.gpus(), |bound| bound.count());
+    let share = f64::from(count.get()) / f64::from(job.gpus().get().max(1));
+    job.rate_at(count).unwrap_or(job.own_rate() * share)
 }
 
 /// Cordons a node that Slurm drains, and uncordons it afterwards.

@@ -68,26 +68,6 @@ pub fn backend(
     }
 }
 
-#[cfg(not(feature = "cluster"))]
-pub(super) fn run(
-    registry: &Registry,
-    command: ClusterCommand,
-    _: &[OsString],
-    terminal: &mut Terminal<'_>,
-) -> Result<i32, Failure> {
-    match command {
-        ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
-            slurm::scheduler(registry, late, terminal)
-        }
-        ClusterCommand::Submit(late) if late.args.slurm.on == args::Carrier::Slurm => {
-            batch::submit(late, terminal)
-        }
-        ClusterCommand::When(late) => when::run(registry, late, terminal),
-        _ => Err(Failure::new(MISSING)),
-    }
-}
-
-#[cfg(feature = "cluster")]
 pub(super) fn run(
     registry: &Registry,
     command: ClusterCommand,
@@ -102,6 +82,28 @@ pub(super) fn run(
             batch::submit(late, terminal)
         }
         ClusterCommand::When(late) => when::run(registry, late, terminal),
+        command => run_on_nodes(registry, command, line, terminal),
+    }
+}
+
+#[cfg(not(feature = "cluster"))]
+fn run_on_nodes(
+    _: &Registry,
+    _: ClusterCommand,
+    _: &[OsString],
+    _: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    Err(Failure::new(MISSING))
+}
+
+#[cfg(feature = "cluster")]
+fn run_on_nodes(
+    registry: &Registry,
+    command: ClusterCommand,
+    line: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    match command {
         ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
