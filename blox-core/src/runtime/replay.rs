@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
 use crate::job::{JobRef, Phase};
-use crate::journal::Line;
+use crate::journal::{Line, Start};
 use crate::pipeline::Scheduler;
 use crate::policy::MemoryError;
 use crate::runtime::{Follower, Observers};
@@ -181,20 +181,31 @@ fn replay_lines(
                 }
             }
             (line, Line::Start(start)) => {
-                let mut policy = policy.clone();
-                if let Some(memory) = start.policy {
-                    let memory = policy.restore(memory);
-                    memory.map_err(|error| ReplayError::Memory { line, error })?;
-                }
-                let core = Core::restore(start.core, trigger.clone());
-                let watching = std::mem::take(&mut follower.observers);
-                follower = Follower::new(core, policy);
-                follower.observers = watching;
+                begin(&mut follower, *start, policy.clone(), trigger.clone(), line)?;
             }
         }
     }
     std::mem::swap(&mut follower.observers, observers);
     Ok(equal)
+}
+
+/// Begins a journal with the core and the memory in its first line. The observers stay.
+fn begin(
+    follower: &mut Follower,
+    start: Start,
+    mut policy: Box<dyn Scheduler>,
+    trigger: Box<dyn DecisionTrigger>,
+    line: usize,
+) -> Result<(), ReplayError> {
+    if let Some(memory) = start.policy {
+        let memory = policy.restore(memory);
+        memory.map_err(|error| ReplayError::Memory { line, error })?;
+    }
+    let core = Core::restore(start.core, trigger);
+    let observers = std::mem::take(&mut follower.observers);
+    *follower = Follower::new(core, policy);
+    follower.observers = observers;
+    Ok(())
 }
 
 /// Applies one input of a journal, and compares a decision with the scheduler's. `found` stores the
@@ -296,16 +307,18 @@ pub fn follow(
             Ok((line, Line::Input(input))) => (line, vec![input]),
             Ok((line, Line::Launched(rates))) => (line, reports(follower.core(), &rates)),
             Ok((line, Line::Start(start))) => {
-                let mut scheduler = scheduler.clone();
-                other = Some(start.scheduler).filter(|name| **name != *scheduler.name());
-                if let Some(memory) = start.policy.filter(|_| other.is_none()) {
-                    let memory = scheduler.restore(memory);
-                    memory.map_err(|error| ReplayError::Memory { line, error })?;
+                let mut start = *start;
+                other = Some(start.scheduler.clone()).filter(|name| **name != *scheduler.name());
+                if other.is_some() {
+                    start.policy = None;
                 }
-                let core = Core::restore(start.core, trigger.clone());
-                let watching = std::mem::take(&mut follower.observers);
-                follower = Follower::new(core, scheduler);
-                follower.observers = watching;
+                begin(
+                    &mut follower,
+                    start,
+                    scheduler.clone(),
+                    trigger.clone(),
+                    line,
+                )?;
                 continue;
             }
         };

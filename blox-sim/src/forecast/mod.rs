@@ -11,6 +11,7 @@ mod simulated;
 mod stretched;
 
 pub use recent::Recent;
+pub use running_times::ENOUGH;
 
 use crate::completion::CompletionRule;
 use crate::execution::ExecutionModel;
@@ -108,11 +109,11 @@ impl Forecaster for LookAhead {
         }
     }
 
-    /// Simulates 39 futures, or 19 from 300 queued jobs on, each without faults. A job that has not ended runs for its stated
-    /// duration times a ratio, which follows from `past` and the running jobs. The stated duration is
-    /// the user's estimate if there is one. With fewer than 20 ended jobs, jobs run as stated. Jobs
-    /// arrive as on the last day of `past` and of the live jobs. A future ends after 30 days, and at
-    /// most 1,000 jobs arrive.
+    /// Simulates 39 futures, or 19 from 300 queued jobs on, each without faults. A job that has not
+    /// ended runs for its stated duration times a ratio, which follows from `past` and the running
+    /// jobs. The stated duration is the user's estimate if there is one. With fewer than
+    /// [`ENOUGH`] ended jobs, jobs run as stated. Jobs arrive as on the last day of `past` and of the
+    /// live jobs. A future ends after 30 days, and at most 1,000 jobs arrive.
     fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
         let world = (&self.simulation, &*self.trigger);
         scenario::expect(world, self.round(), state, policy, past)

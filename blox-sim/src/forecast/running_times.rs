@@ -21,7 +21,7 @@ pub(super) struct RunningTimes {
 const MOST: f64 = 10.0;
 
 /// Smallest number of ended jobs from which ratios follow.
-pub(super) const ENOUGH: usize = 20;
+pub const ENOUGH: usize = 20;
 
 impl RunningTimes {
     /// Creates the distribution of `ratios`, each with true if the job has ended. Returns `None` if

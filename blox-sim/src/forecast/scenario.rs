@@ -69,7 +69,7 @@ pub(super) fn expect(
     });
     let at = |of: fn(&Seen) -> &[(JobId, Time)]| {
         let sorted: Vec<Vec<(JobId, Time)>> = futures.iter().map(|seen| by_job(of(seen))).collect();
-        move |job: JobId| interval(sorted.iter().map(|times| first(times, job)).collect())
+        move |job: JobId| interval(sorted.iter().map(|times| time_of(times, job)).collect())
     };
     let (start, end) = (at(|seen| &seen.starts), at(|seen| &seen.ends));
     let expected = jobs.into_iter().map(|job| Expected {
@@ -122,16 +122,14 @@ fn future(
     )
 }
 
-/// Returns the first time of each job, in order of job.
+/// Returns the time of each job, in order of job.
 fn by_job(times: &[(JobId, Time)]) -> Vec<(JobId, Time)> {
     let mut times = times.to_vec();
-    // The sort is stable, so the first time of a job stays the first.
-    times.sort_by_key(|(job, _)| *job);
-    times.dedup_by_key(|(job, _)| *job);
+    times.sort_unstable_by_key(|(job, _)| *job);
     times
 }
 
-fn first(times: &[(JobId, Time)], job: JobId) -> Option<Time> {
+fn time_of(times: &[(JobId, Time)], job: JobId) -> Option<Time> {
     let found = times.binary_search_by_key(&job, |(id, _)| *id);
     found.ok().map(|i| times[i].1)
 }

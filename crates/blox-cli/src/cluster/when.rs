@@ -19,7 +19,7 @@ use blox_experiment::Prepared;
 use blox_registry::Registry;
 use blox_results::grid::Grid;
 use blox_sim::completion::Exact;
-use blox_sim::forecast::{LookAhead, Recent};
+use blox_sim::forecast::{ENOUGH, LookAhead, Recent};
 use blox_slurm::{Folder, Imported, SLURM_JOB, Selection, is_in_use};
 use serde_json::{Value, json};
 use std::any::Any;
@@ -261,7 +261,6 @@ fn ended(path: &Path) -> Result<Vec<PastJob>, Failure> {
 
 /// Shows that running times are only those that users state.
 fn few(past: &[PastJob], terminal: &mut Terminal<'_>) {
-    const ENOUGH: usize = 20;
     if past.len() < ENOUGH {
         let text = format!(
             "{} ended jobs are known, fewer than {ENOUGH}: jobs run as stated",
