@@ -11,6 +11,8 @@ use tonic::Response;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 
+/// Limit on the jobs of one page of a list.
+const PAGE: u32 = 10_000;
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -137,6 +139,9 @@ impl Client {
     /// # Errors
     /// The scheduler does not answer, or refuses the job.
     pub async fn submit(&mut self, key: String, job: pb::Job) -> Result<u32, ClientError> {
+        if let Some(why) = crate::wire::too_large(&job) {
+            return Err(ClientError::Refused(why));
+        }
         let request = pb::SubmitRequest {
             key,
             job: Some(job),
@@ -165,8 +170,36 @@ impl Client {
         job: Option<u32>,
         all: bool,
     ) -> Result<Vec<pb::JobLine>, ClientError> {
-        let reply = self.jobs.list(soon(pb::ListRequest { job, all })).await;
-        Ok(self.reply(reply)?.jobs)
+        let request = pb::ListRequest {
+            job,
+            all,
+            ..pb::ListRequest::default()
+        };
+        Ok(self.first(request, usize::MAX).await?.0)
+    }
+
+    /// Lists the first jobs of a request, at most `limit`. Returns true with them if more follow.
+    /// It reads as many pages as it needs.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or there is no such job.
+    pub async fn first(
+        &mut self,
+        mut request: pb::ListRequest,
+        limit: usize,
+    ) -> Result<(Vec<pb::JobLine>, bool), ClientError> {
+        let mut jobs = Vec::new();
+        loop {
+            let left = limit - jobs.len();
+            request.limit = u32::try_from(left).unwrap_or(PAGE).clamp(1, PAGE);
+            let reply = self.jobs.list(soon(request)).await;
+            let page = self.reply(reply)?;
+            jobs.extend(page.jobs);
+            if page.next.is_none() || jobs.len() >= limit {
+                return Ok((jobs, page.next.is_some()));
+            }
+            request.after = page.next;
+        }
     }
 
     /// Forecasts start and end of one queued job, or of all.

@@ -1,49 +1,119 @@
-//! Incoming connections, with limits on their number and on the duration of the handshake.
+//! Incoming connections, with limits on their number and on the time until the first authenticated
+//! request.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
-/// Limit on concurrent connections.
-const MOST: usize = 4096;
-/// Size of the HTTP/2 preface in bytes.
-const PREFACE: usize = 24;
-/// Timeout for the arrival of the preface.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// File descriptors that are reserved for the log, the archive and the programs of nodes.
+const RESERVE: u64 = 128;
+/// Limit on concurrent connections, whatever the limit of file descriptors.
+const MOST: u64 = 16_384;
+/// Limit on concurrent connections for metrics.
+const METRICS: usize = 64;
+/// Delay after a failed accept, for example because no file descriptor is left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Limits on the connections of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ConnectionLimits {
+    /// Limit on concurrent connections. Further ones are closed.
+    pub all: usize,
+    /// Limit on concurrent connections of one address. Further ones are closed.
+    pub per_address: usize,
+    /// Limit on concurrent connections without an authenticated request. The oldest is closed
+    /// for a new one, so idle connections keep no user out.
+    pub unknown: usize,
+    /// The same for one address.
+    pub unknown_per_address: usize,
+    /// Time until the first authenticated request. After it, the connection is closed.
+    pub first_request: Duration,
+}
+
+impl ConnectionLimits {
+    /// Returns the limits of a process that may open this number of files.
+    fn of_files(files: u64) -> Self {
+        let all = files.saturating_sub(RESERVE).clamp(16, MOST) as usize;
+        ConnectionLimits {
+            all,
+            per_address: all / 4 * 3,
+            unknown: all / 2,
+            unknown_per_address: all / 4,
+            first_request: Duration::from_secs(5),
+        }
+    }
+
+    /// Raises the soft limit of open files of this process to the hard limit, and returns limits
+    /// below it.
+    pub fn raise() -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        // The kernel permits the hard limit; otherwise the soft limit remains.
+        let current = match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
+            Err(_) => limit.current,
+        };
+        ConnectionLimits::of_files(current.unwrap_or(u64::MAX))
+    }
+
+    /// Returns the limits of the port for metrics, which has no authenticated requests.
+    pub fn metrics() -> Self {
+        ConnectionLimits {
+            all: METRICS + 1,
+            per_address: METRICS + 1,
+            unknown: METRICS,
+            unknown_per_address: METRICS / 2,
+            first_request: Duration::from_secs(5),
+        }
+    }
+}
 
 /// Returns the incoming connections of a socket, until the stream is dropped.
-pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Connection>> {
+pub(super) fn connections(
+    listener: TcpListener,
+    limits: ConnectionLimits,
+) -> ReceiverStream<io::Result<Connection>> {
     let (tx, rx) = mpsc::channel(16);
-    let slots = Arc::new(Semaphore::new(MOST));
+    let table = Arc::new(Table {
+        limits,
+        open: Mutex::default(),
+    });
     tokio::spawn(async move {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = tx.closed() => return,
             };
-            let Ok((tcp, _)) = accepted else {
-                // For example out of file descriptors. Open connections continue.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            let Ok((tcp, from)) = accepted else {
+                // Open connections continue.
+                tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             };
-            // A connection above the limit is closed immediately.
-            let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            let Some((peer, admitted)) = table.add(from.ip()) else {
                 continue;
             };
             let _ = tcp.set_nodelay(true);
             let connection = Connection {
                 tcp,
-                _slot: slot,
-                read: 0,
-                by: Some(Box::pin(tokio::time::sleep(HANDSHAKE))),
+                peer,
+                unknown: Some(Unknown {
+                    admitted,
+                    by: Box::pin(tokio::time::sleep(limits.first_request)),
+                }),
             };
             if tx.send(Ok(connection)).await.is_err() {
                 return;
@@ -53,19 +123,137 @@ pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Co
     ReceiverStream::new(rx)
 }
 
-/// A connection that fails if its preface does not arrive in time.
+/// Open connections of a port.
+#[derive(Debug)]
+struct Table {
+    limits: ConnectionLimits,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    all: usize,
+    /// Number of connections of each address.
+    of: BTreeMap<IpAddr, usize>,
+    /// Connections without an authenticated request, oldest first. One is closed when its sender
+    /// is dropped.
+    unknown: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+}
+
+impl Table {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection, and closes an older one without an authenticated request if there are
+    /// too many. Returns `None` if the connection must be closed.
+    fn add(self: &Arc<Self>, ip: IpAddr) -> Option<(Peer, oneshot::Receiver<()>)> {
+        let group = group(ip);
+        let mut open = self.open();
+        let of = open.unknown.iter().filter(|(_, (from, _))| *from == group);
+        let (first, count) = of.fold((None, 0), |(first, count), (id, _)| {
+            (first.or(Some(*id)), count + 1)
+        });
+        if count >= self.limits.unknown_per_address
+            && let Some(id) = first
+        {
+            open.unknown.remove(&id);
+        } else if open.unknown.len() >= self.limits.unknown {
+            open.unknown.pop_first();
+        }
+        let mine = open.of.get(&group).copied().unwrap_or(0);
+        if open.all >= self.limits.all || mine >= self.limits.per_address {
+            return None;
+        }
+        open.last += 1;
+        open.all += 1;
+        *open.of.entry(group).or_default() += 1;
+        let (admit, admitted) = oneshot::channel();
+        let id = open.last;
+        open.unknown.insert(id, (group, admit));
+        drop(open);
+        let slot = Slot {
+            table: Arc::clone(self),
+            group,
+            id,
+        };
+        let peer = Peer {
+            ip,
+            slot: Arc::new(slot),
+        };
+        Some((peer, admitted))
+    }
+}
+
+/// Returns the address that limits count. An IPv6 host has a whole network of 64 bits.
+fn group(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip => ip,
+    }
+}
+
+/// Entry of a connection, removed with its last owner.
+#[derive(Debug)]
+struct Slot {
+    table: Arc<Table>,
+    group: IpAddr,
+    id: u64,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut open = self.table.open();
+        open.all -= 1;
+        open.unknown.remove(&self.id);
+        if let Some(count) = open.of.get_mut(&self.group) {
+            *count -= 1;
+            if *count == 0 {
+                open.of.remove(&self.group);
+            }
+        }
+    }
+}
+
+/// The other end of a connection, an extension of each of its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// Its address.
+    pub ip: IpAddr,
+    slot: Arc<Slot>,
+}
+
+impl Peer {
+    /// Records an authenticated request: the connection has no more time limit.
+    pub fn admit(&self) {
+        let entry = self.slot.table.open().unknown.remove(&self.slot.id);
+        if let Some((_, admit)) = entry {
+            // The connection may have ended.
+            let _ = admit.send(());
+        }
+    }
+}
+
+/// A connection that has had no authenticated request.
+struct Unknown {
+    /// Resolves at the first authenticated request. It fails if the connection must be closed.
+    admitted: oneshot::Receiver<()>,
+    by: Pin<Box<Sleep>>,
+}
+
+/// A connection that fails without an authenticated request in time.
 pub(super) struct Connection {
     tcp: TcpStream,
-    _slot: OwnedSemaphorePermit,
-    read: usize,
-    by: Option<Pin<Box<Sleep>>>,
+    peer: Peer,
+    unknown: Option<Unknown>,
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.tcp.connect_info()
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
@@ -75,18 +263,20 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(by) = &mut self.by
-            && by.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if let Some(unknown) = &mut self.unknown {
+            match Pin::new(&mut unknown.admitted).poll(cx) {
+                Poll::Ready(Ok(())) => self.unknown = None,
+                Poll::Ready(Err(_)) => {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                Poll::Pending => {
+                    if unknown.by.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                }
+            }
         }
-        let before = buffer.filled().len();
-        let done = Pin::new(&mut self.tcp).poll_read(cx, buffer);
-        self.read += buffer.filled().len() - before;
-        if self.read >= PREFACE {
-            self.by = None;
-        }
-        done
+        Pin::new(&mut self.tcp).poll_read(cx, buffer)
     }
 }
 
@@ -117,5 +307,70 @@ impl AsyncWrite for Connection {
 
     fn is_write_vectored(&self) -> bool {
         self.tcp.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(limits: ConnectionLimits) -> Arc<Table> {
+        let open = Mutex::default();
+        Arc::new(Table { limits, open })
+    }
+
+    #[test]
+    fn limits_stay_below_the_limit_of_open_files() {
+        let of = ConnectionLimits::of_files;
+        assert_eq!(of(1_024).all, 896);
+        assert_eq!(of(u64::MAX).all, 16_384);
+        assert!(of(0).unknown_per_address > 0);
+    }
+
+    #[test]
+    fn oldest_unknown_connection_makes_room_for_a_new_one() {
+        let table = table(ConnectionLimits {
+            all: 10,
+            per_address: 6,
+            unknown: 4,
+            unknown_per_address: 2,
+            first_request: Duration::from_secs(5),
+        });
+        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let is_closed = |r: &mut oneshot::Receiver<()>| {
+            r.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+        };
+        let (known, mut admitted) = table.add(ip(1)).unwrap();
+        known.admit();
+        assert_eq!(admitted.try_recv(), Ok(()));
+        let mut idle: Vec<_> = (0..3).map(|_| table.add(ip(1)).unwrap()).collect();
+        let closed: Vec<bool> = idle.iter_mut().map(|(_, r)| is_closed(r)).collect();
+        // The limit of one address concerns no other address.
+        assert_eq!(closed, [true, false, false]);
+        let mut others = [2, 3].map(|n| table.add(ip(n)).unwrap());
+        assert!(!is_closed(&mut idle[1].1));
+        let last = table.add(ip(4)).unwrap();
+        assert!(is_closed(&mut idle[1].1));
+        assert!(!is_closed(&mut others[0].1));
+        // Known connections count, and are not closed.
+        drop((idle, others, last));
+        let many: Vec<_> = std::iter::from_fn(|| table.add(ip(1)))
+            .map(|(peer, _)| peer.admit())
+            .take(3)
+            .collect();
+        assert_eq!(many.len(), 3);
+        let kept: Vec<_> = (0..5).filter_map(|_| table.add(ip(1))).collect();
+        kept.iter().for_each(|(peer, _)| peer.admit());
+        assert_eq!(kept.len(), 5);
+        assert!(table.add(ip(1)).is_none());
+        assert!(table.add(ip(2)).is_some());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_together() {
+        let ip = |text: &str| group(text.parse().unwrap());
+        assert_eq!(ip("2001:db8::1"), ip("2001:db8::ffff:1"));
+        assert_ne!(ip("2001:db8::1"), ip("2001:db8:0:1::1"));
+        assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));
     }
 }

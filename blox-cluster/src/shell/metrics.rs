@@ -1,5 +1,7 @@
 //! Metrics for Prometheus, as text over HTTP.
 
+use super::listen::{Connection, ConnectionLimits, connections};
+use super::refusals::Refusals;
 use super::scheduler::Handle;
 use crate::daemon::Counters;
 use crate::protocol::Millis;
@@ -8,26 +10,27 @@ use blox_core::NodeStatus;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio_stream::StreamExt;
 
 /// Serves `GET /metrics` and `GET /healthz` forever.
-pub(super) async fn serve(listener: TcpListener, handle: Handle) {
-    loop {
-        let Ok((tcp, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+pub(super) async fn serve(listener: TcpListener, handle: Handle, refusals: Refusals) {
+    let limits = ConnectionLimits::metrics();
+    let mut connections = connections(listener, limits);
+    while let Some(connection) = connections.next().await {
+        let Ok(connection) = connection else {
             continue;
         };
-        let handle = handle.clone();
+        let (handle, refusals) = (handle.clone(), refusals.clone());
         tokio::spawn(async move {
-            let limit = Duration::from_secs(5);
-            let _ = tokio::time::timeout(limit, answer(tcp, handle)).await;
+            let answer = answer(connection, handle, refusals);
+            let _ = tokio::time::timeout(limits.first_request, answer).await;
         });
     }
 }
 
-async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
+async fn answer(mut tcp: Connection, handle: Handle, refusals: Refusals) -> std::io::Result<()> {
     let mut asked = Vec::new();
     let mut buffer = [0; 1024];
     while !asked.windows(4).any(|w| w == b"\r\n\r\n") {
@@ -39,7 +42,8 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     }
     let counters = handle.counters.clone();
     let body = if asked.starts_with(b"GET /metrics ") {
-        let all = handle.look(move |s, now| text(s, now, &counters)).await;
+        let look = move |s: &Controller, now: Millis| text(s, now, &counters, &refusals);
+        let all = handle.look(look).await;
         // No other value is certain before it is on disk.
         let without = handle.counters.why_no_room().map(|_| without_room());
         all.or(without)
@@ -75,6 +79,7 @@ launches_open gauge Launches that have not ended.
 node_requests_total counter Requests to the provider of nodes that have ended.
 node_requests_open gauge Requests to the provider of nodes that have not ended.
 ignored_messages_total counter Messages without effect.
+requests_refused_total counter Requests refused for lack of a valid token.
 epoch gauge Starts of the scheduler on this log.
 plans_refused_total counter Plans rejected because they contradict their state.
 stale_steps_total counter Actions of decisions that a later event made impossible, \
@@ -139,7 +144,7 @@ fn without_room() -> String {
     all.text()
 }
 
-fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
+fn text(s: &Controller, now: Millis, counters: &Counters, refusals: &Refusals) -> String {
     let mut all = Values::default();
     let count = |n: u64| n as f64;
     let counts = |map: BTreeMap<String, u64>| map.into_iter().map(|(of, n)| (of, n as f64));
@@ -212,6 +217,10 @@ fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
     let ignored = ignored.map(|(kind, n)| (kind, count(n)));
     all.by("ignored_messages_total", "kind", ignored);
     all.one("epoch", count(durable.epoch.0));
+
+    let refused = refusals.counts().into_iter();
+    let refused = refused.map(|(reason, n)| (reason, count(n)));
+    all.by("requests_refused_total", "reason", refused);
 
     let of_core = s.core().counters();
     all.one("plans_refused_total", count(of_core.refused_plans));

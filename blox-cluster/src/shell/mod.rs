@@ -11,6 +11,7 @@ mod metrics;
 pub mod node;
 mod progress;
 pub mod provider;
+mod refusals;
 mod room;
 pub mod scheduler;
 pub mod service;

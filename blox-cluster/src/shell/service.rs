@@ -1,15 +1,16 @@
 //! Network services of the scheduler.
 
-use super::listen::connections;
+use super::listen::{ConnectionLimits, connections};
 use super::logs::{self, Desk};
 use super::metrics;
+use super::refusals::Refusals;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
 use crate::protocol::scheduler::{Controller, ControllerInput, Request as Ask, RequestError};
 use crate::protocol::{Millis, Report, Session};
-use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
+use crate::wire::{LARGEST, check_new, job_spec, pb, too_large};
 use blox_core::forecast::Forecaster;
 use blox_core::{JobId, Name, NodeId, NodeStatus, Phase, Seconds};
 use prost::Message as _;
@@ -26,6 +27,8 @@ use tonic::{Request, Response, Status, Streaming};
 const STREAMS: u32 = 64;
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Interval at which the health service checks the log.
+const HEALTH: Duration = Duration::from_millis(250);
 
 /// Addresses and token of a scheduler. The addresses are bound, so an address in use is an error
 /// before the scheduler starts.
@@ -81,9 +84,11 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), SchedulerError> {
     let (handle, mut notices) = (running.handle, running.notices);
+    let refusals = Refusals::new(handle.to.clone());
     let mut tasks = tokio::task::JoinSet::new();
     let metrics = listen.metrics.map(|(listener, at)| {
-        tasks.spawn(metrics::serve(listener, handle.clone()));
+        let (handle, refusals) = (handle.clone(), refusals.clone());
+        tasks.spawn(metrics::serve(listener, handle, refusals));
         at
     });
     ready(listen.at, metrics);
@@ -93,14 +98,33 @@ pub async fn serve(
         desk: Desk::default(),
         forecaster: running.forecaster,
     };
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
-        .build_v1()
-        .map_err(|e| SchedulerError::Network(e.to_string()))?;
-    let guard = Guard(listen.token);
-    health
-        .set_serving::<pb::jobs_server::JobsServer<Service>>()
-        .await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
+    };
+    let failed = |e: tonic_reflection::server::Error| SchedulerError::Network(e.to_string());
+    // Older clients ask for the alpha version.
+    let reflection_alpha = reflection().build_v1alpha().map_err(failed)?;
+    let reflection = reflection().build_v1().map_err(failed)?;
+    let guard = Guard {
+        token: listen.token,
+        refusals,
+    };
+    let counters = Arc::clone(&handle.counters);
+    tasks.spawn(async move {
+        loop {
+            let is_serving = counters.why_no_room().is_none();
+            let status = match is_serving {
+                true => tonic_health::ServingStatus::Serving,
+                false => tonic_health::ServingStatus::NotServing,
+            };
+            let jobs = <pb::jobs_server::JobsServer<Service> as tonic::server::NamedService>::NAME;
+            for service in ["", jobs] {
+                health.set_service_status(service, status).await;
+            }
+            tokio::time::sleep(HEALTH).await;
+        }
+    });
     let (over_tx, over) = tokio::sync::oneshot::channel();
     let watch = tokio::task::spawn_blocking(move || {
         let result = running.thread.join();
@@ -115,6 +139,7 @@ pub async fn serve(
         .timeout(DEADLINE)
         .add_service(health_service)
         .add_service(reflection)
+        .add_service(reflection_alpha)
         .add_service(InterceptedService::new(
             pb::node_link_server::NodeLinkServer::new(service.clone())
                 .max_decoding_message_size(LARGEST),
@@ -124,7 +149,7 @@ pub async fn serve(
             pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST),
             guard,
         ))
-        .serve_with_incoming(connections(listen.listener));
+        .serve_with_incoming(connections(listen.listener, ConnectionLimits::raise()));
     let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
     let mut over = over;
     loop {
@@ -285,9 +310,8 @@ impl pb::jobs_server::Jobs for Service {
         if key.is_empty() || key.len() > 200 {
             return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
         }
-        if job.encoded_len() > LARGEST_JOB {
-            let text = format!("the job's description is longer than {LARGEST_JOB} bytes");
-            return Err(Status::invalid_argument(text));
+        if let Some(why) = too_large(&job) {
+            return Err(Status::resource_exhausted(why));
         }
         let spec = check_new(&job).and_then(|()| job_spec(job));
         let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
@@ -309,17 +333,25 @@ impl pb::jobs_server::Jobs for Service {
     }
 
     async fn list(&self, request: Request<pb::ListRequest>) -> Answer<pb::ListReply> {
-        let pb::ListRequest { job, all } = request.into_inner();
-        let look = move |s: &Controller, now: Millis| shown::jobs(s, now, job.map(JobId), all);
-        let jobs = self.look(look).await?;
-        let Some(job) = job.filter(|_| jobs.is_empty()) else {
-            return Ok(Response::new(pb::ListReply { jobs }));
+        let wanted = request.into_inner();
+        let job = wanted.job;
+        let look = move |s: &Controller, now: Millis| shown::jobs(s, now, &wanted);
+        let reply = self.look(look).await?;
+        let Some(job) = job.filter(|_| reply.jobs.is_empty()) else {
+            if reply.encoded_len() > LARGEST {
+                let text = format!(
+                    "the list of {} jobs is too large for one message: ask for pages, with a limit",
+                    reply.jobs.len()
+                );
+                return Err(Status::resource_exhausted(text));
+            }
+            return Ok(Response::new(reply));
         };
         let none = || Status::not_found(format!("there is no job {job}"));
         let past = self.handle.archived(JobId(job)).await?.ok_or_else(none)?;
         let look = move |s: &Controller, _: Millis| vec![shown::archived(s, &past)];
         let jobs = self.look(look).await?;
-        Ok(Response::new(pb::ListReply { jobs }))
+        Ok(Response::new(pb::ListReply { jobs, next: None }))
     }
 
     type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;

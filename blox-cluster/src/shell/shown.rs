@@ -9,7 +9,9 @@ use blox_core::{
     Class, Extras, GpuCount, JobId, JobRef, JobSpec, Name, NodeStatus, Phase, Reason, Seconds,
     Share, Time,
 };
+use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 fn text(name: Option<&Name>) -> String {
     name.map_or_else(String::new, Name::to_string)
@@ -31,27 +33,47 @@ fn class(class: Class) -> String {
     }
 }
 
-/// Lists one job, all jobs that have not ended, or all jobs that are not archived.
-pub(super) fn jobs(
-    s: &Controller,
-    now: Millis,
-    only: Option<JobId>,
-    all: bool,
-) -> Vec<pb::JobLine> {
+/// Limit on the jobs of one page in bytes, well below the limit of a message.
+const PAGE: usize = 1 << 20;
+
+/// Lists one job, all jobs that have not ended, or all jobs that are not archived. With a limit,
+/// the list is a page of at most [`PAGE`] bytes and one job.
+pub(super) fn jobs(s: &Controller, now: Millis, wanted: &pb::ListRequest) -> pb::ListReply {
     let view = s.view();
     let durable = s.launches().durable();
-    let known = durable.jobs.keys().copied();
-    let wanted = known.filter(|job| only.is_none_or(|o| o == *job));
-    let lines = wanted.filter_map(|id| match view.job(id) {
-        Some(job) => Some(line(s, now, &job)),
-        None if all || only.is_some() => durable.past(id).map(|job| past(s, &job)),
-        None => None,
-    });
-    let mut lines: Vec<_> = lines.collect();
-    if let Some(brief) = only.and_then(|id| durable.jobs.get(&id)) {
-        lines.iter_mut().for_each(|line| add_details(line, brief));
+    let only = wanted.job.map(JobId);
+    let first = wanted
+        .after
+        .map_or(Bound::Unbounded, |after| Bound::Excluded(JobId(after)));
+    let range = match only {
+        Some(job) => (Bound::Included(job), Bound::Included(job)),
+        None => (first, Bound::Unbounded),
+    };
+    let paged = wanted.limit > 0 && only.is_none();
+    let mut reply = pb::ListReply::default();
+    let mut bytes = 0;
+    for id in durable.jobs.range(range).map(|(id, _)| *id) {
+        let line = match view.job(id) {
+            Some(job) => line(s, now, &job),
+            None if wanted.all || only.is_some() => match durable.past(id) {
+                Some(job) => past(s, &job),
+                None => continue,
+            },
+            None => continue,
+        };
+        bytes += line.encoded_len();
+        let full = reply.jobs.len() >= wanted.limit as usize || bytes > PAGE;
+        if let Some(last) = reply.jobs.last().filter(|_| paged && full) {
+            reply.next = Some(last.job);
+            break;
+        }
+        reply.jobs.push(line);
     }
-    lines
+    if let Some(brief) = only.and_then(|id| durable.jobs.get(&id)) {
+        let lines = reply.jobs.iter_mut();
+        lines.for_each(|line| add_details(line, brief));
+    }
+    reply
 }
 
 /// Returns the line of one archived job.

@@ -1,5 +1,7 @@
 //! Shared secret of the scheduler and its clients and nodes.
 
+use super::listen::Peer;
+use super::refusals::Refusals;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -75,21 +77,32 @@ impl Interceptor for Token {
 
 /// Checks the secret of incoming requests.
 #[derive(Clone, Debug)]
-pub(super) struct Guard(pub Token);
+pub(super) struct Guard {
+    pub token: Token,
+    pub refusals: Refusals,
+}
 
 impl Interceptor for Guard {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let Some(secret) = &self.0.0 else {
-            return Ok(request);
-        };
+        let peer = request.extensions().get::<Peer>();
         let shown = request.metadata().get(HEADER);
-        match shown {
-            Some(shown) if same(shown.as_bytes(), secret.as_bytes()) => Ok(request),
-            Some(_) => Err(Status::unauthenticated("the token is not this scheduler's")),
-            None => Err(Status::unauthenticated(
+        let (reason, why) = match (&self.token.0, shown) {
+            (Some(secret), Some(shown)) if !same(shown.as_bytes(), secret.as_bytes()) => {
+                ("wrong_token", "the token is not this scheduler's")
+            }
+            (Some(_), None) => (
+                "no_token",
                 "this scheduler asks for a token: give --token-file",
-            )),
-        }
+            ),
+            _ => {
+                if let Some(peer) = peer {
+                    peer.admit();
+                }
+                return Ok(request);
+            }
+        };
+        self.refusals.add(peer.map(|peer| peer.ip), reason, why);
+        Err(Status::unauthenticated(why))
     }
 }
 
@@ -113,7 +126,12 @@ mod tests {
 
     fn shown(to: &Token, by: &Token) -> Result<(), String> {
         let request = by.clone().call(Request::new(())).unwrap();
-        let answer = Guard(to.clone()).call(request);
+        let (notices, _) = std::sync::mpsc::channel();
+        let mut guard = Guard {
+            token: to.clone(),
+            refusals: Refusals::new(notices),
+        };
+        let answer = guard.call(request);
         answer.map(drop).map_err(|s| s.message().to_owned())
     }
 

@@ -18,3 +18,14 @@ pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descript
 
 /// Largest description of a job in bytes.
 pub const LARGEST_JOB: usize = 256 << 10;
+
+/// Returns the error of a job whose description is too large, if it is.
+pub fn too_large(job: &pb::Job) -> Option<String> {
+    use prost::Message;
+    let bytes = job.encoded_len();
+    (bytes > LARGEST_JOB).then(|| {
+        format!(
+            "the description of the job has {bytes} bytes, expected at most {LARGEST_JOB}: put its data into a file"
+        )
+    })
+}

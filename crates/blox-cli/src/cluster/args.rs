@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 /// Address of the scheduler.
@@ -527,6 +527,9 @@ pub(crate) struct QueueArgs {
     /// Include jobs that have ended
     #[arg(long)]
     pub all: bool,
+    /// Largest number of jobs; those submitted first are shown
+    #[arg(long, value_name = "N")]
+    pub limit: Option<NonZeroUsize>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,

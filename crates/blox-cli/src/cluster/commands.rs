@@ -15,6 +15,7 @@ use blox_results::grid::Grid;
 use blox_results::{number_of, quoted};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 /// Maximum number of characters of a name in a table.
@@ -56,9 +57,18 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             submit(*args, terminal).await?;
         }
         ClusterCommand::Queue(a) => {
-            let jobs = client(&a.at).await?.list(None, a.all).await?;
+            let wanted = pb::ListRequest {
+                all: a.all,
+                ..pb::ListRequest::default()
+            };
+            let limit = a.limit.map_or(usize::MAX, NonZeroUsize::get);
+            let (jobs, more) = client(&a.at).await?.first(wanted, limit).await?;
             let lines = a.json.then(|| jobs.iter().map(job_json).collect());
             list(lines, queue(&jobs), terminal)?;
+            if more {
+                let shown = jobs.len();
+                writeln!(terminal.err, "more jobs follow: --limit is {shown}")?;
+            }
         }
         ClusterCommand::Cancel(a) => {
             let known = &mut client(&a.at).await?;
