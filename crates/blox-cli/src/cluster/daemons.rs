@@ -1,6 +1,7 @@
 //! Long-running processes: scheduler and node manager.
 
 use super::args::{NodeArgs, SchedulerArgs, ServiceArgs, Source};
+use super::journal::Rotated;
 use crate::args::SimulateArgs;
 use crate::config;
 use crate::failure::{Code, Failure};
@@ -14,7 +15,6 @@ use blox_cluster::protocol::{Millis, Timers};
 use blox_cluster::shell::gpus::{self, Gpu};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{node, scheduler, service, shim};
-use blox_core::journal::{Journal, JsonLines};
 use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Seconds};
 use blox_experiment::Prepared;
 use blox_registry::Registry;
@@ -137,7 +137,7 @@ pub(super) fn serve(
 ) -> Result<(), Failure> {
     let mut watch = scheduler::Watch::default();
     if let Some(path) = &daemon.journal {
-        watch.observers.set_journal(journal(path)?);
+        watch.observers.set_journal(Rotated::at(path)?);
     }
     let open = !daemon.listen.ip().is_loopback() && !daemon.token.is_some();
     let limits = limits(&daemon.service);
@@ -180,17 +180,6 @@ fn start_failure(error: scheduler::SchedulerError) -> Failure {
         _ => "--suspend-program",
     };
     Failure::new(format!("`{name}` {action}: give {option}"))
-}
-
-/// Creates a journal. An existing file is not overwritten, since it is the only record of its run.
-fn journal(path: &std::path::Path) -> Result<Box<dyn Journal>, Failure> {
-    let file = std::fs::File::create_new(path).map_err(|e| {
-        Failure::new(format!(
-            "--journal: {}: {e}, expected a new file",
-            path.display()
-        ))
-    })?;
-    Ok(Box::new(JsonLines::new(file)))
 }
 
 /// Returns the name of this host.

@@ -16,6 +16,8 @@ mod daemons;
 #[cfg(feature = "cluster")]
 mod demo;
 #[cfg(feature = "cluster")]
+mod journal;
+#[cfg(feature = "cluster")]
 mod local;
 #[cfg(feature = "cluster")]
 mod pilot;

@@ -82,13 +82,6 @@ fn up(
         }
         (None, _) => Some(daemons::pipeline(registry, simulate, &late.matches)?),
     };
-    let journal = scheduler.as_ref().and_then(|(_, journal)| journal.as_ref());
-    if let Some(path) = journal.filter(|path| path.exists()) {
-        return Err(Failure::new(format!(
-            "--journal: {}: exists, expected a new file",
-            path.display()
-        )));
-    }
     let folder = Folder::of(&a.state_dir)?;
     if a.dry_run {
         terminal.print(&folder.script(&a, line)?)?;
