@@ -7,6 +7,47 @@ use crate::protocol::timers::LONGEST_GRACE_S;
 use blox_core::NodeId;
 use std::sync::Arc;
 
+/// Limit on the descriptions of launches in one message, in bytes. It is well below the limit of a
+/// message, of which orders without descriptions need little.
+const TASKS: usize = 1 << 20;
+
+/// Counts bytes instead of writing them.
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Keeps the descriptions of launches that fit into one message, at least one. The node reports each
+/// launch that it takes in, and the answer has the next descriptions. An order for a launch that the
+/// node has reported stays, since it renews the lease.
+fn keep_within(orders: &mut Vec<Order>, bytes: usize, is_seen: impl Fn(AttemptId) -> bool) {
+    let mut left = bytes;
+    let mut is_first = true;
+    orders.retain_mut(|order| {
+        let Some(task) = &order.task else {
+            return true;
+        };
+        let mut size = Count(0);
+        // Counting cannot fail.
+        let _ = serde_json::to_writer(&mut size, task);
+        if size.0 <= left || std::mem::take(&mut is_first) {
+            left = left.saturating_sub(size.0);
+            is_first = false;
+            return true;
+        }
+        order.task = None;
+        is_seen(order.id)
+    });
+}
+
 impl Launches {
     /// Creates the orders for all nodes that need them.
     pub fn orders(&mut self) {
@@ -37,6 +78,8 @@ impl Launches {
                 orders.push(self.order(part, a));
             }
         }
+        let seen = |id: AttemptId| self.seen.contains_key(&PartId { id, node });
+        keep_within(&mut orders, TASKS, seen);
         let runs = |o: &&Order| matches!(o.wish, Wish::Run(_));
         let to_run = orders.iter().filter(runs);
         self.ordered
@@ -140,5 +183,59 @@ impl Launches {
             address: self.links.get(first)?.address.clone(),
             port: seen.port,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ids::Fence;
+    use crate::protocol::message::Task;
+    use blox_core::{Config, GpuCount, JobId, JobSpec, Seconds, Share, Time};
+
+    fn order(job: u32, name: &str) -> Order {
+        let mut spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+        spec.name = Some(name.into());
+        let task = Task {
+            spec: Arc::new(spec),
+            gpus: vec![0],
+            ranks: vec![0],
+            world: 1,
+            node_rank: 0,
+            nodes: vec!["n".into()],
+            share: Share::WHOLE,
+            gpu_memory_gib: 0.0,
+            cpus: 0.0,
+            memory_gib: 0.0,
+            config: Config::NONE,
+        };
+        Order {
+            id: AttemptId {
+                job: JobId(job),
+                attempt: 1,
+            },
+            fence: Fence(1),
+            wish: Wish::Prepare,
+            task: Some(Arc::new(task)),
+            leaves_in: None,
+        }
+    }
+
+    #[test]
+    fn large_descriptions_go_in_pieces_with_all_leases() {
+        let long = "x".repeat(1_000);
+        let mut orders: Vec<Order> = (0..5).map(|job| order(job, &long)).collect();
+        orders[0].task = None;
+        keep_within(&mut orders, 3_500, |id| id.job == JobId(4));
+        let kept: Vec<_> = orders
+            .iter()
+            .map(|o| (o.id.job.0, o.task.is_some()))
+            .collect();
+        // Two descriptions fit. Job 3 follows later, and job 4 keeps its lease.
+        assert_eq!(kept, [(0, false), (1, true), (2, true), (4, false)]);
+        // One larger than all goes alone.
+        let mut orders = vec![order(1, &long), order(2, &long)];
+        keep_within(&mut orders, 10, |_| false);
+        assert_eq!(orders.len(), 1);
     }
 }
