@@ -30,6 +30,8 @@ const FIRST_TRY: Millis = Millis(200);
 const LAST_TRY: Millis = Millis(5_000);
 /// Minimum delay before the log is compacted or jobs are archived again after a failure.
 const COMPACT_AGAIN: Millis = Millis(60_000);
+/// Bytes of records after which a start is slow.
+const MANY_RECORDS: u64 = 1 << 20;
 /// Interval of timeout checks.
 pub const TICK: Duration = Duration::from_millis(100);
 
@@ -260,6 +262,26 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Parses a snapshot.
+    ///
+    /// # Errors
+    /// It has another format, or cannot be read.
+    fn read(bytes: &[u8]) -> Result<Self, SchedulerError> {
+        match serde_json::from_slice::<Snapshot>(bytes) {
+            Ok(snapshot) => {
+                let (format, program) = (snapshot.format, snapshot.program.clone());
+                Head { format, program }.check()?;
+                Ok(snapshot)
+            }
+            Err(error) => {
+                serde_json::from_slice::<Head>(bytes)?.check()?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
 /// Fields that snapshots have in all formats from 2 on.
 #[derive(Deserialize)]
 #[serde(default)]
@@ -445,6 +467,8 @@ pub struct Daemon<O: Outputs> {
     failure: String,
     /// True while a snapshot is being written.
     compacting: bool,
+    /// True until the first snapshot after the start.
+    is_new: bool,
     /// Earliest time of the next compaction.
     compact_from: Millis,
     /// Earliest time at which jobs are archived again.
@@ -459,20 +483,21 @@ impl<O: Outputs> Daemon<O> {
     /// # Errors
     /// The log cannot be read or written, or its snapshot has the state of another policy.
     pub fn begin(
-        mut log: Log,
-        recovered: &Recovered,
+        log: Log,
+        recovered: Recovered,
         composed: Composed,
         start: Start,
         outputs: impl FnOnce(&PolicyReplica) -> Result<O, MemoryError>,
     ) -> Result<(Self, PolicyReplica), SchedulerError> {
-        let snapshot: Option<Snapshot> = match &recovered.snapshot {
-            Some(bytes) => {
-                serde_json::from_slice::<Head>(bytes)?.check()?;
-                Some(serde_json::from_slice(bytes)?)
-            }
-            None => None,
-        };
-        let records = records_of(&recovered.records, snapshot.is_some())?;
+        let Recovered {
+            snapshot,
+            records: entries,
+            warnings,
+            ..
+        } = recovered;
+        let snapshot = snapshot.as_deref().map(Snapshot::read).transpose()?;
+        let records = records_of(&entries, snapshot.is_some())?;
+        drop(entries);
         let (saved, memory) = match snapshot {
             Some(s) => (s.saved, s.policy),
             None => (Saved::default(), None),
@@ -489,15 +514,6 @@ impl<O: Outputs> Daemon<O> {
         // The policy's copy of the core and the policy itself process the same records.
         let core = Core::restore(saved.core.clone(), trigger.clone());
         let replica = PolicyReplica::recover(core, scheduler, &records);
-        if !records.is_empty() {
-            // Replace the records by a snapshot, so that the next start is fast.
-            let mut durable = saved.durable.clone();
-            records.iter().for_each(|record| durable.apply(record));
-            let core = replica.follower.core().save();
-            let policy = replica.follower.scheduler().save().map_err(policy_error)?;
-            let snapshot = Snapshot::new(Saved { core, durable }, policy);
-            log.snapshot(&serde_json::to_vec(&snapshot)?)?;
-        }
         let (now, cluster) = (start.now, start.cluster);
         let (mut machine, first) = Controller::begin(
             start.settings,
@@ -526,10 +542,14 @@ impl<O: Outputs> Daemon<O> {
             stale_actions,
             failure: String::new(),
             compacting: false,
+            is_new: true,
             compact_from: Millis(0),
             archive_from: Millis(0),
             counters: Arc::default(),
         };
+        warnings
+            .into_iter()
+            .for_each(|text| daemon.outputs.notice(text));
         daemon.push(first, None)?;
         daemon.persist(now)?;
         Ok((daemon, replica))
@@ -680,10 +700,15 @@ impl<O: Outputs> Daemon<O> {
         self.last_orders.insert(orders.node.clone(), orders);
     }
 
-    /// Starts a snapshot if the log has grown. It waits for an open question, because the policy's
+    /// Starts a snapshot if the log has grown, or if the start had to read many records, so that
+    /// the next start is fast. It waits for an open question, because the policy's
     /// state must belong to the same time.
     fn compact(&mut self, now: Millis) -> Result<(), SchedulerError> {
-        let grown = self.log.bytes() >= self.limits.log_bytes;
+        let limit = match self.is_new {
+            true => self.limits.log_bytes.min(MANY_RECORDS),
+            false => self.limits.log_bytes,
+        };
+        let grown = self.log.bytes() >= limit;
         let later = self.compacting || now < self.compact_from;
         if !grown || later || self.machine.core().open().is_some() {
             return Ok(());
@@ -696,6 +721,7 @@ impl<O: Outputs> Daemon<O> {
             page => page?,
         };
         self.compacting = true;
+        self.is_new = false;
         let durable = Box::new(self.machine.launches().durable().clone());
         self.outputs.policy(ToPolicy::Compact(durable, page));
         Ok(())

@@ -3,13 +3,18 @@
 //!
 //! [`Log::append`] buffers records. [`Log::sync`] writes all buffered records to disk in one frame
 //! (group commit); they are durable once it returns. When a log is opened, a frame that was torn by
-//! a crash is truncated. Any other damage is an error with its position, and nothing is changed.
+//! a crash is truncated, and a damaged snapshot is replaced by the one before it and the log since
+//! then. Any other damage is an error with its position, and nothing is changed.
 
+mod check;
 mod files;
 mod frame;
+mod repair;
 
+pub use check::{Check, Content, Damage, FileCheck, check, dump};
 pub use files::{FileHandle, Files, SystemFiles};
 use frame::{HEAD, Kind};
+pub use repair::{Lost, Repair, repair};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +64,9 @@ pub enum LogError {
         path: PathBuf,
     },
     /// The log is damaged, and not by a crash during a write.
-    #[error("{path}: byte {position}: {what}; nothing was changed")]
+    #[error(
+        "{path}: byte {position}: {what}; nothing was changed: `blox log check` lists the damage, `blox log repair` keeps what is readable"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -99,6 +106,8 @@ pub struct Recovered {
     pub records: Vec<Vec<u8>>,
     /// Number of truncated bytes of a torn frame.
     pub torn: u64,
+    /// Damage that costs nothing, as sentences for the operator.
+    pub warnings: Vec<String>,
 }
 
 /// A log that is open for writing.
@@ -146,46 +155,31 @@ impl Log {
     /// The directory cannot be read, or is damaged.
     pub fn open_in(files: Arc<dyn Files>, dir: &Path) -> Result<(Log, Recovered), LogError> {
         files.create_dir(dir).map_err(at(dir))?;
-        let mut recovered = Recovered::default();
-        let (segments, snapshots) = list(&*files, dir)?;
-        let mut seq = 0;
-        if let Some((number, path)) = snapshots.last() {
-            let bytes = files.read(path).map_err(at(path))?;
-            recovered.snapshot = Some(read_snapshot(path, &bytes, *number)?);
-            seq = *number;
+        let Reading {
+            mut recovered,
+            damaged,
+            seq,
+            last,
+        } = read(&*files, dir)?;
+        for (path, position, what) in damaged {
+            let aside = with_suffix(&path, ".damaged");
+            files.rename(&path, &aside).map_err(at(&path))?;
+            files.sync_dir(dir).map_err(at(dir))?;
+            recovered.warnings.push(format!(
+                "{}: byte {position}: {what}: the snapshot before it and the log since then are used; it is kept as {}",
+                path.display(),
+                aside.display()
+            ));
         }
-        let base = seq;
-        // Segments that the snapshot covers completely are not needed.
-        let first = segments.iter().rposition(|(from, _)| *from <= base + 1);
-        let needed = &segments[first.unwrap_or(0)..];
-        let missing = |frame: u64| LogError::Missing {
-            path: segment(dir, frame),
-            frame,
-        };
-        // The next segment is started before a snapshot is written.
-        if !snapshots.is_empty() && needed.first().is_none_or(|(from, _)| *from != base + 1) {
-            return Err(missing(base + 1));
+        if let Some((path, whole, _)) = last.as_ref().filter(|_| recovered.torn > 0) {
+            let mut file = files.open(path).map_err(at(path))?;
+            file.set_len(*whole).map_err(at(path))?;
+            file.sync().map_err(at(path))?;
         }
-        let mut end = 0;
-        for (i, (from, path)) in needed.iter().enumerate() {
-            if *from > seq + 1 {
-                return Err(missing(seq + 1));
-            }
-            let last = i + 1 == needed.len();
-            let bytes = files.read(path).map_err(at(path))?;
-            let whole = read_segment(path, &bytes, last, *from, base, &mut seq, &mut recovered)?;
-            end = whole;
-            if whole < bytes.len() as u64 {
-                recovered.torn = bytes.len() as u64 - whole;
-                let mut file = files.open(path).map_err(at(path))?;
-                file.set_len(whole).map_err(at(path))?;
-                file.sync().map_err(at(path))?;
-            }
-        }
-        let (file, path, written) = match needed.last() {
-            Some((_, path)) if end >= PREFIX as u64 => {
-                let file = files.open(path).map_err(at(path))?;
-                (file, path.clone(), end)
+        let (file, path, written) = match last {
+            Some((path, whole, _)) if whole >= PREFIX as u64 => {
+                let file = files.open(&path).map_err(at(&path))?;
+                (file, path, whole)
             }
             _ => begin_segment(&*files, dir, seq + 1)?,
         };
@@ -361,6 +355,90 @@ impl Page {
         }
         Ok(())
     }
+}
+
+/// Content of a log's directory. Reading changes nothing.
+struct Reading {
+    recovered: Recovered,
+    /// Damaged snapshots that are not needed: path, position and description.
+    damaged: Vec<(PathBuf, u64, String)>,
+    /// Number of the last frame.
+    seq: u64,
+    /// The last segment: path, length of its intact part, and its length in bytes.
+    last: Option<(PathBuf, u64, u64)>,
+}
+
+/// Reads the newest intact snapshot and the records after it.
+fn read(files: &dyn Files, dir: &Path) -> Result<Reading, LogError> {
+    let mut recovered = Recovered::default();
+    let (segments, snapshots) = list(files, dir)?;
+    let mut seq = 0;
+    let mut damaged = Vec::new();
+    for (number, path) in snapshots.iter().rev() {
+        let bytes = files.read(path).map_err(at(path))?;
+        match read_snapshot(path, &bytes, *number) {
+            Ok(snapshot) => {
+                recovered.snapshot = Some(snapshot);
+                seq = *number;
+                break;
+            }
+            Err(LogError::Damaged {
+                path,
+                position,
+                what,
+            }) => damaged.push((path, position, what)),
+            Err(error) => return Err(error),
+        }
+    }
+    let base = seq;
+    // The log since an older snapshot must replace a damaged one.
+    let irreplaceable = |missing: LogError| match damaged.first().cloned() {
+        Some((path, position, what)) => LogError::Damaged {
+            path,
+            position,
+            what,
+        },
+        None => missing,
+    };
+    // Segments that the snapshot covers completely are not needed.
+    let first = segments.iter().rposition(|(from, _)| *from <= base + 1);
+    let needed = &segments[first.unwrap_or(0)..];
+    let missing = |frame: u64| LogError::Missing {
+        path: segment(dir, frame),
+        frame,
+    };
+    // The next segment is started before a snapshot is written.
+    if !snapshots.is_empty() && needed.first().is_none_or(|(from, _)| *from != base + 1) {
+        return Err(irreplaceable(missing(base + 1)));
+    }
+    let mut last = None;
+    for (i, (from, path)) in needed.iter().enumerate() {
+        if *from > seq + 1 {
+            return Err(missing(seq + 1));
+        }
+        let is_last = i + 1 == needed.len();
+        let bytes = files.read(path).map_err(at(path))?;
+        let whole = read_segment(path, &bytes, is_last, *from, base, &mut seq, &mut recovered)?;
+        let len = bytes.len() as u64;
+        recovered.torn = len - whole;
+        last = Some((path.clone(), whole, len));
+    }
+    let newest = snapshots.last().map_or(0, |(number, _)| *number);
+    if seq < newest {
+        return Err(irreplaceable(missing(seq + 1)));
+    }
+    Ok(Reading {
+        recovered,
+        damaged,
+        seq,
+        last,
+    })
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LogError + '_ {

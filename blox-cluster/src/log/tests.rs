@@ -99,7 +99,7 @@ fn damage_is_reported_with_its_position() {
     fs::write(&path, &bytes).unwrap();
     let message = Log::open(dir.path()).unwrap_err().to_string();
     assert!(
-        message.ends_with("byte 12: frame 1 does not check; nothing was changed"),
+        message.contains("byte 12: frame 1 does not check; nothing was changed: `blox log check`"),
         "{message}"
     );
 }
@@ -313,4 +313,212 @@ fn log_ended_without_room_keeps_acknowledged_records() {
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd"]);
     assert!(found.torn > 0);
+}
+
+/// A log with two snapshots, the segments since the older one, and a record after the newer one.
+/// Returns its records from the older snapshot on.
+fn with_snapshots(dir: &Path) -> Vec<String> {
+    written(dir);
+    let mut all = Vec::new();
+    for round in 0..3 {
+        let (mut log, _) = Log::open(dir).unwrap();
+        log.snapshot(format!("all {round}").as_bytes()).unwrap();
+        for record in ["x", "yy"] {
+            let record = format!("{record} {round}");
+            add(&mut log, record.as_bytes());
+            if round > 0 {
+                all.push(record);
+            }
+        }
+    }
+    all
+}
+
+fn copied(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.path().join(path.file_name().unwrap())).unwrap();
+    }
+    to
+}
+
+/// Returns snapshot and records, as one text each.
+fn content(dir: &Path) -> Result<Vec<String>, LogError> {
+    let (_, found) = Log::open(dir)?;
+    let snapshot = found.snapshot.iter().cloned();
+    Ok(text(&snapshot.chain(found.records).collect::<Vec<_>>()))
+}
+
+#[test]
+fn damaged_snapshot_is_replaced_by_the_one_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let all = with_snapshots(dir);
+    let newest = list(&SystemFiles, dir).unwrap().1.pop().unwrap().1;
+    let mut bytes = fs::read(&newest).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&newest, &bytes).unwrap();
+    assert!(!check(dir).unwrap().is_intact());
+    let (mut log, found) = Log::open(dir).unwrap();
+    assert_eq!(found.snapshot.unwrap(), b"all 1");
+    assert_eq!(text(&found.records), all);
+    let [warning] = &found.warnings[..] else {
+        panic!("{:?}", found.warnings);
+    };
+    let begin = format!("{}: byte 24: the snapshot does not check", newest.display());
+    assert!(warning.starts_with(&begin), "{warning}");
+    // The next snapshot keeps the intact one, not the damaged one.
+    log.snapshot(b"all 3").unwrap();
+    let names: Vec<u64> = list(&SystemFiles, dir)
+        .unwrap()
+        .1
+        .iter()
+        .map(|s| s.0)
+        .collect();
+    assert_eq!(names, [5, 9]);
+    drop(log);
+    assert!(check(dir).unwrap().is_intact());
+    assert_eq!(content(dir).unwrap(), ["all 3"]);
+    // Without the segments in between, nothing replaces the snapshot.
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    with_snapshots(dir);
+    let newest = list(&SystemFiles, dir).unwrap().1.pop().unwrap().1;
+    fs::write(&newest, &bytes).unwrap();
+    fs::remove_file(segment(dir, 6)).unwrap();
+    let error = Log::open(dir).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&begin[begin.rfind('/').unwrap()..]) || error.contains("byte 24"),
+        "{error}"
+    );
+    assert!(newest.exists());
+}
+
+/// Damages a copy of a log with `damage`, checks it, repairs it, and returns what is left of it.
+fn repaired(
+    original: &Path,
+    damage: impl Fn(&Path),
+) -> (Check, Result<Repair, LogError>, Vec<String>) {
+    let dir = copied(original);
+    damage(dir.path());
+    let before = check(dir.path()).unwrap();
+    let repair = repair(dir.path());
+    let left = match &repair {
+        Ok(_) => content(dir.path()).unwrap(),
+        Err(_) => Vec::new(),
+    };
+    (before, repair, left)
+}
+
+#[test]
+fn flipped_bits_are_found_and_repaired_with_exact_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let all = with_snapshots(dir);
+    let newest: Vec<String> = [&["all 2".to_owned()], &all[2..]].concat();
+    let names: Vec<_> = check(dir)
+        .unwrap()
+        .files
+        .into_iter()
+        .map(|f| f.path)
+        .collect();
+    let (mut intact, mut cut, mut fallen_back) = (0, 0, 0);
+    for path in &names {
+        let bytes = fs::read(path).unwrap();
+        for bit in (0..bytes.len() * 8).step_by(11) {
+            let flip = |dir: &Path| {
+                let mut bytes = bytes.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                fs::write(dir.join(path.file_name().unwrap()), bytes).unwrap();
+            };
+            let (before, repair, left) = repaired(dir, flip);
+            let at = format!("{} bit {bit}", path.display());
+            let is_torn = before.files.iter().any(|f| f.torn > 0);
+            assert!(!before.is_intact() || is_torn, "{at}");
+            let repair = repair.unwrap_or_else(|e| panic!("{at}: {e}"));
+            match repair.lost {
+                None if left.first() == newest.first() => {
+                    assert_eq!(left, newest, "{at}");
+                    intact += 1;
+                }
+                None => {
+                    assert_eq!(left[1..], all, "{at}");
+                    fallen_back += 1;
+                }
+                Some(lost) => {
+                    let kept = left.len() - 1;
+                    let expected = &newest[1 + kept..];
+                    assert_eq!(left, newest[..1 + kept], "{at}");
+                    assert_eq!(lost.last - lost.first + 1, expected.len() as u64, "{at}");
+                    // A damaged frame cannot be read, the ones after it can.
+                    let readable = text(&lost.steps);
+                    assert!(expected.ends_with(&readable) && readable.len() + 1 >= expected.len());
+                    cut += 1;
+                }
+            }
+        }
+    }
+    assert!(
+        intact > 50 && cut > 30 && fallen_back > 10,
+        "{intact} {cut} {fallen_back}"
+    );
+}
+
+#[test]
+fn cut_files_are_repaired_or_the_reason_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    with_snapshots(dir);
+    let names: Vec<_> = check(dir)
+        .unwrap()
+        .files
+        .into_iter()
+        .map(|f| f.path)
+        .collect();
+    for path in &names {
+        let bytes = fs::read(path).unwrap();
+        for length in (0..bytes.len()).step_by(3) {
+            let shorten = |dir: &Path| {
+                fs::write(dir.join(path.file_name().unwrap()), &bytes[..length]).unwrap();
+            };
+            let (before, repair, left) = repaired(dir, shorten);
+            let at = format!("{} cut to {length}", path.display());
+            repair.unwrap_or_else(|e| panic!("{at}: {e}"));
+            assert!(!left.is_empty(), "{at}");
+            // A cut of the last file, or between two frames, may look complete.
+            let is_last = path == names.last().unwrap();
+            assert!(
+                !before.is_intact() || is_last || length + HEAD >= bytes.len(),
+                "{at}"
+            );
+        }
+    }
+    // Without both snapshots, the first segments are missing.
+    let (_, repair, _) = repaired(dir, |dir| {
+        for (_, path) in list(&SystemFiles, dir).unwrap().1 {
+            fs::write(path, b"rubbish").unwrap();
+        }
+    });
+    let error = repair.unwrap_err().to_string();
+    assert!(
+        error.contains("byte 0: the head of the snapshot does not check"),
+        "{error}"
+    );
+}
+
+#[test]
+fn dump_shows_the_state_and_each_record_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = with_snapshots(dir.path());
+    let mut shown = Vec::new();
+    let show = |snapshot, frame, bytes: &[u8]| {
+        shown.push((snapshot, frame, String::from_utf8_lossy(bytes).into_owned()));
+        Ok::<(), LogError>(())
+    };
+    dump(dir.path(), show).unwrap();
+    assert_eq!(shown[0], (true, 5, "all 1".to_owned()));
+    let records: Vec<_> = shown[1..].iter().map(|(_, _, text)| text.clone()).collect();
+    assert_eq!(records, all);
+    assert_eq!(shown.last().unwrap().1, 9);
 }

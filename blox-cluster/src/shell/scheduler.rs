@@ -206,7 +206,7 @@ pub fn start_with(
             archive: archive.clone(),
         })
     };
-    let (daemon, replica) = Daemon::begin(log, &recovered, composed, begin, outputs)?;
+    let (daemon, replica) = Daemon::begin(log, recovered, composed, begin, outputs)?;
     let answers = to.clone();
     std::thread::spawn(move || policy(replica, &for_policy, &answers));
     let counters = Arc::clone(daemon.counters());

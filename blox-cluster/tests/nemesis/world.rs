@@ -598,7 +598,7 @@ impl World {
         };
         self.checks.restarts();
         let outputs = |_: &PolicyReplica| Ok(self.process.clone());
-        let begun = Daemon::begin(log, &recovered, composed, start, outputs);
+        let begun = Daemon::begin(log, recovered, composed, start, outputs);
         let result = begun.map(|(daemon, replica)| {
             self.life = Some(Life {
                 daemon,
