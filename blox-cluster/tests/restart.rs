@@ -146,7 +146,7 @@ fn restarts(jobs: u32) {
 
 #[test]
 fn snapshot_is_written_after_the_first_answer() {
-    restarts(3_000);
+    restarts(8_000);
 }
 
 #[test]
