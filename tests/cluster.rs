@@ -177,6 +177,12 @@ impl Cluster {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
+    /// Returns the output of a command that has a format.
+    fn json_of(&self, args: &[&str]) -> Value {
+        let text = self.run(args).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
     fn submit(&self, args: &[&str]) -> u64 {
         let mut all = vec!["submit"];
         all.extend(args);
@@ -1949,4 +1955,286 @@ fn every_example_runs_on_real_processes() {
             )),
         }
     });
+}
+
+/// Replaces digits of times such as `0:02` by zeros, so that a transcript is always the same.
+fn without_times(text: &str) -> String {
+    let words = text.split_inclusive([' ', '\n']).map(|word| {
+        let is_time = word.contains(':') || word.contains('.');
+        let is_number = |c: char| c.is_ascii_digit() || ":.- \n".contains(c);
+        match is_time && word.chars().all(is_number) {
+            true => word.replace(|c: char| c.is_ascii_digit(), "0"),
+            false => word.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+#[test]
+fn ten_habits_of_slurm_users_have_commands() {
+    let c = Cluster::without_daemons(&["--wait-for-nodes", "1"]);
+    let mut c = c.begin("fifo", &[]);
+    c.nodes.push(None);
+    c.start_node_with(0, 2, &["--gpu-type", "a100"]);
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let script = "\
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --gres=gpu:a100:1
+#SBATCH --output=%x-%A_%a.out
+echo fold $SLURM_ARRAY_TASK_ID
+while [ ! -e go ]; do sleep 0.1; done
+";
+    std::fs::write(c.dir.path().join("train.sh"), script).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/files/slurm-habits.txt");
+    let mut shown = String::new();
+    let mut typed = |c: &Cluster, line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&str> = words.iter().map(|w| w.trim_matches('\'')).collect();
+        let out = match c.run(&words) {
+            Ok(out) => out,
+            Err(error) => error,
+        };
+        shown += &format!("$ blox {line}\n{}\n", without_times(&out));
+    };
+    typed(&c, "sbatch --user ada --array=0-3%2 train.sh");
+    say(
+        &c,
+        "sbatch --user ada --dependency=afterok:0 -J eval train.sh",
+    );
+    typed(&c, "sbatch --user bob --hold -J later train.sh");
+    c.until("two jobs run", |c| {
+        let jobs = c.json(&["queue", "--state", "running"]);
+        jobs.as_array().is_some_and(|jobs| jobs.len() == 2)
+    });
+    typed(&c, "squeue");
+    typed(&c, "squeue -u bob -o id,state,reason");
+    typed(&c, "release 5");
+    typed(&c, "hold '0_[2-3]'");
+    typed(&c, "priority 5 10");
+    typed(&c, "squeue -t pending -o id,priority,reason");
+    typed(&c, "sinfo");
+    typed(&c, "scancel 0_3");
+    typed(&c, "scancel -u bob");
+    std::fs::write(c.dir.path().join("go"), "").unwrap();
+    c.until("two jobs are completed", |c| {
+        let jobs = c.json(&["queue", "--all", "--state", "completed"]);
+        jobs.as_array().is_some_and(|jobs| jobs.len() == 2)
+    });
+    typed(&c, "release 0");
+    c.until("all jobs have ended", |c| {
+        let jobs = c.json(&["queue"]);
+        jobs.as_array().is_some_and(Vec::is_empty)
+    });
+    typed(&c, "squeue --all");
+    typed(&c, "logs --err 0");
+    c.until("all jobs are in the history", |c| {
+        let jobs = c.json_of(&["acct", "--by", "job", "--format", "json"]);
+        jobs.as_array().is_some_and(|jobs| jobs.len() == 6)
+    });
+    typed(&c, "sacct");
+    typed(&c, "sacct --by job --user ada");
+    assert_eq!(read(&c.dir.path().join("train-0_2.out")), "fold 2\n");
+    // Without the scheduler, the same from its folder.
+    c.kill_scheduler();
+    let offline = |more: &[&str]| {
+        let dir = c.dir.path().join("scheduler");
+        let out = blox()
+            .arg("acct")
+            .arg("--state-dir")
+            .arg(dir)
+            .args(more)
+            .output();
+        String::from_utf8(out.unwrap().stdout).unwrap()
+    };
+    let table = without_times(&offline(&[]));
+    assert!(
+        !table.is_empty() && shown.contains(&table),
+        "{table}\n{shown}"
+    );
+    assert!(offline(&["--since", "1d", "--format", "csv"]).starts_with("user,jobs,gpu_h,"));
+    assert_eq!(offline(&["--until", "1d", "--format", "json"]), "[]\n");
+    match std::env::var_os("BLOX_BLESS") {
+        Some(_) => std::fs::write(path, shown).unwrap(),
+        None => assert_eq!(shown, read(&path)),
+    }
+}
+
+#[test]
+fn array_of_1000_jobs_is_one_request() {
+    let c = Cluster::start("fifo", &[1]);
+    let begin = Instant::now();
+    let job = c.submit(&["--array", "1-1000%1", "--hold", "--", "true"]);
+    let submitted = begin.elapsed();
+    let jobs = c.json(&["queue", "0"]);
+    assert_eq!((job, jobs.as_array().map(Vec::len)), (0, Some(1000)));
+    let begin = Instant::now();
+    assert_eq!(
+        c.run(&["cancel", "0_[2-1000]"]).unwrap(),
+        "999 jobs cancelled\n"
+    );
+    eprintln!("submit {submitted:?}, cancel {:?}", begin.elapsed());
+    assert_eq!(c.run(&["release", "0_1"]).unwrap(), "");
+    c.until_phase(0, "completed");
+    let no = c.run(&["cancel", "0_[2000-3000]"]).unwrap_err();
+    assert!(no.contains("there is no job 0_[2000-3000]"), "{no}");
+    let no = c
+        .run(&["submit", "--array", "1-5000", "--", "true"])
+        .unwrap_err();
+    assert!(no.contains("4,096 at most"), "{no}");
+}
+
+#[test]
+fn dependencies_survive_a_scheduler_restart() {
+    let mut c = Cluster::start("fifo", &[1]);
+    let first = c.submit_until("running", &["--", "sleep", "600"]);
+    let ok = c.submit(&["-d", "afterok:0", "--", "true"]);
+    let not = c.submit(&["-d", "afternotok:0", "--", "true"]);
+    c.restart_scheduler("fifo");
+    c.until("it waits", |c| c.phase(ok) == "deferred");
+    let why = c.run(&["why", "1"]).unwrap();
+    assert!(why.contains("waits until job 0 completes"), "{why}");
+    c.run(&["cancel", &first.to_string()]).unwrap();
+    c.until_phase(ok, "cancelled");
+    c.until_phase(not, "completed");
+    let show = c.run(&["show", "1"]).unwrap();
+    assert!(
+        show.contains("afterok:0 can never be met: job 0 is cancelled"),
+        "{show}"
+    );
+}
+
+#[test]
+fn urgent_priority_starts_a_queued_job_first() {
+    let c = Cluster::start("order{by=-priority}", &[1]);
+    c.submit_until(
+        "running",
+        &["--", "sh", "-c", "while [ ! -e go ]; do sleep 0.1; done"],
+    );
+    let second = c.submit(&["--", "sh", "-c", "date +%s%N > second"]);
+    let third = c.submit(&["--", "sh", "-c", "date +%s%N > third"]);
+    c.run(&["priority", &third.to_string(), "5"]).unwrap();
+    std::fs::write(c.dir.path().join("go"), "").unwrap();
+    c.until_phase(second, "completed");
+    let at = |name: &str| -> u64 { read(&c.dir.path().join(name)).trim().parse().unwrap() };
+    assert!(at("third") < at("second"));
+}
+
+#[test]
+fn top_without_a_terminal_is_one_table() {
+    let c = Cluster::start("fifo", &[2]);
+    c.submit_until("running", &["-J", "train", "--", "sleep", "600"]);
+    let text = c.run(&["top"]).unwrap();
+    assert!(
+        text.contains("[#.              ]  1/2  up") && text.contains("train"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn full_disk_of_the_history_stops_no_job() {
+    let mut c = Cluster::start("fifo", &[1]);
+    c.submit_until("completed", &["--", "true"]);
+    let path = c.dir.path().join("scheduler/history.sqlite");
+    c.until("there is a history", |_| path.exists());
+    // A folder cannot be written as a file.
+    c.kill_scheduler();
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+    }
+    std::fs::create_dir(&path).unwrap();
+    c.start_scheduler("fifo");
+    c.submit_until("completed", &["--", "true"]);
+    std::fs::remove_dir(&path).unwrap();
+    c.restart_scheduler("fifo");
+    c.until("both jobs are in the history", |c| {
+        c.json_of(&["acct", "--format", "json"])[0]["completed"] == 2
+    });
+}
+
+#[test]
+fn dashboard_names_only_metrics_that_exist() {
+    let address = free_address();
+    let c = Cluster::start_with("fifo", &[1], &["--metrics", &address]);
+    c.submit_until("completed", &["--user", "a\"b", "--", "true"]);
+    let get = || {
+        use std::io::{Read, Write};
+        let mut tcp = std::net::TcpStream::connect(&address).unwrap();
+        tcp.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        tcp.read_to_string(&mut text).unwrap();
+        text
+    };
+    let bucket = "blox_wait_seconds_bucket{user=\"a\\\"b\",gpu_type=\"\",le=\"+Inf\"} 1\n";
+    c.until("the wait is counted", |_| get().contains(bucket));
+    let metrics = get();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/deploy/grafana.json");
+    let dashboard: Value = serde_json::from_str(&read(&path)).unwrap();
+    let mut names = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            for name in query
+                .split(|c| !is_name(c))
+                .filter(|n| n.starts_with("blox_"))
+            {
+                names += 1;
+                let known = metrics
+                    .lines()
+                    .any(|l| l.starts_with(name) && !l[name.len()..].starts_with(is_name));
+                assert!(known, "{name} of {query}\n{metrics}");
+            }
+        }
+    }
+    assert!(names >= 12, "{names}");
+}
+
+#[test]
+fn daemons_read_one_configuration_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("blox.toml");
+    let file = "[scheduler]\nscheduler = 'fifo'\nround = 0.5\nfaster = 5\nlisten = '127.0.0.1:0'\nstate_dir = 'state'\n";
+    std::fs::write(&path, file).unwrap();
+    let mut child = blox()
+        .args(["scheduler", "--config"])
+        .arg(&path)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let _scheduler = Daemon(child);
+    let at = line.trim().strip_prefix("listening on ").unwrap();
+    assert!(dir.path().join("state").is_dir());
+    std::fs::write(
+        &path,
+        format!("[node]\nat = '{at}'\ngpus = 3\nname = 'x'\nfaster = 5\nstate_dir = 'node'\n"),
+    )
+    .unwrap();
+    let node = blox()
+        .args(["node", "--gpus=2", "--config"])
+        .arg(&path)
+        .stderr(Stdio::null())
+        .spawn();
+    let _node = Daemon(node.unwrap());
+    let begin = Instant::now();
+    loop {
+        let out = blox()
+            .args(["nodes", "--json", "--at", at])
+            .output()
+            .unwrap();
+        let nodes: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        if nodes[0]["name"] == "x" && nodes[0]["gpus"] == 2 {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{nodes}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

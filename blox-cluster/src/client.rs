@@ -192,7 +192,7 @@ impl Client {
         loop {
             let left = limit - jobs.len();
             request.limit = u32::try_from(left).unwrap_or(PAGE).clamp(1, PAGE);
-            let reply = self.jobs.list(soon(request)).await;
+            let reply = self.jobs.list(soon(request.clone())).await;
             let page = self.reply(reply)?;
             jobs.extend(page.jobs);
             if page.next.is_none() || jobs.len() >= limit {
@@ -202,6 +202,56 @@ impl Client {
         }
     }
 
+    /// Lists the selected jobs, as [`Client::first`]; without `all`, only those that have not ended.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or there is no such job.
+    pub async fn list_selected(
+        &mut self,
+        filter: pb::Filter,
+        all: bool,
+        limit: usize,
+    ) -> Result<(Vec<pb::JobLine>, bool), ClientError> {
+        let request = pb::ListRequest {
+            all,
+            filter: Some(filter),
+            ..pb::ListRequest::default()
+        };
+        self.first(request, limit).await
+    }
+
+    /// Submits the jobs of an array, or a job that depends on others. A second submission with the
+    /// same key returns the same jobs.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or refuses the jobs.
+    pub async fn submit_many(
+        &mut self,
+        request: pb::SubmitManyRequest,
+    ) -> Result<pb::SubmitManyReply, ClientError> {
+        let reply = self.jobs.submit_many(soon(request)).await;
+        self.reply(reply)
+    }
+
+    /// Cancels, holds, releases, requeues or prioritizes the selected jobs.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or a listed job does not exist.
+    pub async fn change_many(
+        &mut self,
+        filter: pb::Filter,
+        verb: pb::Verb,
+        priority: i32,
+    ) -> Result<pb::ChangeManyReply, ClientError> {
+        let request = pb::ChangeManyRequest {
+            filter: Some(filter),
+            verb: verb.into(),
+            priority,
+        };
+        let reply = self.jobs.change_many(soon(request)).await;
+        self.reply(reply)
+    }
+
     /// Forecasts start and end of one queued job, or of all.
     ///
     /// # Errors
@@ -209,6 +259,18 @@ impl Client {
     pub async fn when(&mut self, job: Option<u32>) -> Result<pb::WhenReply, ClientError> {
         let reply = self.jobs.when(soon(pb::WhenRequest { job })).await;
         self.reply(reply)
+    }
+
+    /// Returns accounts of ended jobs.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or cannot read its history.
+    pub async fn accounts(
+        &mut self,
+        request: pb::AccountsRequest,
+    ) -> Result<Vec<pb::GroupLine>, ClientError> {
+        let reply = self.jobs.accounts(soon(request)).await;
+        Ok(self.reply(reply)?.groups)
     }
 
     /// Lists all nodes.

@@ -22,6 +22,7 @@
 //! | Read or write the persistent log | [`log::Log`] |
 //! | Supply and take back nodes | [`provider::NodeProvider`] |
 //! | Send requests to a scheduler | `client::Client` |
+//! | Read accounts of ended jobs | `history::accounts` |
 //! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -30,6 +31,8 @@
 #[cfg(feature = "rpc")]
 pub mod client;
 pub mod daemon;
+#[cfg(feature = "rpc")]
+pub mod history;
 pub mod log;
 pub mod protocol;
 pub mod provider;

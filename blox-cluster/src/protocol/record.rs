@@ -1,5 +1,6 @@
 //! Records of the scheduler's log. Persistent state changes only by applying records.
 
+use super::after::HeldBack;
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, NodeRequest, Task};
 use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
@@ -108,6 +109,16 @@ pub enum Record {
         job: JobId,
         /// End of the delay; `None` if the delay is over.
         until: Option<Time>,
+    },
+    /// A job waits for conditions, or they are over.
+    HeldBack {
+        /// The job.
+        job: JobId,
+        /// The conditions; `None` if they are met, or can never be met.
+        by: Option<Box<HeldBack>>,
+        /// Why they can never be met, so that the job is cancelled; empty otherwise.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        never: String,
     },
     /// Measured step time of a training job for one GPU type and configuration.
     Steps {

@@ -4,9 +4,12 @@
 //! A step takes one input and returns records and effects. The records are already applied. The
 //! effects may be executed only once the records are on disk.
 
+use super::after::{ARRAY, AfterEnd, Dependency, HeldBack, InArray, JobName};
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{ClusterClock, Durable, Goal, Launches, MORE_NODES, NodeLimits, sum_of};
+use super::launches::{
+    ClusterClock, Durable, Goal, Launches, MORE_NODES, NodeLimits, Target, sum_of,
+};
 use super::message::{NodeRequest, Orders, Report};
 use super::record::{FORMAT, Record};
 use super::timers::Timers;
@@ -18,6 +21,7 @@ use blox_core::{
     Time, View,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Input of the state machine.
@@ -50,12 +54,17 @@ pub enum Request {
         /// The specification. The scheduler sets its submission time.
         spec: JobSpec,
     },
+    /// Submit the jobs of an array, or a job that depends on others. A second submission with the
+    /// same key returns the same jobs.
+    SubmitMany(Box<SubmitMany>),
     /// End a job.
     Cancel(JobId),
     /// Hold a waiting job back.
     Hold(JobId),
     /// Release a held job.
     Release(JobId),
+    /// Change the priority of a job.
+    Prioritize(JobId, i32),
     /// Make a running job release its GPUs and wait again.
     Requeue(JobId),
     /// Place nothing new on a node.
@@ -87,6 +96,26 @@ pub enum Request {
         count: u32,
     },
 }
+
+/// Submission of the jobs of an array, or of a job that depends on others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubmitMany {
+    /// The client's idempotency key.
+    pub key: Name,
+    /// The specification of each job.
+    pub spec: JobSpec,
+    /// Indices in the array, ascending; empty for a single job.
+    pub indices: Vec<u32>,
+    /// Number of jobs of the array that may run at once; 0 for any number.
+    pub at_once: u32,
+    /// Conditions of all jobs.
+    pub dependency: Dependency,
+    /// True if a user must release the jobs.
+    pub hold: bool,
+}
+
+/// Largest number of jobs in an array.
+pub const LONGEST_ARRAY: usize = 4_096;
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -226,6 +255,8 @@ pub struct Controller {
     clock: ClusterClock,
     refused_events: u64,
     last_refused: String,
+    /// True if a job may have met its conditions.
+    may_let_go: bool,
     /// Refuses submissions, once the nodes that are waited for have come.
     feasibility: Option<Feasibility>,
     /// Records and effects of the current step.
@@ -294,6 +325,7 @@ impl Controller {
             clock,
             refused_events: 0,
             last_refused: String::new(),
+            may_let_go: true,
             feasibility: None,
             step,
         };
@@ -466,6 +498,7 @@ impl Controller {
             for command in std::mem::take(&mut self.commands) {
                 self.launches.command(now, self.core.view(), &command);
             }
+            self.let_go(at);
             if self.launches.out.moved.is_empty() && self.launches.out.events.is_empty() {
                 break;
             }
@@ -523,6 +556,14 @@ impl Controller {
         match result {
             // A refused plan is a lost turn, which replay must repeat.
             Ok(()) | Err(Refused::Plan(_)) => {
+                self.may_let_go |= matches!(
+                    input,
+                    Input::Decided { .. }
+                        | Input::Event {
+                            event: Event::Ended { .. },
+                            ..
+                        }
+                );
                 let record = Record::Core(input);
                 self.launches.apply(&record);
                 self.step.records.push(record);
@@ -564,7 +605,18 @@ impl Controller {
 
     fn request(&mut self, at: Time, request: Request) -> Result<JobId, RequestError> {
         match request {
-            Request::Submit { key, spec } => self.submit(at, key, spec),
+            Request::Submit { key, spec } => self.submit(
+                at,
+                SubmitMany {
+                    key,
+                    spec,
+                    indices: Vec::new(),
+                    at_once: 0,
+                    dependency: Dependency::default(),
+                    hold: false,
+                },
+            ),
+            Request::SubmitMany(many) => self.submit(at, *many),
             Request::Cancel(job) => match self.phase(job) {
                 // The job has ended, as requested.
                 Err(RequestError::Ended { .. } | RequestError::Archived(_)) => Ok(job),
@@ -575,6 +627,10 @@ impl Controller {
                     Ok(job)
                 }
             },
+            Request::Hold(job) if self.launches.durable().held_back.contains_key(&job) => {
+                self.hold_back(job, |held| held.by_user = true);
+                Ok(job)
+            }
             Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
                 // The job is already held; only its automatic release is cancelled.
                 self.fact(Record::BackOff { job, until: None });
@@ -583,6 +639,24 @@ impl Controller {
             Request::Hold(job) => {
                 let expected = "only a job that waits can be held; requeue it first";
                 self.user_event(at, job, Event::Hold { job }, expected)
+            }
+            Request::Release(job) if self.launches.durable().held_back.contains_key(&job) => {
+                let held = &self.launches.durable().held_back[&job];
+                if !held.by_user {
+                    let phase = self.phase(job)?;
+                    let expected = "it is not held, but waits for other jobs";
+                    return Err(RequestError::WrongPhase {
+                        job,
+                        phase,
+                        expected,
+                    });
+                }
+                self.hold_back(job, |held| held.by_user = false);
+                Ok(job)
+            }
+            Request::Prioritize(job, priority) => {
+                let event = Event::Prioritized { job, priority };
+                self.user_event(at, job, event, "its priority cannot change")
             }
             Request::Release(job) => {
                 let expected = "it is not held";
@@ -642,39 +716,171 @@ impl Controller {
         }
     }
 
-    fn submit(&mut self, at: Time, key: Name, spec: JobSpec) -> Result<JobId, RequestError> {
+    fn submit(&mut self, at: Time, many: SubmitMany) -> Result<JobId, RequestError> {
+        let SubmitMany { key, spec, .. } = many;
         let spec = in_time_of(spec, self.launches.durable().unix(Time::ZERO));
-        if let Some(&job) = self.launches.durable().keys.get(&key) {
-            let same = match self.core.view().job(job) {
-                Some(j) => *j.truth().spec() == submitted(spec, j.spec().submit),
-                None => {
-                    let brief = self.launches.durable().jobs.get(&job);
-                    let known = brief.and_then(|b| Some((b.sum?, b.submit)));
-                    known.is_none_or(|(sum, at)| sum_of(&submitted(spec, at)) == Some(sum))
-                }
+        let indices = many.indices;
+        let first = match self.launches.durable().keys.get(&key) {
+            Some(&job) => job,
+            None => self.core.state().next_job_id(),
+        };
+        let place = |index: u32| InArray {
+            id: first,
+            index,
+            count: indices.len() as u32,
+            min: indices.first().copied().unwrap_or(0),
+            max: indices.last().copied().unwrap_or(0),
+        };
+        let all: Vec<JobSpec> = match indices.is_empty() {
+            true => vec![spec],
+            false => indices.iter().map(|i| in_array(&spec, place(*i))).collect(),
+        };
+        if self.launches.durable().keys.contains_key(&key) {
+            let job = first;
+            let brief = self.launches.durable().jobs.get(&job);
+            let known = brief.and_then(|b| Some((b.sum?, b.submit)));
+            let same = match (known, self.core.view().job(job)) {
+                // The priority of the job may have changed since.
+                (Some((sum, at)), _) => sum_of(&submitted(all[0].clone(), at)) == Some(sum),
+                (None, Some(j)) => *j.truth().spec() == submitted(all[0].clone(), j.spec().submit),
+                (None, None) => true,
             };
             return match same {
                 true => Ok(job),
                 false => Err(RequestError::OtherJob { key, job }),
             };
         }
-        let spec = submitted(spec, at);
-        spec.check()
-            .map_err(|e| RequestError::BadSpec(e.to_string()))?;
-        let spec = Arc::new(spec);
-        if let Some(rule) = self.feasibility.as_ref().filter(|_| self.has_nodes()) {
-            let fits = rule.check(self.core.state(), &spec);
-            fits.map_err(RequestError::NeverFits)?;
+        let mut held = self.conditions(&many.dependency, many.at_once)?;
+        held.by_user = many.hold;
+        let mut jobs = Vec::with_capacity(all.len());
+        for spec in all {
+            let spec = submitted(spec, at);
+            // The jobs of an array differ only in their index.
+            if jobs.is_empty() {
+                spec.check()
+                    .map_err(|e| RequestError::BadSpec(e.to_string()))?;
+            }
+            let spec = Arc::new(spec);
+            if let Some(rule) = (self.feasibility.as_ref())
+                .filter(|_| jobs.is_empty())
+                .filter(|_| self.has_nodes())
+            {
+                let fits = rule.check(self.core.state(), &spec);
+                fits.map_err(RequestError::NeverFits)?;
+            }
+            let job = self.core.state().next_job_id();
+            let event = Event::Submitted { job, spec };
+            if !self.handle(Input::Event { at, event }) {
+                return Err(RequestError::BadSpec(
+                    "the scheduler cannot take it".to_owned(),
+                ));
+            }
+            jobs.push(job);
         }
-        let job = self.core.state().next_job_id();
-        let event = Event::Submitted { job, spec };
-        if !self.handle(Input::Event { at, event }) {
-            return Err(RequestError::BadSpec(
-                "the scheduler cannot take it".to_owned(),
-            ));
+        self.fact(Record::Key { key, job: first });
+        for job in jobs.into_iter().filter(|_| held.has_conditions()) {
+            self.try_event(at, Event::Hold { job });
+            let by = Some(Box::new(held.clone()));
+            let never = String::new();
+            self.fact(Record::HeldBack { job, by, never });
+            self.may_let_go = true;
         }
-        self.fact(Record::Key { key, job });
-        Ok(job)
+        Ok(first)
+    }
+
+    /// Returns the conditions of a new job.
+    fn conditions(&self, dependency: &Dependency, at_once: u32) -> Result<HeldBack, RequestError> {
+        let mut after = Vec::new();
+        for (kind, name) in &dependency.after {
+            let jobs = self.launches.durable().named(*name);
+            if jobs.is_empty() {
+                let (JobName::Job(job) | JobName::InArray(job, _)) = *name;
+                return Err(match job < self.core.state().next_job_id() {
+                    true => RequestError::Archived(job),
+                    false => RequestError::NoJob(job),
+                });
+            }
+            after.extend(jobs.into_iter().map(|job| (*kind, job)));
+        }
+        Ok(HeldBack {
+            after,
+            singleton: dependency.singleton,
+            at_once,
+            by_user: false,
+        })
+    }
+
+    /// Changes the conditions of a job.
+    fn hold_back(&mut self, job: JobId, change: impl FnOnce(&mut HeldBack)) {
+        if let Some(held) = self.launches.durable().held_back.get(&job) {
+            let mut held = held.clone();
+            change(&mut held);
+            let (by, never) = (Some(Box::new(held)), String::new());
+            self.fact(Record::HeldBack { job, by, never });
+            self.may_let_go = true;
+        }
+    }
+
+    /// Releases the jobs that have met their conditions, and cancels those that never can.
+    fn let_go(&mut self, at: Time) {
+        let is_due = std::mem::take(&mut self.may_let_go);
+        if !is_due || self.launches.durable().held_back.is_empty() {
+            return;
+        }
+        let durable = self.launches.durable();
+        let mut places = BTreeMap::new();
+        let mut first_of_name = None;
+        for (job, held) in durable.held_back.clone() {
+            let durable = self.launches.durable();
+            let mut rest = held.clone();
+            let mut never = String::new();
+            rest.after.retain(|(kind, of)| match durable.target(*of) {
+                Target::Live => true,
+                Target::Ended(completed) if kind.is_met_by(completed) => false,
+                Target::Unknown if *kind == AfterEnd::AfterAny => false,
+                _ => {
+                    let became = durable.became(*of).unwrap_or("in the archive");
+                    let kind = kind.as_str();
+                    never = format!("{kind}:{of} can never be met: job {of} is {became}");
+                    true
+                }
+            });
+            if !never.is_empty() {
+                let by = None;
+                self.fact(Record::HeldBack { job, by, never });
+                let view = self.core.view();
+                self.launches.end_job(view, job, Goal::Cancel);
+                continue;
+            }
+            if rest.singleton && rest.after.is_empty() {
+                let first = first_of_name.get_or_insert_with(|| first_of_names(durable));
+                let brief = durable.jobs.get(&job);
+                let name = brief.map(|b| (b.user.clone(), b.name.clone()));
+                rest.singleton = name.and_then(|n| first.get(&n)) != Some(&job);
+            }
+            let is_next = rest.after.is_empty() && !rest.singleton;
+            let array = durable.jobs.get(&job).and_then(|b| b.array);
+            if let Some(array) = array.filter(|_| is_next && rest.at_once > 0) {
+                let free = places.entry(array.id).or_insert_with(|| {
+                    let all = durable.array(array.id).map(|(job, _)| job);
+                    let live = all.filter(|job| durable.target(*job) == Target::Live);
+                    let run = live.filter(|job| !durable.held_back.contains_key(job));
+                    rest.at_once.saturating_sub(run.count() as u32)
+                });
+                if *free > 0 && !rest.by_user {
+                    *free -= 1;
+                    rest.at_once = 0;
+                }
+            }
+            if is_next && (rest.at_once == 0 || array.is_none()) && !rest.by_user {
+                let (by, never) = (None, String::new());
+                self.fact(Record::HeldBack { job, by, never });
+                self.try_event(at, Event::Release { job });
+            } else if rest != held {
+                let (by, never) = (Some(Box::new(rest)), String::new());
+                self.fact(Record::HeldBack { job, by, never });
+            }
+        }
     }
 
     fn phase(&self, job: JobId) -> Result<Phase, RequestError> {
@@ -748,6 +954,26 @@ fn in_time_of(mut spec: JobSpec, origin: f64) -> JobSpec {
     if let Some(need) = spec.extras.as_mut().and_then(|e| e.need.as_mut()) {
         *need = need.since(Seconds::new(origin));
     }
+    spec
+}
+
+/// Returns the first job that has not ended, by user and name.
+fn first_of_names(durable: &Durable) -> BTreeMap<(String, String), JobId> {
+    let mut first = BTreeMap::new();
+    for (job, brief) in durable.jobs.iter().filter(|(_, b)| b.ended.is_none()) {
+        let name = (brief.user.clone(), brief.name.clone());
+        first.entry(name).or_insert(*job);
+    }
+    first
+}
+
+/// Returns the specification of a job of an array.
+fn in_array(spec: &JobSpec, place: InArray) -> JobSpec {
+    let mut spec = spec.clone();
+    let extras = spec.extras.get_or_insert_default();
+    // The values always have a JSON form.
+    let place = serde_json::to_value(place).unwrap_or_default();
+    extras.attributes.insert(ARRAY.into(), place);
     spec
 }
 

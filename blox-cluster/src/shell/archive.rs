@@ -63,6 +63,33 @@ impl Archive {
         Ok(found)
     }
 
+    /// Reads all archived jobs. A job with several lines is returned several times, the last line
+    /// last. Lines that are not complete are skipped.
+    pub fn all(&self) -> io::Result<impl Iterator<Item = io::Result<Past>>> {
+        let mut files = Vec::new();
+        match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            entries => {
+                for entry in entries? {
+                    files.push(entry?.path());
+                }
+            }
+        }
+        files.sort();
+        let lines = files.into_iter().flat_map(|path| match File::open(path) {
+            Ok(file) => {
+                let lines = BufReader::new(file).split(b'\n');
+                Box::new(lines) as Box<dyn Iterator<Item = io::Result<Vec<u8>>>>
+            }
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        let past = |line: io::Result<Vec<u8>>| match line {
+            Ok(line) => serde_json::from_slice(&line).ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        Ok(lines.filter_map(past))
+    }
+
     fn file(&self, number: u32) -> PathBuf {
         self.0.join(format!("{number:07}.jsonl"))
     }
@@ -110,6 +137,8 @@ mod tests {
             past(2_500, "d"),
         ];
         archive.add(&jobs).unwrap();
+        let all: Vec<Past> = archive.all().unwrap().map(Result::unwrap).collect();
+        assert_eq!(all, jobs);
         for job in &jobs {
             assert_eq!(archive.find(job.job).unwrap().as_ref(), Some(job));
         }

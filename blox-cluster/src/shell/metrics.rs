@@ -3,6 +3,7 @@
 use super::listen::{Connection, ConnectionLimits, connections};
 use super::refusals::Refusals;
 use super::scheduler::Handle;
+use super::waits::{LIMITS, Waits, label};
 use crate::daemon::Counters;
 use crate::protocol::Millis;
 use crate::protocol::scheduler::Controller;
@@ -42,7 +43,8 @@ async fn answer(mut tcp: Connection, handle: Handle, refusals: Refusals) -> std:
     }
     let counters = handle.counters.clone();
     let body = if asked.starts_with(b"GET /metrics ") {
-        let look = move |s: &Controller, now: Millis| text(s, now, &counters, &refusals);
+        let waits = handle.waits.clone();
+        let look = move |s: &Controller, now: Millis| text(s, now, &counters, &refusals, &waits);
         let all = handle.look(look).await;
         // No other value is certain before it is on disk.
         let without = handle.counters.why_no_room().map(|_| without_room());
@@ -92,6 +94,7 @@ log_sync_seconds_total counter Seconds spent on synchronizations of the log.
 log_bytes gauge Bytes of the log since its last snapshot.
 steps_total counter Inputs that the scheduler processed.
 decisions_total counter Decisions requested from the policy.
+wait_seconds histogram Time from submission to the first start, since the start of the scheduler.
 decisions_lost_total counter Requested decisions without an answer: errors, panics and timeouts.
 ";
 
@@ -113,6 +116,29 @@ impl Values {
         let values = values.into_iter();
         let labelled = values.map(|(of, value)| (format!("{{{label}=\"{of}\"}}"), value));
         self.0.insert(name, labelled.collect());
+    }
+
+    /// Adds the histograms of waiting times. Their samples have an ending before the labels.
+    fn waits(&mut self, waits: &Waits) {
+        let mut samples = Vec::new();
+        for ((user, gpu_type), histogram) in waits.all() {
+            let labels = format!(
+                "user=\"{}\",gpu_type=\"{}\"",
+                label(&user),
+                label(&gpu_type)
+            );
+            let mut count = 0;
+            let limits = LIMITS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+            for (limit, n) in limits.zip(histogram.buckets) {
+                count += n;
+                samples.push((format!("_bucket{{{labels},le=\"{limit}\"}}"), count as f64));
+            }
+            samples.push((format!("_sum{{{labels}}}"), histogram.sum_s));
+            samples.push((format!("_count{{{labels}}}"), count as f64));
+        }
+        if !samples.is_empty() {
+            self.0.insert("wait_seconds", samples);
+        }
     }
 
     /// Returns the families that have values in the text format of Prometheus.
@@ -144,7 +170,13 @@ fn without_room() -> String {
     all.text()
 }
 
-fn text(s: &Controller, now: Millis, counters: &Counters, refusals: &Refusals) -> String {
+fn text(
+    s: &Controller,
+    now: Millis,
+    counters: &Counters,
+    refusals: &Refusals,
+    waits: &Waits,
+) -> String {
     let mut all = Values::default();
     let count = |n: u64| n as f64;
     let counts = |map: BTreeMap<String, u64>| map.into_iter().map(|(of, n)| (of, n as f64));
@@ -228,6 +260,7 @@ fn text(s: &Controller, now: Millis, counters: &Counters, refusals: &Refusals) -
     all.one("stale_node_actions_total", count(of_core.stale_actions));
     all.one("rounds_skipped_total", count(of_core.skipped_rounds));
     let read = |c: &AtomicU64| count(c.load(Ordering::Relaxed));
+    all.waits(waits);
     all.one("log_syncs_total", read(&counters.syncs));
     all.one("log_sync_seconds_total", read(&counters.sync_us) / 1e6);
     all.one("log_bytes", read(&counters.log_bytes));

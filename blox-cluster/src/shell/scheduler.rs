@@ -2,11 +2,14 @@
 //! network runtime.
 
 use super::archive::Archive;
+use super::record::{self, Asks, Ended};
+use super::waits::Waits;
 use super::{clock, provider};
 use crate::daemon::{
     Composed, Counters, Daemon, FromPolicy, Outputs, PolicyReplica, Start, TICK, ToPolicy,
 };
 pub use crate::daemon::{Limits, SchedulerError};
+use crate::history::HISTORY_FILE;
 use crate::log::{Log, LogError};
 use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{Controller, ControllerInput, RequestError, Settings};
@@ -17,11 +20,13 @@ use blox_core::core::Core;
 use blox_core::forecast::Forecaster;
 use blox_core::runtime::{Follower, Observers};
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Input, JobId, MemoryError, Name, Pipeline, Scheduler, State, Time};
+use blox_core::{
+    AdmissionDecision, Event, Input, JobId, MemoryError, Name, Pipeline, Scheduler, State, Time,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::sync::{mpsc as channel, oneshot};
 
@@ -70,6 +75,8 @@ pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
     pub(super) counters: Arc<Counters>,
     pub(super) archive: Archive,
+    pub(super) history: PathBuf,
+    pub(super) waits: Arc<Waits>,
     pub(super) to_policy: mpsc::Sender<ToReplica>,
 }
 
@@ -93,10 +100,18 @@ impl Handle {
         &self,
         input: ControllerInput,
     ) -> Option<Result<JobId, RequestError>> {
+        self.send(input)?.await.ok()
+    }
+
+    /// Sends an input and returns the channel of its reply.
+    pub(super) fn send(
+        &self,
+        input: ControllerInput,
+    ) -> Option<oneshot::Receiver<Result<JobId, RequestError>>> {
         let (tx, rx) = oneshot::channel();
         let message = Message::Input(Box::new(input), Some(tx));
         self.to.send(message).ok()?;
-        rx.await.ok()
+        Some(rx)
     }
 
     /// Reads the scheduler's state.
@@ -186,6 +201,7 @@ pub fn start_with(
     let (to_policy, for_policy) = mpsc::channel();
     let (notices, for_people) = channel::unbounded_channel();
     let archive = Archive::in_dir(dir);
+    let waits = Arc::new(Waits::default());
     let answers = to.clone();
     let answer = move |id, result| {
         let input = Box::new(ControllerInput::Provided(id, result));
@@ -204,6 +220,7 @@ pub fn start_with(
             to_policy: to_policy.clone(),
             to_watcher: watch.begin(replica, to.clone(), trigger)?,
             archive: archive.clone(),
+            to_history: record::start(dir, archive.clone(), waits.clone(), asks(&to)),
         })
     };
     let (daemon, replica) = Daemon::begin(log, recovered, composed, begin, outputs)?;
@@ -216,12 +233,24 @@ pub fn start_with(
             to,
             counters,
             archive,
+            history: dir.join(HISTORY_FILE),
+            waits,
             to_policy,
         },
         notices: for_people,
         forecaster: None,
         thread,
     })
+}
+
+/// Returns the requests of the thread of the history.
+fn asks(to: &mpsc::Sender<Message>) -> Asks {
+    let (looks, notices) = (to.clone(), to.clone());
+    // The scheduler may have stopped.
+    Asks {
+        look: Box::new(move |look| drop(looks.send(Message::Look(look)))),
+        notice: Box::new(move |text| drop(notices.send(Message::Notice(text)))),
+    }
 }
 
 /// Receives the observers and the final state of the core.
@@ -337,6 +366,7 @@ struct Channels {
     to_policy: mpsc::Sender<ToReplica>,
     to_watcher: Option<mpsc::Sender<Arc<Input>>>,
     archive: Archive,
+    to_history: mpsc::Sender<Ended>,
 }
 
 impl Channels {
@@ -372,6 +402,24 @@ impl Outputs for Channels {
     }
 
     fn observe(&mut self, input: &Arc<Input>) {
+        match &**input {
+            Input::Event {
+                event: Event::Ended { job, .. },
+                ..
+            } => drop(self.to_history.send(Ended::Now(*job))),
+            Input::Event {
+                at,
+                event: Event::Started { job, .. },
+            } => drop(self.to_history.send(Ended::Started(*job, *at))),
+            Input::Decided { decision, .. } => {
+                for (job, admission) in decision.admissions.iter() {
+                    if matches!(admission, AdmissionDecision::Reject(_)) {
+                        let _ = self.to_history.send(Ended::Now(*job));
+                    }
+                }
+            }
+            _ => {}
+        }
         if let Some(watcher) = &self.to_watcher {
             let _ = watcher.send(Arc::clone(input));
         }
@@ -382,7 +430,9 @@ impl Outputs for Channels {
     }
 
     fn archive(&mut self, jobs: &[Past]) -> std::io::Result<()> {
-        self.archive.add(jobs)
+        self.archive.add(jobs)?;
+        let _ = self.to_history.send(Ended::Archived(jobs.to_vec()));
+        Ok(())
     }
 
     fn clock_us(&self) -> u64 {

@@ -5,14 +5,18 @@ use super::logs::{self, Desk};
 use super::metrics;
 use super::refusals::Refusals;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
+use super::select;
 use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
-use crate::protocol::scheduler::{Controller, ControllerInput, Request as Ask, RequestError};
-use crate::protocol::{Millis, Report, Session};
+use crate::history::{self, HistoryError};
+use crate::protocol::scheduler::{
+    Controller, ControllerInput, LONGEST_ARRAY, Request as Ask, RequestError, SubmitMany,
+};
+use crate::protocol::{Dependency, Millis, Report, Session};
 use crate::wire::{LARGEST, check_new, job_spec, pb, too_large};
 use blox_core::forecast::Forecaster;
-use blox_core::{JobId, Name, NodeId, NodeStatus, Phase, Seconds};
+use blox_core::{JobId, JobSpec, Name, NodeId, NodeStatus, Phase, Seconds};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +29,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// Limit on the concurrent requests of a connection.
 const STREAMS: u32 = 64;
+/// Limit on the descriptions of the jobs of an array in bytes.
+const LARGEST_ARRAY: usize = 16 << 20;
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Interval at which the health service checks the log.
@@ -201,6 +207,32 @@ fn refused(e: &RequestError) -> Status {
     }
 }
 
+/// Checks key and description of a new job.
+fn sound(key: String, job: Option<pb::Job>) -> Result<(Name, JobSpec), Status> {
+    let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
+    if key.is_empty() || key.len() > 200 {
+        return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
+    }
+    if let Some(why) = too_large(&job) {
+        return Err(Status::resource_exhausted(why));
+    }
+    let spec = check_new(&job).and_then(|()| job_spec(job));
+    let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
+    Ok((Name::from(key), spec))
+}
+
+/// Returns the request of a verb.
+fn ask_of(verb: pb::Verb, job: JobId, priority: i32) -> Result<Ask, Status> {
+    Ok(match verb {
+        pb::Verb::Cancel => Ask::Cancel(job),
+        pb::Verb::Hold => Ask::Hold(job),
+        pb::Verb::Release => Ask::Release(job),
+        pb::Verb::Requeue => Ask::Requeue(job),
+        pb::Verb::Prioritize => Ask::Prioritize(job, priority),
+        pb::Verb::Unspecified => return Err(Status::invalid_argument("verb is missing")),
+    })
+}
+
 /// A response, or the error that a client receives.
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -306,37 +338,105 @@ impl pb::node_link_server::NodeLink for Service {
 impl pb::jobs_server::Jobs for Service {
     async fn submit(&self, request: Request<pb::SubmitRequest>) -> Answer<pb::JobReply> {
         let pb::SubmitRequest { key, job } = request.into_inner();
-        let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
-        if key.is_empty() || key.len() > 200 {
-            return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
-        }
-        if let Some(why) = too_large(&job) {
-            return Err(Status::resource_exhausted(why));
-        }
-        let spec = check_new(&job).and_then(|()| job_spec(job));
-        let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
-        let key = Name::from(key);
+        let (key, spec) = sound(key, job)?;
         self.ask(Ask::Submit { key, spec }).await
+    }
+
+    async fn submit_many(
+        &self,
+        request: Request<pb::SubmitManyRequest>,
+    ) -> Answer<pb::SubmitManyReply> {
+        let request = request.into_inner();
+        let bytes = request.job.as_ref().map_or(0, pb::Job::encoded_len);
+        let (key, spec) = sound(request.key, request.job)?;
+        let indices = request.indices;
+        let invalid = |text: String| Status::invalid_argument(text);
+        if indices.len() > LONGEST_ARRAY {
+            let found = indices.len();
+            let text = format!("the array has {found} jobs, expected {LONGEST_ARRAY} at most");
+            return Err(invalid(text));
+        }
+        if bytes * indices.len() > LARGEST_ARRAY {
+            let text = format!(
+                "the descriptions of {} jobs of {bytes} bytes are too large, expected at most {LARGEST_ARRAY} bytes together: put their data into files",
+                indices.len()
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        if !indices.is_sorted_by(|a, b| a < b) {
+            return Err(invalid("indices: expected ascending numbers".to_owned()));
+        }
+        let dependency = match request.dependency.as_str() {
+            "" => Dependency::default(),
+            text => text
+                .parse()
+                .map_err(|e| invalid(format!("dependency: {e}")))?,
+        };
+        let count = indices.len().max(1) as u32;
+        let many = SubmitMany {
+            key,
+            spec,
+            indices,
+            at_once: request.at_once,
+            dependency,
+            hold: request.hold,
+        };
+        let reply = self.ask(Ask::SubmitMany(Box::new(many))).await?;
+        let job = reply.into_inner().job;
+        Ok(Response::new(pb::SubmitManyReply { job, count }))
+    }
+
+    async fn change_many(
+        &self,
+        request: Request<pb::ChangeManyRequest>,
+    ) -> Answer<pb::ChangeManyReply> {
+        let request = request.into_inner();
+        let (verb, priority) = (request.verb(), request.priority);
+        let filter = request.filter.unwrap_or_default();
+        if filter == pb::Filter::default() {
+            let text = "no job is selected: expected numbers of jobs or a filter";
+            return Err(Status::invalid_argument(text));
+        }
+        let find = move |s: &Controller, now: Millis| select::all(s, now, &filter);
+        let jobs = self.look(find).await?.map_err(Status::not_found)?;
+        let mut reply = pb::ChangeManyReply::default();
+        // All inputs are sent before the first reply, so that one synchronization writes many.
+        let mut open = Vec::new();
+        for job in jobs {
+            let ask = ask_of(verb, job, priority)?;
+            open.push((job, self.handle.send(ControllerInput::Request(ask))));
+        }
+        for (job, answer) in open {
+            let done = match answer {
+                Some(answer) => answer.await.ok(),
+                None => None,
+            };
+            match done.ok_or_else(|| self.handle.gone())? {
+                Ok(_) => reply.changed.push(job.0),
+                Err(why) => reply.refused.push(pb::RefusedLine {
+                    job: job.0,
+                    why: why.to_string(),
+                }),
+            }
+        }
+        Ok(Response::new(reply))
     }
 
     async fn change(&self, request: Request<pb::ChangeRequest>) -> Answer<pb::JobReply> {
         let request = request.into_inner();
-        let job = JobId(request.job);
         let ask = match request.verb() {
-            pb::Verb::Cancel => Ask::Cancel(job),
-            pb::Verb::Hold => Ask::Hold(job),
-            pb::Verb::Release => Ask::Release(job),
-            pb::Verb::Requeue => Ask::Requeue(job),
-            pb::Verb::Unspecified => return Err(Status::invalid_argument("verb is missing")),
+            pb::Verb::Prioritize => return Err(Status::invalid_argument("priority is missing")),
+            verb => ask_of(verb, JobId(request.job), 0)?,
         };
         self.ask(ask).await
     }
 
     async fn list(&self, request: Request<pb::ListRequest>) -> Answer<pb::ListReply> {
-        let wanted = request.into_inner();
+        let mut wanted = request.into_inner();
         let job = wanted.job;
-        let look = move |s: &Controller, now: Millis| shown::jobs(s, now, &wanted);
-        let reply = self.look(look).await?;
+        let filter = wanted.filter.take().unwrap_or_default();
+        let look = move |s: &Controller, now: Millis| select::lines(s, now, &wanted, &filter);
+        let reply = self.look(look).await?.map_err(Status::not_found)?;
         let Some(job) = job.filter(|_| reply.jobs.is_empty()) else {
             if reply.encoded_len() > LARGEST {
                 let text = format!(
@@ -389,6 +489,28 @@ impl pb::jobs_server::Jobs for Service {
             jobs: shown::expected(s, &jobs),
         };
         Ok(Response::new(self.look(look).await?))
+    }
+
+    /// The accounts are read from the file, beside the scheduler.
+    async fn accounts(&self, request: Request<pb::AccountsRequest>) -> Answer<pb::AccountsReply> {
+        let request = request.into_inner();
+        let query = history::Query {
+            by: request.by().into(),
+            since_s: request.since_s,
+            until_s: request.until_s,
+            user: request.user,
+        };
+        let path = self.handle.history.clone();
+        let read = move || history::accounts(&path, &query);
+        let read = tokio::task::spawn_blocking(read).await;
+        let groups = match read.map_err(|e| Status::internal(e.to_string()))? {
+            Ok(groups) => groups,
+            // No job has ended yet.
+            Err(HistoryError::Missing(_)) => Vec::new(),
+            Err(e) => return Err(Status::internal(e.to_string())),
+        };
+        let groups = groups.into_iter().map(Into::into).collect();
+        Ok(Response::new(pb::AccountsReply { groups }))
     }
 
     async fn nodes(&self, _: Request<pb::NodesRequest>) -> Answer<pb::NodesReply> {

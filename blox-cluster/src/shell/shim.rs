@@ -13,7 +13,7 @@ use super::progress;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish};
-use crate::protocol::{AttemptId, Exit, Fence, Final, JobReport, Millis, Timers};
+use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -451,6 +451,18 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
         let mib = (t.gpu_memory_gib * 1024.0).floor();
         let limits: Vec<String> = (0..t.gpus.len()).map(|i| format!("{i}={mib}M")).collect();
         set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", &limits.join(","));
+    }
+    if let Some(array) = InArray::of(&t.spec) {
+        for prefix in ["BLOX", "SLURM"] {
+            set(&format!("{prefix}_ARRAY_JOB_ID"), &array.id.to_string());
+            set(&format!("{prefix}_ARRAY_TASK_ID"), &array.index.to_string());
+            set(
+                &format!("{prefix}_ARRAY_TASK_COUNT"),
+                &array.count.to_string(),
+            );
+            set(&format!("{prefix}_ARRAY_TASK_MIN"), &array.min.to_string());
+            set(&format!("{prefix}_ARRAY_TASK_MAX"), &array.max.to_string());
+        }
     }
     // The variables of this project.
     set("BLOX_JOB_ID", &job);

@@ -36,9 +36,19 @@ fn class(class: Class) -> String {
 /// Limit on the jobs of one page in bytes, well below the limit of a message.
 const PAGE: usize = 1 << 20;
 
+/// Limit on the lines that a page leaves out.
+const MOST_LINES: usize = 20_000;
+
 /// Lists one job, all jobs that have not ended, or all jobs that are not archived. With a limit,
-/// the list is a page of at most [`PAGE`] bytes and one job.
-pub(super) fn jobs(s: &Controller, now: Millis, wanted: &pb::ListRequest) -> pb::ListReply {
+/// the list is a page of at most [`PAGE`] bytes and one job. Only jobs that fit are listed. A page ends
+/// after [`MOST_LINES`] jobs of which only the line shows that they do not fit.
+pub(super) fn jobs(
+    s: &Controller,
+    now: Millis,
+    wanted: &pb::ListRequest,
+    fits_brief: impl Fn(JobId, &Brief) -> bool,
+    fits: impl Fn(&pb::JobLine) -> bool,
+) -> pb::ListReply {
     let view = s.view();
     let durable = s.launches().durable();
     let only = wanted.job.map(JobId);
@@ -51,8 +61,11 @@ pub(super) fn jobs(s: &Controller, now: Millis, wanted: &pb::ListRequest) -> pb:
     };
     let paged = wanted.limit > 0 && only.is_none();
     let mut reply = pb::ListReply::default();
-    let mut bytes = 0;
-    for id in durable.jobs.range(range).map(|(id, _)| *id) {
+    let (mut bytes, mut unfit) = (0, 0);
+    for (&id, brief) in durable.jobs.range(range) {
+        if !fits_brief(id, brief) {
+            continue;
+        }
         let line = match view.job(id) {
             Some(job) => line(s, now, &job),
             None if wanted.all || only.is_some() => match durable.past(id) {
@@ -61,6 +74,14 @@ pub(super) fn jobs(s: &Controller, now: Millis, wanted: &pb::ListRequest) -> pb:
             },
             None => continue,
         };
+        if !fits(&line) {
+            unfit += 1;
+            if paged && unfit == MOST_LINES {
+                reply.next = Some(id.0);
+                break;
+            }
+            continue;
+        }
         bytes += line.encoded_len();
         let full = reply.jobs.len() >= wanted.limit as usize || bytes > PAGE;
         if let Some(last) = reply.jobs.last().filter(|_| paged && full) {
@@ -108,6 +129,10 @@ fn past(s: &Controller, job: &Past) -> pb::JobLine {
         reason: brief.why.clone(),
         submitted_s: durable.unix(brief.submit),
         ended_s: brief.ended.map_or(0.0, |at| durable.unix(at)),
+        started_s: brief.started.map_or(0.0, |at| durable.unix(at)),
+        queue: brief.queue.clone(),
+        array: brief.array.map(|place| place.id.0),
+        index: brief.array.map_or(0, |place| place.index),
         ..pb::JobLine::default()
     };
     if let Some(done) = brief.done {
@@ -203,6 +228,9 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         }
     }
     let spec = job.spec();
+    let brief = s.launches().durable().jobs.get(&job.id());
+    let array = brief.and_then(|brief| brief.array);
+    let started = brief.and_then(|brief| brief.started);
     // The core knows stops that a plan caused, but other stops only once they are over.
     let last = s.launches().durable().of_job(job.id()).last();
     let phase = match job.phase() {
@@ -234,6 +262,11 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         iterations: job.truth().work().iterations,
         nodes,
         preemptions: job.preemptions(),
+        queue: text(spec.virtual_cluster.as_ref()),
+        priority: spec.priority,
+        array: array.map(|place| place.id.0),
+        index: array.map_or(0, |place| place.index),
+        started_s: started.map_or(0.0, |at| s.launches().durable().unix(at)),
         accounts: accounts(s, s.launches().durable().accounts_of(job.id())),
         ..pb::JobLine::default()
     }
@@ -241,6 +274,9 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
 
 /// Returns the reason why a job does not run; empty if it runs.
 fn reason(s: &Controller, job: &JobRef<'_>) -> String {
+    if let Some(held) = s.launches().durable().held_back.get(&job.id()) {
+        return held.to_string();
+    }
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
         let left = (*until - s.view().now()).secs().max(0.0);
         return format!("it failed, and is tried again in {left:.0} s");

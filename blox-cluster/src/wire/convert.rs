@@ -1,6 +1,7 @@
 //! Conversions between messages and protocol types.
 
 use super::pb;
+use crate::history::{Account, By};
 use crate::protocol::{AttemptId, Orders, Report, timers::LONGEST_GRACE_S};
 use blox_core::{
     Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Submission, Time,
@@ -127,11 +128,43 @@ impl TryFrom<pb::Orders> for Orders {
     }
 }
 
+impl From<pb::AccountsBy> for By {
+    fn from(by: pb::AccountsBy) -> Self {
+        match by {
+            pb::AccountsBy::User => By::User,
+            pb::AccountsBy::Job => By::Job,
+            pb::AccountsBy::Day => By::Day,
+            pb::AccountsBy::Queue => By::Queue,
+            pb::AccountsBy::GpuType => By::GpuType,
+        }
+    }
+}
+
+impl From<Account> for pb::GroupLine {
+    fn from(account: Account) -> Self {
+        let [completed, failed, cancelled, rejected] = account.outcomes;
+        pb::GroupLine {
+            group: account.group,
+            jobs: account.jobs,
+            completed,
+            failed,
+            cancelled,
+            rejected,
+            timed_out: account.timed_out,
+            gpu_h: account.gpu_h,
+            lost_gpu_h: account.lost_gpu_h,
+            wait_mean_s: account.wait_mean_s,
+            wait_median_s: account.wait_median_s,
+        }
+    }
+}
+
 /// Largest number of characters in a job's name, user and queue, which job listings show.
 const LONGEST_NAME: usize = 100;
 
 /// Attributes with a protobuf field of their own.
-const OWN: [&str; 5] = [
+const OWN: [&str; 6] = [
+    "array",
     "env",
     "working_directory",
     "grace_s",
@@ -221,6 +254,7 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         command: j.command,
         user_estimate: (estimate_s > 0.0).then(|| Seconds::new(estimate_s)),
         levels: j.levels.into_iter().map(GpuCount).collect(),
+        gpu_types: j.gpu_types.into_iter().map(Name::from).collect(),
         batch_size: (j.batch_size > 0).then_some(j.batch_size),
         group: name_of(&j.group),
         weight: finite("weight", j.weight)?,

@@ -155,6 +155,13 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
+    /// A job has another priority from now on.
+    Prioritized {
+        /// The job.
+        job: JobId,
+        /// The priority; larger numbers are more urgent.
+        priority: i32,
+    },
     /// A node registered. The node and its GPUs get the next numbers. It fulfils the part of a
     /// growth that reserved its name.
     NodeJoined {
@@ -248,6 +255,7 @@ impl Event {
             | Event::Reported { job, .. }
             | Event::Hold { job }
             | Event::Release { job }
+            | Event::Prioritized { job, .. }
             | Event::AdmissionDecided { job, .. } => Some(*job),
             _ => None,
         }

@@ -156,6 +156,11 @@ impl State {
                     }
                 }
             }
+            Event::Prioritized { job, priority } => {
+                let s = self.known("a priority", *job)?;
+                Arc::make_mut(&mut self.records[s].spec).priority = *priority;
+                self.touch_slot(s);
+            }
             Event::NodeJoined { spec } => {
                 let checked = spec.check();
                 checked.map_err(|e| EventError::BadSpec(e.to_string()))?;

@@ -5,6 +5,7 @@ use crate::args::{
     SimulateArgs, StepArgs, SweepArgs, VerifyArgs,
 };
 use crate::cluster::{self, ClusterCommand};
+use crate::daemon_file;
 use crate::estimate::EstimateCommand;
 use crate::failure::{self, Code, Failure};
 use crate::help::{Late, with_help};
@@ -256,7 +257,8 @@ pub(super) fn parse(
     args: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<Result<Command, i32>, Failure> {
-    let matches = command().try_get_matches_from(args);
+    let expanded = daemon_file::expanded(args, command)?;
+    let matches = command().try_get_matches_from(expanded.as_deref().unwrap_or(args));
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Ok(cli.command)),
         Err(mut e) if e.use_stderr() => {

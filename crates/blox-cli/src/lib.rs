@@ -30,6 +30,7 @@ mod claims;
 mod cluster;
 mod command;
 mod config;
+mod daemon_file;
 mod estimate;
 mod execute;
 mod explain;

@@ -9,10 +9,12 @@ mod forward;
 mod nodes;
 mod orders;
 pub(super) mod report;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod training;
 
+use super::after::{HeldBack, InArray};
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
 use super::message::{AttemptReport, Exit, Final, JobReport, NodeRequest, Orders, Progress};
 use super::record::Record;
@@ -27,6 +29,7 @@ use crc32c::crc32c;
 pub use nodes::{NodeLimits, RequestTotals, Requested};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+pub(in crate::protocol) use targets::Target;
 pub use training::Steps;
 
 /// Advice for a job that is too large for the registered nodes.
@@ -113,6 +116,15 @@ pub struct Brief {
     /// Iterations that the job last reported as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
+    /// Its queue; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub queue: String,
+    /// Place in its array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<InArray>,
+    /// Time at which its first launch started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Time>,
 }
 
 fn is_guaranteed(class: &Class) -> bool {
@@ -211,6 +223,9 @@ pub struct Durable {
     /// Failed jobs in their retry delay, and the time of their retry.
     #[serde(with = "pairs", default)]
     pub backing_off: BTreeMap<JobId, Time>,
+    /// Jobs that wait for ends of other jobs, or for a place in their array.
+    #[serde(with = "pairs", default)]
+    pub held_back: BTreeMap<JobId, HeldBack>,
     /// Measured step times of training jobs that have not ended, by GPU type.
     #[serde(with = "pairs", default)]
     pub steps: BTreeMap<JobId, Steps>,
@@ -264,6 +279,15 @@ impl Durable {
                     Some(until) => self.backing_off.insert(*job, *until),
                     None => self.backing_off.remove(job),
                 };
+            }
+            Record::HeldBack { job, by, never } => {
+                match by {
+                    Some(by) => self.held_back.insert(*job, (**by).clone()),
+                    None => self.held_back.remove(job),
+                };
+                if !never.is_empty() {
+                    self.summarize(*job, |brief| brief.why.clone_from(never));
+                }
             }
             Record::Key { key, job } => {
                 self.keys.insert(key.clone(), *job);
@@ -358,6 +382,8 @@ impl Durable {
                     submit: at,
                     sum: sum_of(spec),
                     command: beginning(&extras.command),
+                    queue: text(&spec.virtual_cluster),
+                    array: InArray::of(spec),
                     directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
                     iterations: spec.work.iterations,
                     stated_s: (extras.user_estimate)
@@ -379,8 +405,14 @@ impl Durable {
                 self.ended.insert(*job, *outcome);
                 self.failures.remove(job);
                 self.backing_off.remove(job);
+                self.held_back.remove(job);
                 self.steps.remove(job);
                 self.summarize(*job, |brief| brief.ended = Some(at));
+            }
+            Event::Started { job, .. } => {
+                self.summarize(*job, |brief| {
+                    brief.started.get_or_insert(at);
+                });
             }
             Event::NodeLeft { node } => {
                 if let Some(known) = self.nodes.remove(node) {

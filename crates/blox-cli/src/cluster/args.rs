@@ -266,6 +266,9 @@ pub(crate) enum PilotCommand {
 
 #[derive(Args)]
 pub(crate) struct NodeArgs {
+    /// TOML file with these options as keys of a section [node]; the command line takes precedence
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub at: At,
     /// Directory of the node manager; with --on slurm, the directory of such directories
@@ -334,13 +337,13 @@ pub(crate) struct SubmitArgs {
     )]
     pub class: Class,
     /// Name of the job
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short = 'J', value_name = "NAME", visible_alias = "job-name")]
     pub name: Option<String>,
     /// User of the job [default: $USER]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
     /// Virtual cluster, a name that policies such as quotas use; the partition with --on slurm
-    #[arg(long, value_name = "NAME", visible_alias = "partition")]
+    #[arg(long, short = 'p', value_name = "NAME", visible_alias = "partition")]
     pub queue: Option<String>,
     /// Priority; more urgent jobs have larger numbers
     #[arg(
@@ -407,11 +410,108 @@ pub(crate) struct SubmitArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-    /// Program and its arguments, run without a shell
+    /// Program and its arguments, run without a shell; or a batch script, whose #SBATCH lines apply
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+    #[command(flatten, next_help_heading = "As sbatch")]
+    pub sbatch: SbatchArgs,
     #[command(flatten, next_help_heading = "Slurm")]
     pub slurm: SlurmJobArgs,
+}
+
+/// Options as sbatch takes them, on the command line and in `#SBATCH` lines.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SbatchArgs {
+    /// Submit a job for each index, such as 0-9, 0-9%3 (3 at once) or 1,5,7-20:2
+    #[arg(long, short = 'a', value_name = "INDICES")]
+    pub array: Option<String>,
+    /// Wait for other jobs: afterok:12:13, afternotok:12, afterany:12_3, singleton, or several,
+    /// separated by commas
+    #[arg(long, short = 'd', value_name = "CONDITIONS")]
+    pub dependency: Option<String>,
+    /// Run only on GPUs of this type
+    #[arg(long, value_name = "TYPE")]
+    pub gpu_type: Option<String>,
+    /// GPUs on each of --nodes, such as gpu:2 or gpu:a100:2
+    #[arg(long, value_name = "gpu:N")]
+    pub gres: Option<String>,
+    /// GPUs on each of --nodes, such as 8 or a100:8
+    #[arg(long, value_name = "GPUS")]
+    pub gpus_per_node: Option<String>,
+    /// Number of nodes, which multiplies the GPUs and memory of a node; the policy chooses the nodes
+    #[arg(long, short = 'N', value_name = "N")]
+    pub nodes: Option<String>,
+    /// Processes of a script: 1, or one for each GPU [default: 1]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub ntasks: Option<String>,
+    /// CPU cores of each of --ntasks
+    #[arg(long, short = 'c', value_name = "N")]
+    pub cpus_per_task: Option<String>,
+    /// Memory on each of --nodes, such as 16G; without a letter in MiB
+    #[arg(long, value_name = "SIZE")]
+    pub mem: Option<String>,
+    /// Memory for each GPU
+    #[arg(long, value_name = "SIZE")]
+    pub mem_per_gpu: Option<String>,
+    /// Working directory
+    #[arg(long, short = 'D', value_name = "DIR")]
+    pub chdir: Option<String>,
+    /// File for the output, such as logs/%x-%j.out or %A_%a.out [default: read it with blox logs]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<String>,
+    /// File for standard error [default: as --output]
+    #[arg(long, short = 'e', value_name = "FILE")]
+    pub error: Option<String>,
+    /// Variables of your environment for the job: ALL, NONE or names, with values if NAME=VALUE
+    /// [default: NONE]
+    #[arg(long, value_name = "NAMES")]
+    pub export: Option<String>,
+    /// Subtract this number from the priority
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
+    pub nice: Option<String>,
+    /// Time between SIGTERM and the end, as TERM@SECONDS
+    #[arg(long, value_name = "SIGNAL")]
+    pub signal: Option<String>,
+    /// Hold the job until blox release
+    #[arg(long, short = 'H')]
+    pub hold: bool,
+    /// Retry the job after failures, which is the default
+    #[arg(long, conflicts_with = "no_requeue")]
+    pub requeue: bool,
+    /// Do not retry the job after a failure
+    #[arg(long)]
+    pub no_requeue: bool,
+}
+
+impl SbatchArgs {
+    /// Returns the options that are given, by their long names.
+    pub fn given(self) -> Vec<(&'static str, String)> {
+        let flag = |yes: bool| yes.then(String::new);
+        let all = [
+            ("array", self.array),
+            ("chdir", self.chdir),
+            ("cpus-per-task", self.cpus_per_task),
+            ("dependency", self.dependency),
+            ("error", self.error),
+            ("export", self.export),
+            ("gpu-type", self.gpu_type),
+            ("gpus-per-node", self.gpus_per_node),
+            ("gres", self.gres),
+            ("hold", flag(self.hold)),
+            ("mem", self.mem),
+            ("mem-per-gpu", self.mem_per_gpu),
+            ("nice", self.nice),
+            ("no-requeue", flag(self.no_requeue)),
+            ("nodes", self.nodes),
+            ("ntasks", self.ntasks),
+            ("output", self.output),
+            ("requeue", flag(self.requeue)),
+            ("signal", self.signal),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
 }
 
 /// Options of a job that Slurm runs.
@@ -427,14 +527,15 @@ pub(crate) struct SlurmJobArgs {
         hide_possible_values = true
     )]
     pub on: Carrier,
-    /// COMMAND is a batch script, whose #SBATCH lines apply, with its arguments
+    /// COMMAND is a batch script, whose #SBATCH lines apply, with its arguments [default: a file with
+    /// such lines, or one that no search path contains]
     #[arg(long)]
     pub script: bool,
-    /// Account of the job
-    #[arg(long, value_name = "NAME")]
+    /// Account of the job; with node managers, an attribute for policies
+    #[arg(long, short = 'A', value_name = "NAME")]
     pub account: Option<String>,
     /// Time limit, as sbatch takes it; also the estimate if --duration is left out
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, short = 't', value_name = "TIME")]
     pub time: Option<String>,
     /// Further option of sbatch, such as --slurm-arg=--mem=2G; may be given more than once
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
@@ -453,6 +554,157 @@ pub(crate) struct JobArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Selection of jobs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct FilterArgs {
+    /// Only jobs of this user
+    #[arg(long, short, value_name = "USER")]
+    pub user: Option<String>,
+    /// Only your jobs
+    #[arg(long, conflicts_with = "user")]
+    pub me: bool,
+    /// Only jobs in these states: pending, held, running or another word of the column, separated by
+    /// commas
+    #[arg(long, short = 't', value_name = "STATES")]
+    pub state: Option<String>,
+    /// Only jobs of this name
+    #[arg(long, short, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only jobs of this queue
+    #[arg(long, short = 'p', value_name = "NAME", visible_alias = "partition")]
+    pub queue: Option<String>,
+    /// Only jobs on this node
+    #[arg(long, short = 'w', value_name = "NODE")]
+    pub node: Option<String>,
+}
+
+/// A change of several jobs.
+#[derive(Args)]
+pub(crate) struct ChangeArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Numbers of jobs: 12, or 12_3 and 12_[0-3,7] of an array; 12 is also a whole array
+    #[arg(value_name = "JOB", required_unless_present_any = ["user", "me", "state", "name", "queue", "node"])]
+    pub jobs: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PriorityArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Number of a job or an array, as for blox cancel
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The priority; more urgent jobs have larger numbers
+    #[arg(value_name = "N", allow_negative_numbers = true)]
+    pub priority: i32,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Grouping of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcctBy {
+    User,
+    Job,
+    Day,
+    Queue,
+    GpuType,
+}
+
+/// Format of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcctFormat {
+    Table,
+    Csv,
+    Parquet,
+    Json,
+}
+
+/// A Unix time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Moment(pub f64);
+
+impl std::str::FromStr for Moment {
+    type Err = ();
+
+    /// Parses a date, a date with time, or a time ago such as `7d`; in UTC.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
+        for (letter, unit) in [('d', 86_400.0), ('h', 3_600.0), ('m', 60.0)] {
+            if let Some(number) = text.strip_suffix(letter) {
+                let number: u32 = number.parse().map_err(|_| ())?;
+                let now = std::time::SystemTime::UNIX_EPOCH
+                    .elapsed()
+                    .map_err(|_| ())?;
+                return Ok(Moment(now.as_secs_f64() - f64::from(number) * unit));
+            }
+        }
+        let text = text.trim_end_matches('Z').replace('T', " ");
+        let date = NaiveDate::parse_from_str(&text, "%Y-%m-%d");
+        let time = ["%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"];
+        let time = time
+            .iter()
+            .find_map(|f| NaiveDateTime::parse_from_str(&text, f).ok());
+        let at = time.or_else(|| Some(date.ok()?.and_time(NaiveTime::MIN)));
+        Ok(Moment(at.ok_or(())?.and_utc().timestamp() as f64))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct AcctArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Read the history in this state directory of a scheduler, which need not run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["at", "token_file"])]
+    pub state_dir: Option<PathBuf>,
+    /// Group by user, job, day, queue or gpu-type
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PROPERTY",
+        default_value = "user",
+        hide_possible_values = true
+    )]
+    pub by: AcctBy,
+    /// Only jobs that ended since, such as 7d, 2026-11-01 or 2026-11-01T12:00; in UTC
+    #[arg(long, short = 'S', value_name = "TIME", value_parser = parser::<Moment>("a time such as 7d, 12h, 2026-11-01 or 2026-11-01T12:00"))]
+    pub since: Option<Moment>,
+    /// Only jobs that ended before this time
+    #[arg(long, short = 'E', value_name = "TIME", value_parser = parser::<Moment>("a time such as 7d, 12h, 2026-11-01 or 2026-11-01T12:00"))]
+    pub until: Option<Moment>,
+    /// Only jobs of this user
+    #[arg(long, short, value_name = "USER")]
+    pub user: Option<String>,
+    /// Only your jobs
+    #[arg(long, conflicts_with = "user")]
+    pub me: bool,
+    /// table, csv, parquet or json [default: that of --output's ending, else table]
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    pub format: Option<AcctFormat>,
+    /// Write to this file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Time between two views
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = above_zero)]
+    pub every: f64,
+    /// Print one view and end, as without a terminal
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// Options of the forecast under a scheduler.
@@ -524,12 +776,21 @@ pub(crate) struct WhenQueue {
 pub(crate) struct QueueArgs {
     #[command(flatten)]
     pub at: At,
+    /// Numbers of jobs, as for blox cancel [default: all]
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<String>,
     /// Include jobs that have ended
     #[arg(long)]
     pub all: bool,
     /// Largest number of jobs; those submitted first are shown
     #[arg(long, value_name = "N")]
     pub limit: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Columns in this order: id, name, user, state, time, gpus, nodes, reason, queue, priority,
+    /// launch, submitted
+    #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
+    pub format: Vec<String>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -675,15 +936,22 @@ pub(crate) enum ClusterCommand {
     /// List the jobs of a real cluster
     #[command(visible_alias = "squeue")]
     Queue(QueueArgs),
-    /// Cancel a job
+    /// Show nodes and jobs of a real cluster, live
+    Top(TopArgs),
+    /// Account for the ended jobs of a real cluster
+    #[command(visible_alias = "sacct")]
+    Acct(AcctArgs),
+    /// Cancel jobs
     #[command(visible_alias = "scancel")]
-    Cancel(JobArgs),
-    /// Hold a waiting job
-    Hold(JobArgs),
-    /// Release a held job
-    Release(JobArgs),
-    /// Preempt a running job, which saves its work and returns to the queue
-    Requeue(JobArgs),
+    Cancel(ChangeArgs),
+    /// Hold waiting jobs
+    Hold(ChangeArgs),
+    /// Release held jobs
+    Release(ChangeArgs),
+    /// Preempt running jobs, which save their work and return to the queue
+    Requeue(ChangeArgs),
+    /// Change the priority of jobs
+    Priority(PriorityArgs),
     /// List the nodes of a real cluster
     #[command(visible_alias = "sinfo")]
     Nodes(NodesArgs),

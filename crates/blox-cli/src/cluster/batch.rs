@@ -1,6 +1,7 @@
 //! `blox submit --on slurm`: submits a held job, which `blox scheduler --on slurm` starts.
 
 use super::args::SubmitArgs;
+use super::sbatch::{BEGINNING, is_in_search_path};
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
@@ -18,7 +19,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Options that need node managers.
-const OF_NODES: [&str; 12] = [
+const OF_NODES: [&str; 31] = [
     "at",
     "token_file",
     "gpu_share",
@@ -31,12 +32,28 @@ const OF_NODES: [&str; 12] = [
     "training",
     "key",
     "patience",
+    "array",
+    "chdir",
+    "cpus_per_task",
+    "dependency",
+    "error",
+    "export",
+    "gpu_type",
+    "gpus_per_node",
+    "gres",
+    "hold",
+    "mem",
+    "mem_per_gpu",
+    "nice",
+    "no_requeue",
+    "nodes",
+    "ntasks",
+    "output",
+    "requeue",
+    "signal",
 ];
 
-/// Bytes of a file in which `#SBATCH` lines are searched.
-const BEGINNING: u64 = 65_536;
-
-fn is_given(matches: &ArgMatches, option: &str) -> bool {
+pub(super) fn is_given(matches: &ArgMatches, option: &str) -> bool {
     matches.value_source(option) == Some(ValueSource::CommandLine)
 }
 
@@ -54,7 +71,7 @@ fn refuse(matches: &ArgMatches, options: &[&str], why: &str) -> Result<(), Failu
 /// Refuses options of Slurm for a job of node managers.
 #[cfg(feature = "cluster")]
 pub(super) fn only_on_slurm(matches: &ArgMatches) -> Result<(), Failure> {
-    let options = ["script", "account", "time", "slurm_arg", "dry_run"];
+    let options = ["time", "slurm_arg", "dry_run"];
     refuse(matches, &options, "without --on slurm")
 }
 
@@ -224,11 +241,6 @@ fn beginning(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn is_in_search_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 #[cfg(test)]

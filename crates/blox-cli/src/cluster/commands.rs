@@ -1,50 +1,28 @@
 //! Commands that send a request to a scheduler and print the response.
 
-use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
-use super::batch;
-use super::daemons::{runtime, token};
+use super::args::{
+    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, LogsArgs, Meaning, SubmitArgs,
+};
+use super::cells::{client, id, own_name, short, span};
+use super::daemons::runtime;
+use super::sbatch::{self, Options, Script};
+use super::{acct, batch, top};
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
 use crate::trace::info::date;
-use blox_cluster::client::{Client, ClientError};
+use blox_cluster::client::ClientError;
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::grid::Grid;
 use blox_results::{number_of, quoted};
+use clap::ArgMatches;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
-
-/// Maximum number of characters of a name in a table.
-const LONGEST_CELL: usize = 40;
-
-impl From<ClientError> for Failure {
-    fn from(e: ClientError) -> Self {
-        let code = match e {
-            ClientError::Unreachable { .. } | ClientError::NoRoom(_) => Code::Unreachable,
-            _ => Code::Request,
-        };
-        Failure::of(code, plain(&e.to_string()))
-    }
-}
-
-/// Makes text safe as [`plain`] does and truncates it, so that a long name does not widen a table.
-fn short(text: &str) -> String {
-    let mut shown = plain(text);
-    if let Some((at, _)) = shown.char_indices().nth(LONGEST_CELL) {
-        shown.truncate(at);
-        shown.push('…');
-    }
-    shown
-}
-
-pub(super) async fn client(at: &At) -> Result<Client, Failure> {
-    let token = token(at.token_file.as_deref())?;
-    Ok(Client::connect(&at.at, token).await?)
-}
 
 pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     runtime()?.block_on(answer(command, terminal))
@@ -54,37 +32,33 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
     match command {
         ClusterCommand::Submit(Late { args, matches }) => {
             batch::only_on_slurm(&matches)?;
-            submit(*args, terminal).await?;
+            submit(*args, &matches, terminal).await?;
         }
         ClusterCommand::Queue(a) => {
-            let wanted = pb::ListRequest {
-                all: a.all,
-                ..pb::ListRequest::default()
-            };
+            let filter = filter_of(a.filter, a.jobs)?;
+            let columns = columns_of(&a.format)?;
             let limit = a.limit.map_or(usize::MAX, NonZeroUsize::get);
-            let (jobs, more) = client(&a.at).await?.first(wanted, limit).await?;
+            let mut client = client(&a.at).await?;
+            let (jobs, more) = client.list_selected(filter, a.all, limit).await?;
             let lines = a.json.then(|| jobs.iter().map(job_json).collect());
-            list(lines, queue(&jobs), terminal)?;
+            list(lines, queue(&jobs, &columns), terminal)?;
             if more {
                 let shown = jobs.len();
                 writeln!(terminal.err, "more jobs follow: --limit is {shown}")?;
             }
         }
-        ClusterCommand::Cancel(a) => {
-            let known = &mut client(&a.at).await?;
-            known.change(a.job, pb::Verb::Cancel).await?;
-            // The job may have ended before in another way.
-            let jobs = known.list(Some(a.job), true).await.unwrap_or_default();
-            let ended = jobs.iter().find(|j| j.ended_s > 0.0);
-            match ended {
-                _ if a.json => print(terminal, &json!({"job": a.job}))?,
-                Some(j) => writeln!(terminal.out, "job {} is {}", j.job, j.phase)?,
-                None => {}
-            }
+        ClusterCommand::Top(a) => return top::run(a, terminal).await,
+        ClusterCommand::Acct(a) => return acct::run(a, terminal).await,
+        ClusterCommand::Cancel(a) => return change(a, pb::Verb::Cancel, terminal).await,
+        ClusterCommand::Hold(a) => return change(a, pb::Verb::Hold, terminal).await,
+        ClusterCommand::Release(a) => return change(a, pb::Verb::Release, terminal).await,
+        ClusterCommand::Requeue(a) => return change(a, pb::Verb::Requeue, terminal).await,
+        ClusterCommand::Priority(a) => {
+            let filter = filter_of(FilterArgs::default(), vec![a.job])?;
+            let (verb, mut client) = (pb::Verb::Prioritize, client(&a.at).await?);
+            let reply = client.change_many(filter, verb, a.priority).await?;
+            return changed(&reply, verb, a.json, terminal);
         }
-        ClusterCommand::Hold(a) => change(a, pb::Verb::Hold, terminal).await?,
-        ClusterCommand::Release(a) => change(a, pb::Verb::Release, terminal).await?,
-        ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,
         ClusterCommand::Nodes(a) => {
             let nodes = client(&a.at).await?.nodes().await?;
             let lines = a.json.then(|| nodes.iter().map(node_json).collect());
@@ -153,9 +127,82 @@ async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
     job.ok_or_else(|| Failure::new(format!("there is no job {}", a.job)))
 }
 
-async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    client(&a.at).await?.change(a.job, verb).await?;
-    confirm(a.json, &json!({"job": a.job}), terminal)
+fn filter_of(a: FilterArgs, jobs: Vec<String>) -> Result<pb::Filter, Failure> {
+    let user = match a.me {
+        true if own_name().is_empty() => {
+            return Err(Failure::new("--me: $USER is not set: give --user"));
+        }
+        true => own_name(),
+        false => a.user.unwrap_or_default(),
+    };
+    Ok(pb::Filter {
+        jobs,
+        user,
+        state: a.state.unwrap_or_default().to_lowercase(),
+        name: a.name.unwrap_or_default(),
+        queue: a.queue.unwrap_or_default(),
+        node: a.node.unwrap_or_default(),
+    })
+}
+
+async fn change(
+    a: ChangeArgs,
+    verb: pb::Verb,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let filter = filter_of(a.filter, a.jobs)?;
+    let mut client = client(&a.at).await?;
+    let mut reply = client.change_many(filter.clone(), verb, 0).await?;
+    if verb == pb::Verb::Cancel && !filter.jobs.is_empty() && !a.json {
+        // A job may have ended before in another way.
+        let jobs = client.list_selected(filter, true, usize::MAX).await;
+        let (jobs, _) = jobs.unwrap_or_default();
+        for job in jobs
+            .iter()
+            .filter(|j| j.ended_s > 0.0 && j.phase != "cancelled")
+        {
+            reply.changed.retain(|changed| *changed != job.job);
+            writeln!(terminal.out, "job {} is {}", job.job, job.phase)?;
+        }
+    }
+    changed(&reply, verb, a.json, terminal)
+}
+
+/// Prints the number of changed jobs and the refused ones. The command fails if one was refused.
+fn changed(
+    reply: &pb::ChangeManyReply,
+    verb: pb::Verb,
+    json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let done = match verb {
+        pb::Verb::Cancel => "cancelled",
+        pb::Verb::Hold => "held",
+        pb::Verb::Release => "released",
+        pb::Verb::Requeue => "requeued",
+        _ => "changed",
+    };
+    let count = reply.changed.len() as u64;
+    if json {
+        let refused = reply.refused.iter();
+        let refused: Vec<_> = refused
+            .map(|r| json!({"job": r.job, "why": r.why}))
+            .collect();
+        print(
+            terminal,
+            &json!({"jobs": reply.changed, "refused": refused}),
+        )?;
+    } else if count != 1 || !reply.refused.is_empty() {
+        writeln!(terminal.out, "{} {done}", number_of(count, "job"))?;
+    }
+    let mut refused = reply.refused.iter();
+    let Some(last) = refused.next_back() else {
+        return Ok(OK);
+    };
+    for refused in refused {
+        writeln!(terminal.err, "{}", plain(&refused.why))?;
+    }
+    Err(Failure::of(Code::Request, plain(&last.why)))
 }
 
 /// Prints lines of JSON as a list, or the table.
@@ -178,7 +225,98 @@ fn confirm(json: bool, what: &Value, terminal: &mut Terminal<'_>) -> Result<(), 
     }
 }
 
-async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+/// Returns the variables that `--export` names, from this process.
+fn exported(names: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut all = Vec::new();
+    for name in names.split(',') {
+        match name.split_once('=') {
+            Some((name, value)) => all.push((name.to_owned(), value.to_owned())),
+            None if name == "NONE" || name == "NIL" => {}
+            None if name == "ALL" => {
+                let others = std::env::vars_os();
+                let text = others
+                    .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+                let own = |name: &str| {
+                    ["BLOX_", "SLURM_"].iter().any(|p| name.starts_with(p)) || name == "OLDPWD"
+                };
+                all.extend(text.filter(|(name, _)| !own(name)));
+            }
+            None => {
+                let value = std::env::var(name)
+                    .map_err(|_| Failure::new(format!("--export: `{}` is not set", plain(name))))?;
+                all.push((name.to_owned(), value));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the options of sbatch: those of the script's lines, and those of the command line, which
+/// win.
+fn options(
+    a: &SubmitArgs,
+    script: Option<&Script>,
+    matches: &ArgMatches,
+) -> Result<Options, Failure> {
+    let mut options = script.map_or(Ok(Options::default()), Script::options)?;
+    options.replace_by(a.sbatch.clone());
+    for (given, replaced) in [
+        ("gpus", &sbatch::GPUS[..]),
+        ("name", &["job-name"]),
+        ("queue", &["partition"]),
+        ("priority", &["priority", "nice"]),
+        ("grace", &["signal"]),
+        ("max_retries", &["no-requeue"]),
+        ("account", &["account"]),
+        ("time", &["time"]),
+    ] {
+        if batch::is_given(matches, given) {
+            options.drop(replaced);
+        }
+    }
+    Ok(options)
+}
+
+async fn submit(
+    mut a: SubmitArgs,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
+    let script = Script::of(&a.command[0], a.slurm.script)?;
+    let described = options(&a, script.as_ref(), matches)?.job()?;
+    for note in &described.notes {
+        writeln!(terminal.err, "note: {note}")?;
+    }
+    if let Some((place, value)) = &described.time {
+        let value = plain(value);
+        return Err(Failure::new(format!(
+            "{place}--time={value} has no meaning without --on slurm"
+        )));
+    }
+    a.gpus = described.gpus.unwrap_or(a.gpus);
+    a.name = a.name.or_else(|| described.name.clone());
+    if let Some(script) = script.as_ref().filter(|_| a.name.is_none()) {
+        let name = Path::new(&script.name).file_name();
+        a.name = name.map(|name| name.to_string_lossy().into_owned());
+    }
+    a.queue = a.queue.or_else(|| described.queue.clone());
+    a.priority = described.priority.unwrap_or(a.priority);
+    a.grace = a.grace.or(described.grace);
+    a.max_retries = a.max_retries.or(described.max_retries);
+    let account = a.slurm.account.take().or_else(|| described.account.clone());
+    for (name, value) in [("account", account), ("comment", described.comment.clone())] {
+        if let Some(value) = value {
+            a.attribute
+                .push((name.to_owned(), Value::from(value).to_string()));
+        }
+    }
+    if let Some(names) = &described.export {
+        let given: Vec<String> = a.env.iter().map(|(name, _)| name.clone()).collect();
+        let exported = exported(names)?.into_iter();
+        let exported: BTreeMap<_, _> = exported.filter(|(name, _)| !given.contains(name)).collect();
+        a.env.extend(exported);
+    }
+
     // The scheduler would refuse these, but may not answer for a while.
     batch::check_levels(&a)?;
     let env = batch::unique("--env", a.env)?;
@@ -211,12 +349,22 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     let speed = a.iterations.map_or(1.0, |_| iterations / duration);
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
+    let here = match &described.chdir {
+        Some(dir) => here.join(dir),
+        None => here,
+    };
+    let user = a.user.unwrap_or_else(own_name);
+    let name = a.name.unwrap_or_default();
+    let variables = [
+        ("SLURM_JOB_NAME", name.clone()),
+        ("SLURM_JOB_USER", user.clone()),
+        ("SLURM_SUBMIT_DIR", here.to_string_lossy().into_owned()),
+        ("SLURM_NTASKS", described.tasks.unwrap_or(1).to_string()),
+    ];
+    let command = sbatch::command(script.as_ref(), a.command, &described, a.gpus, &variables);
     let job = pb::Job {
-        name: a.name.unwrap_or_default(),
-        user: a
-            .user
-            .or_else(|| std::env::var("USER").ok())
-            .unwrap_or_default(),
+        name,
+        user,
         queue: a.queue.unwrap_or_default(),
         gpus: a.gpus,
         gpu_share: a.gpu_share.unwrap_or(0.0),
@@ -229,7 +377,10 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         priority: a.priority,
         iterations,
         rate: speed,
-        command: a.command,
+        command,
+        gpu_types: Vec::from_iter(described.gpu_type),
+        cpus: described.cpus,
+        memory_gib: described.memory_gib,
         env,
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace,
@@ -244,8 +395,22 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         training: a.training.as_deref().map_or(Ok(String::new()), training)?,
         ..pb::Job::default()
     };
-    let number = insist(&a.at, a.patience, key, job).await?;
+    let (indices, at_once) = match described.array {
+        Some(array) => (array.indices, array.at_once),
+        None => (Vec::new(), 0),
+    };
+    let is_array = !indices.is_empty();
+    let request = pb::SubmitManyRequest {
+        key,
+        job: Some(job),
+        indices,
+        at_once,
+        dependency: described.dependency.unwrap_or_default(),
+        hold: described.hold,
+    };
+    let pb::SubmitManyReply { job: number, count } = insist(&a.at, a.patience, request).await?;
     match a.json {
+        true if is_array => print(terminal, &json!({"job": number, "jobs": count})),
         true => print(terminal, &json!({"job": number})),
         false => Ok(writeln!(terminal.out, "{number}")?),
     }
@@ -265,14 +430,24 @@ fn training(path: &Path) -> Result<String, Failure> {
 /// Submits with the same key until the scheduler responds. The key ensures that the job is
 /// submitted once, even if responses are lost.
 #[allow(clippy::disallowed_methods, reason = "patience has an end")]
-async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
+async fn insist(
+    at: &At,
+    patience: f64,
+    request: pb::SubmitManyRequest,
+) -> Result<pb::SubmitManyReply, Failure> {
+    let is_plain = request.indices.is_empty() && request.dependency.is_empty() && !request.hold;
     let begin = std::time::Instant::now();
     let mut reached = false;
     loop {
         let attempt = async {
             let mut client = client(at).await?;
             reached = true;
-            Ok(client.submit(key.clone(), job.clone()).await?)
+            if !is_plain {
+                return Ok(client.submit_many(request.clone()).await?);
+            }
+            let job = request.job.clone().unwrap_or_default();
+            let job = client.submit(request.key.clone(), job).await?;
+            Ok(pb::SubmitManyReply { job, count: 1 })
         };
         match attempt.await {
             Err(Failure::Message { code, .. })
@@ -282,7 +457,7 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
             }
             // It is unknown whether the scheduler has the job.
             Err(Failure::Message { code, text }) if code == Code::Unreachable && reached => {
-                let key = plain(&key);
+                let key = plain(&request.key);
                 let text = format!(
                     "{text}; the job may be there all the same: submit it with --key {key} to have it once"
                 );
@@ -337,30 +512,62 @@ fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
     Ok(writeln!(terminal.out, "{value}")?)
 }
 
-fn queue(jobs: &[pb::JobLine]) -> Grid {
-    let why = |j: &&pb::JobLine| match j.nodes.is_empty() {
-        true => plain(&j.reason),
-        false => String::new(),
-    };
-    let gpus = |j: &&pb::JobLine| match j.gpu_share {
+/// A column of the queue: its name, its heading, and the text of a job.
+type QueueColumn = (&'static str, &'static str, fn(&pb::JobLine) -> String);
+
+/// Columns of the queue; the first six are the default with the reason.
+const COLUMNS: [QueueColumn; 12] = [
+    ("id", "ID", id),
+    ("name", "name", |j| short(&j.name)),
+    ("user", "user", |j| short(&j.user)),
+    ("state", "state", |j| j.phase.clone()),
+    ("time", "time", |j| span(j.running_s)),
+    ("gpus", "GPUs", |j| match j.gpu_share {
         0.0 => j.gpus.to_string(),
         part => format!("{} x {}", j.gpus, metric(part)),
+    }),
+    ("nodes", "nodes", |j| plain(&j.nodes.join(" "))),
+    ("reason", "reason", |j| plain(&j.reason)),
+    ("queue", "queue", |j| short(&j.queue)),
+    ("priority", "priority", |j| j.priority.to_string()),
+    ("launch", "launch", |j| j.attempt.to_string()),
+    ("submitted", "submitted", |j| moment(j.submitted_s)),
+];
+
+/// The last column of the default.
+const WHERE: QueueColumn = ("where", "nodes or reason", |j| match j.nodes.is_empty() {
+    true => plain(&j.reason),
+    false => plain(&j.nodes.join(" ")),
+});
+
+/// Returns the columns that a user names, or the default.
+fn columns_of(names: &[String]) -> Result<Vec<QueueColumn>, Failure> {
+    if names.is_empty() {
+        return Ok(COLUMNS[..6].iter().copied().chain([WHERE]).collect());
+    }
+    let one = |name: &String| {
+        let known = COLUMNS.iter().find(|(known, ..)| known == name);
+        known.copied().ok_or_else(|| {
+            let all = COLUMNS.map(|(name, ..)| name).join(", ");
+            let name = plain(name);
+            Failure::new(format!(
+                "--format: there is no column `{name}`, expected one of {all}"
+            ))
+        })
     };
-    Grid::of(
-        jobs,
-        6,
-        &[
-            ("job", &|j| j.job.to_string()),
-            ("name", &|j| short(&j.name)),
-            ("user", &|j| short(&j.user)),
-            ("phase", &|j| j.phase.clone()),
-            ("nodes", &|j| plain(&j.nodes.join(" "))),
-            ("why", &why),
-            ("GPUs", &gpus),
-            ("launch", &|j| j.attempt.to_string()),
-            ("ran s", &|j| format!("{:.0}", j.running_s)),
-        ],
-    )
+    names.iter().map(one).collect()
+}
+
+fn queue(jobs: &[pb::JobLine], columns: &[QueueColumn]) -> Grid {
+    let texts: Vec<_> = columns
+        .iter()
+        .map(|(_, head, text)| (*head, move |j: &&pb::JobLine| text(j)))
+        .collect();
+    let columns: Vec<(&str, &dyn Fn(&&pb::JobLine) -> String)> = texts
+        .iter()
+        .map(|(head, text)| (*head, text as &dyn Fn(&&pb::JobLine) -> String))
+        .collect();
+    Grid::of(jobs, columns.len(), &columns)
 }
 
 /// Returns the part of each GPU; `None` for whole GPUs.
@@ -426,12 +633,25 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         true => moment(j.ended_s),
         false => String::new(),
     };
+    let array = j.array.map(|_| id(j)).unwrap_or_default();
+    let priority = match j.priority {
+        0 => String::new(),
+        priority => priority.to_string(),
+    };
+    let waited = match j.started_s > 0.0 {
+        true => span(j.started_s - j.submitted_s),
+        false => String::new(),
+    };
     for (what, text) in [
+        ("in array", &array),
         ("user", &j.user),
+        ("queue", &j.queue),
+        ("priority", &priority),
         ("class", &j.class),
         ("phase", &j.phase),
         ("why", &j.reason),
         ("submitted", &submitted),
+        ("waited", &waited),
         ("ended", &ended),
         ("command", &command.join(" ")),
         ("folder", &j.working_directory),
@@ -556,6 +776,8 @@ fn job_json(j: &pb::JobLine) -> Value {
         "iterations": (j.iterations > 0.0).then_some(j.iterations),
         "nodes": j.nodes, "preemptions": j.preemptions,
         "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
+        "started_s": (j.started_s > 0.0).then_some(j.started_s),
+        "queue": j.queue, "priority": j.priority,
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
     });
     if j.gpu_share > 0.0 {
@@ -566,6 +788,9 @@ fn job_json(j: &pb::JobLine) -> Value {
     }
     if !j.class.is_empty() {
         all["class"] = json!(j.class);
+    }
+    if let Some(array) = j.array {
+        all["array"] = json!({"job": array, "index": j.index});
     }
     if let Some(needed) = j.needed_gpus {
         all["needed_gpus"] = json!(needed);

@@ -161,6 +161,7 @@ pub(super) fn serve(
             let _ = writeln!(err, "everybody who reaches {at} can run programs");
         }
         drop(err);
+        notify_ready();
         ready(at);
     };
     let notice = |text: &str| {
@@ -168,6 +169,22 @@ pub(super) fn serve(
     };
     runtime.block_on(service::serve(running, listen, ready, notice, stop))?;
     Ok(())
+}
+
+/// Reports to systemd that the service is ready, if the unit has `Type=notify`.
+fn notify_ready() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let bytes = path.as_encoded_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    // Without this message, systemd restarts the service.
+    let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(b"READY=1", &address?));
 }
 
 /// Names the option that a scheduler with node actions needs.
@@ -290,6 +307,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         logs,
     };
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
+    notify_ready();
     let err = &mut *terminal.err;
     let trouble = |text: &str| {
         // The output may be closed.

@@ -1,6 +1,8 @@
 //! Commands of a real cluster. Without the feature `cluster`, they are parsed and report that it is
 //! missing, except a scheduler and jobs on Slurm.
 
+#[cfg(feature = "cluster")]
+mod acct;
 #[cfg_attr(
     not(feature = "cluster"),
     allow(dead_code, reason = "parsed, and answered with what is missing")
@@ -9,6 +11,8 @@ mod args;
 #[cfg(feature = "cluster")]
 mod backend;
 mod batch;
+#[cfg(feature = "cluster")]
+mod cells;
 #[cfg(feature = "cluster")]
 mod commands;
 #[cfg(feature = "cluster")]
@@ -21,7 +25,10 @@ mod journal;
 mod local;
 #[cfg(feature = "cluster")]
 mod pilot;
+mod sbatch;
 mod slurm;
+#[cfg(feature = "cluster")]
+mod top;
 mod when;
 
 pub(super) use args::ClusterCommand;

@@ -99,7 +99,7 @@ fn of_nodes(late: Late<WhenArgs>) -> Result<Forecasted, Failure> {
     };
     let job = job.map(number).transpose()?;
     let reply: Result<pb::WhenReply, Failure> = super::daemons::runtime()?.block_on(async {
-        let mut client = super::commands::client(&queue.at).await?;
+        let mut client = super::cells::client(&queue.at).await?;
         Ok(client.when(job).await?)
     });
     let reply = reply?;

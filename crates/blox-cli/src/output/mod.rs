@@ -5,7 +5,7 @@ mod journals;
 mod manifest;
 mod names;
 mod printed;
-mod tables;
+pub(super) mod tables;
 
 pub(super) use folder::{
     clear, draw, drawings, drawn_later, folder, nowhere, prepare, scratch, spare, write_run,
