@@ -2000,7 +2000,7 @@ while [ ! -e go ]; do sleep 0.1; done
         shown += &format!("$ blox {line}\n{}\n", without_times(&out));
     };
     typed(&c, "sbatch --user ada --array=0-3%2 train.sh");
-    say(
+    typed(
         &c,
         "sbatch --user ada --dependency=afterok:0 -J eval train.sh",
     );
@@ -2023,7 +2023,7 @@ while [ ! -e go ]; do sleep 0.1; done
         let jobs = c.json(&["queue", "--all", "--state", "completed"]);
         jobs.as_array().is_some_and(|jobs| jobs.len() == 2)
     });
-    typed(&c, "release 0");
+    typed(&c, "release 0_2");
     c.until("all jobs have ended", |c| {
         let jobs = c.json(&["queue"]);
         jobs.as_array().is_some_and(Vec::is_empty)
@@ -2171,6 +2171,7 @@ fn dashboard_names_only_metrics_that_exist() {
     };
     let bucket = "blox_wait_seconds_bucket{user=\"a\\\"b\",gpu_type=\"\",le=\"+Inf\"} 1\n";
     c.until("the wait is counted", |_| get().contains(bucket));
+    c.submit_until("running", &["--", "sleep", "600"]);
     let metrics = get();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/deploy/grafana.json");
     let dashboard: Value = serde_json::from_str(&read(&path)).unwrap();

@@ -89,27 +89,34 @@ fn page_leads_to_a_job_on_two_nodes() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    // The folders of the page are below a temporary one.
-    let here = |text: &str| {
-        let root = dir.path().display();
-        text.replace("/etc/blox", &format!("{root}/etc"))
-            .replace("/var/lib/blox", &format!("{root}/var"))
+    // The folders of the page are below a temporary one for each machine.
+    let here = |host: &str, text: &str| {
+        let root = dir.path().join(host);
+        text.replace("/etc/blox", &format!("{}/etc", root.display()))
+            .replace("/var/lib/blox", &format!("{}/var", root.display()))
     };
-    std::fs::create_dir_all(dir.path().join("etc")).unwrap();
     std::fs::create_dir_all(dir.path().join("bin")).unwrap();
     let program = env!("CARGO_BIN_EXE_blox");
     std::os::unix::fs::symlink(program, dir.path().join("bin/blox")).unwrap();
     let config = std::fs::read_to_string(docs().join("deploy/blox.toml")).unwrap();
-    let config = here(&config).replace("127.0.0.1:9170", "127.0.0.1:0");
+    let config = config.replace("127.0.0.1:9170", "127.0.0.1:0");
     let faster = config.replace("round = 30", "round = 0.5\nfaster = 5");
     let faster = faster.replace("[node]\n", "[node]\nfaster = 5\n");
-    std::fs::write(dir.path().join("etc/blox.toml"), faster).unwrap();
+    for host in ["head", "node1"] {
+        let etc = dir.path().join(host).join("etc");
+        std::fs::create_dir_all(&etc).unwrap();
+        std::fs::write(etc.join("blox.toml"), here(host, &faster)).unwrap();
+    }
     let page = page();
     let (mut script, mut started) = (String::new(), 0);
     for line in page.lines() {
         if line.starts_with("mkdir ") || line.starts_with("(umask") {
-            let status = network.shell("head", &here(line), dir.path()).status();
+            let line = here("head", line);
+            let status = network.shell("head", &line, dir.path()).status();
             assert!(status.unwrap().success(), "{line}");
+            let token = dir.path().join("head/etc/token");
+            // The page copies it to each machine.
+            let _ = std::fs::copy(token, dir.path().join("node1/etc/token"));
         }
         let Some((host, line)) = line.split_once("$ ") else {
             continue;
@@ -117,7 +124,8 @@ fn page_leads_to_a_job_on_two_nodes() {
         match line.strip_suffix(" &") {
             _ if line.contains("systemctl") => {}
             Some(line) => {
-                let mut daemon = network.shell(host, &format!("exec {}", here(line)), dir.path());
+                let mut daemon =
+                    network.shell(host, &format!("exec {}", here(host, line)), dir.path());
                 let log = std::fs::File::create(dir.path().join(format!("log-{started}")));
                 network
                     .daemons
@@ -127,7 +135,7 @@ fn page_leads_to_a_job_on_two_nodes() {
                     std::thread::sleep(Duration::from_secs(1));
                 }
             }
-            None => script += &format!("{}\n", here(line)),
+            None => script += &format!("{}\n", here(host, line)),
         }
     }
     assert_eq!(started, 3);
@@ -158,7 +166,7 @@ fn page_leads_to_a_job_on_two_nodes() {
 #[test]
 fn units_are_valid_for_systemd() {
     for unit in ["blox-scheduler.service", "blox-node.service"] {
-        let text = std::fs::read_to_string(docs().join("files/deploy").join(unit)).unwrap();
+        let text = std::fs::read_to_string(docs().join("deploy").join(unit)).unwrap();
         assert!(text.contains("Restart=always") && text.contains("LimitNOFILE="));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(unit);

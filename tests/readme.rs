@@ -779,15 +779,18 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 19] = [
+const CLUSTER: [&str; 22] = [
     "scheduler",
     "node",
     "submit",
     "queue",
+    "top",
+    "acct",
     "cancel",
     "hold",
     "release",
     "requeue",
+    "priority",
     "nodes",
     "offers",
     "drain",

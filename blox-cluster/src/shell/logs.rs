@@ -389,6 +389,8 @@ mod tests {
             to,
             counters: Arc::default(),
             archive: Archive::in_dir(dir.path()),
+            history: dir.path().join("history"),
+            waits: Arc::default(),
             to_policy: std::sync::mpsc::channel().0,
         };
         let wanted = pb::LogsRequest {

@@ -243,7 +243,7 @@ gpus = 8
                 "DIR/my blox.toml line 2: string values must be quoted, expected literal string",
             ),
         ] {
-            assert_eq!(line(file, &["blox", "node"]).as_deref(), Err(error));
+            assert_eq!(line(file, &["blox", "node"]).unwrap_err(), error);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::trace::info::date;
 use blox_cluster::client::ClientError;
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
-use blox_results::grid::Grid;
+use blox_results::grid::{Column, Grid};
 use blox_results::{number_of, quoted};
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -563,7 +563,7 @@ fn queue(jobs: &[pb::JobLine], columns: &[QueueColumn]) -> Grid {
         .iter()
         .map(|(_, head, text)| (*head, move |j: &&pb::JobLine| text(j)))
         .collect();
-    let columns: Vec<(&str, &dyn Fn(&&pb::JobLine) -> String)> = texts
+    let columns: Vec<Column<'_, &pb::JobLine>> = texts
         .iter()
         .map(|(head, text)| (*head, text as &dyn Fn(&&pb::JobLine) -> String))
         .collect();
