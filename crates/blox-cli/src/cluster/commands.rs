@@ -15,7 +15,7 @@ use crate::trace::info::date;
 use blox_cluster::client::ClientError;
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
-use blox_results::grid::{Column, Grid};
+use blox_results::grid::Grid;
 use blox_results::{number_of, quoted};
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -558,14 +558,17 @@ fn columns_of(names: &[String]) -> Result<Vec<QueueColumn>, Failure> {
     names.iter().map(one).collect()
 }
 
+/// Returns the text of a job in a column.
+type Text<'a> = &'a dyn Fn(&&pb::JobLine) -> String;
+
 fn queue(jobs: &[pb::JobLine], columns: &[QueueColumn]) -> Grid {
     let texts: Vec<_> = columns
         .iter()
         .map(|(_, head, text)| (*head, move |j: &&pb::JobLine| text(j)))
         .collect();
-    let columns: Vec<Column<'_, &pb::JobLine>> = texts
+    let columns: Vec<(&str, Text<'_>)> = texts
         .iter()
-        .map(|(head, text)| (*head, text as &dyn Fn(&&pb::JobLine) -> String))
+        .map(|(head, text)| (*head, text as Text<'_>))
         .collect();
     Grid::of(jobs, columns.len(), &columns)
 }
