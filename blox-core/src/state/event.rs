@@ -20,6 +20,8 @@ pub enum Outcome {
     Terminated,
     /// The job failed and is not retried.
     Failed,
+    /// The job reached its time limit.
+    TimedOut,
     /// A user cancelled the job.
     Cancelled,
     /// Admission rejected the job.
@@ -33,6 +35,7 @@ impl Outcome {
             Outcome::Completed => "completed",
             Outcome::Terminated => "terminated",
             Outcome::Failed => "failed",
+            Outcome::TimedOut => "timed out",
             Outcome::Cancelled => "cancelled",
             Outcome::Rejected => "rejected",
         }

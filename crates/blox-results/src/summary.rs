@@ -534,7 +534,12 @@ impl Summary {
                 matches!(j.outcome, Some(Outcome::Completed | Outcome::Terminated))
             }),
             rejected: count(&|j| j.outcome == Some(Outcome::Rejected)),
-            failed: count(&|j| matches!(j.outcome, Some(Outcome::Failed | Outcome::Cancelled))),
+            failed: count(&|j| {
+                matches!(
+                    j.outcome,
+                    Some(Outcome::Failed | Outcome::TimedOut | Outcome::Cancelled)
+                )
+            }),
             unfinished: count(&|j| j.outcome.is_none()),
             avg_jct_s,
             median_jct_s: percentile(&jct, 0.50),
