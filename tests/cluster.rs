@@ -4,6 +4,8 @@
 
 #[path = "support/codes.rs"]
 mod codes;
+#[path = "cluster/hostile.rs"]
+mod hostile;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -1143,7 +1145,7 @@ fn exit_codes_follow_the_rules_of_the_job() {
     c.until_phase(done, "completed");
     c.until("it waits before it is tried again", |c| {
         let why = c.run(&["why", &second.to_string()]).unwrap_or_default();
-        why.contains("it failed, and is tried again in")
+        why.contains("retry 1 of ")
     });
     c.until_phase(second, "completed");
     assert_eq!(c.exits(hopeless), ["Failed with 7"]);

@@ -109,6 +109,7 @@ impl Daemon {
             offer: Arc::new(NodeSpec::with_gpus(4)),
             address: "a".into(),
             attempts: Vec::new(),
+            trouble: None,
         };
         self.step(ControllerInput::Report(report));
     }

@@ -34,6 +34,9 @@ pub struct Report {
     pub address: Name,
     /// All launches on the node that the scheduler has not ordered it to forget.
     pub attempts: Vec<AttemptReport>,
+    /// Why no job should start on the node now, such as a foreign process on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Name>,
 }
 
 /// State of one launch on a node.
@@ -133,6 +136,11 @@ impl Final {
     }
 }
 
+/// Explanation of a launch whose shim ended, or made no progress, before the launch did.
+pub const SHIM_ENDED: &str = "its shim ended or stood still";
+/// Explanation of a launch whose shim could not be started.
+pub const NO_SHIM: &str = "its shim could not be started";
+
 /// Exit status of a launch on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
@@ -155,6 +163,8 @@ pub enum Exit {
     Lost,
     /// The launch was ended because a file that it wrote cannot be read.
     BadFile,
+    /// The launch reached the time limit of its job.
+    TimedOut,
 }
 
 impl Exit {
@@ -168,6 +178,7 @@ impl Exit {
             Exit::Cut => "cut",
             Exit::Lost => "lost",
             Exit::BadFile => "bad-file",
+            Exit::TimedOut => "timed-out",
         }
     }
 }
@@ -219,6 +230,9 @@ pub struct Order {
     /// Time until the stop of a launch with a notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_in: Option<Millis>,
+    /// Running time that the time limit of the job leaves to the launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left: Option<Millis>,
 }
 
 /// Wanted state of a launch.

@@ -6,7 +6,7 @@ use super::message::{AttemptReport, Final, JobReport, Order, Orders, Report, Sta
 use super::shim::{Control, ShimWish};
 use super::timers::Timers;
 use blox_core::{Name, NodeSpec, Used};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Number of sent reports whose time is stored. Orders that answer an older report are refused.
@@ -66,6 +66,17 @@ pub enum ShimMessage {
     Done(Final),
 }
 
+/// State of the GPUs of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuNews {
+    /// Hardware that the node offers now.
+    pub offer: Arc<NodeSpec>,
+    /// GPUs on which no launch may start now.
+    pub blocked: BTreeSet<u32>,
+    /// Why no job should start on the node.
+    pub trouble: Option<Name>,
+}
+
 /// Input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeInput {
@@ -73,6 +84,8 @@ pub enum NodeInput {
     Orders(Orders, u16),
     /// A message about one launch.
     Shim(AttemptId, ShimMessage),
+    /// The state of the node's GPUs.
+    Gpus(GpuNews),
     /// A timeout may have passed.
     Tick,
 }
@@ -99,6 +112,8 @@ pub enum NodeEffect {
         port: u16,
         /// End of its lease.
         lease: Millis,
+        /// Running time that the time limit of its job leaves.
+        time_left: Option<Millis>,
     },
     /// Send a control message to the shim.
     Control(AttemptId, Control),
@@ -180,6 +195,10 @@ pub struct Node {
     next_report: Millis,
     news: bool,
     refused: BTreeMap<Refused, u64>,
+    /// GPUs on which no launch may start now.
+    blocked: BTreeSet<u32>,
+    /// Why no job should start on the node.
+    trouble: Option<Name>,
     /// Effects of the current step.
     out: Vec<NodeEffect>,
 }
@@ -211,9 +230,17 @@ impl Node {
             next_report: now,
             news: true,
             refused: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+            trouble: None,
             out: Vec::new(),
             who,
         }
+    }
+
+    /// Returns whether no launch has processes or reserved GPUs.
+    pub fn is_idle(&self) -> bool {
+        let over = |a: &Local| matches!(a.standing, Standing::Done(_));
+        self.attempts.values().all(over)
     }
 
     /// Returns the number of refused orders by reason.
@@ -230,6 +257,11 @@ impl Node {
                 Err(why) => *self.refused.entry(why).or_default() += 1,
             },
             NodeInput::Shim(id, message) => self.shim_message(now, id, message),
+            NodeInput::Gpus(gpus) => {
+                self.news |= (&self.who.offer, &self.trouble) != (&gpus.offer, &gpus.trouble);
+                (self.who.offer, self.trouble) = (gpus.offer, gpus.trouble);
+                self.blocked = gpus.blocked;
+            }
             NodeInput::Tick => {}
         }
         if self.news || now >= self.next_report {
@@ -352,6 +384,7 @@ impl Node {
             wish,
             task,
             leaves_in,
+            time_left,
         } = order;
         if !self.attempts.contains_key(&id) && !self.take_in(id, fence, &wish, task, lease, port) {
             return;
@@ -370,6 +403,10 @@ impl Node {
             (Standing::Done(_), _) | (Standing::Prepared, Wish::Prepare) => {}
             (Standing::Prepared, Wish::Run(meeting)) => {
                 let Some(task) = a.task.clone() else { return };
+                // The launch waits until its GPUs are free. The scheduler aborts it after a while.
+                if task.gpus.iter().any(|gpu| self.blocked.contains(gpu)) {
+                    return;
+                }
                 a.standing = Standing::live(lease);
                 let port = a.port;
                 self.news = true;
@@ -380,6 +417,7 @@ impl Node {
                     meeting,
                     port,
                     lease,
+                    time_left,
                 });
             }
             (Standing::Prepared, Wish::Yield(_) | Wish::Kill) => {
@@ -560,6 +598,7 @@ impl Node {
             offer: Arc::clone(&self.who.offer),
             address: self.who.address.clone(),
             attempts: attempts.collect(),
+            trouble: self.trouble.clone(),
         }));
     }
 }
@@ -616,6 +655,7 @@ mod tests {
             wish,
             task: task(&[0]),
             leaves_in: None,
+            time_left: None,
         };
         let orders = Orders {
             node: "n0".into(),
@@ -784,6 +824,7 @@ mod tests {
                 wish: run(),
                 task: Some(task),
                 leaves_in: None,
+                time_left: None,
             }
         };
         let mut n = node();

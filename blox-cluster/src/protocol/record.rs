@@ -120,6 +120,16 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         never: String,
     },
+    /// A launch of a job was lost without useful running time, and the job did not fail.
+    Wasted {
+        /// The job.
+        job: JobId,
+        /// Explanation of the end; `None` starts the count anew.
+        why: Option<String>,
+        /// True if the job is held because too many launches in a row were lost.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        held: bool,
+    },
     /// Measured step time of a training job for one GPU type and configuration.
     Steps {
         /// The job.

@@ -213,6 +213,9 @@ pub struct Settings {
     /// True if nodes leave and others come, so that a decision rejects no job that the present nodes
     /// cannot hold. A submission of such a job is refused all the same.
     pub keeps_large: bool,
+    /// Number of launches of a job, lost in a row without useful running time, after which the job
+    /// is held.
+    pub hold_after: u32,
     /// Seconds of cluster time in one second of the machine's clock. The value is 1, or larger to
     /// rehearse long runs with short programs.
     pub speed: f64,
@@ -228,6 +231,7 @@ impl Default for Settings {
             limits: NodeLimits::default(),
             wait_for_nodes: 1,
             keeps_large: false,
+            hold_after: 5,
             speed: 1.0,
             offers: Vec::new(),
         }
@@ -495,6 +499,9 @@ impl Controller {
             for (job, times) in std::mem::take(&mut self.launches.out.failed) {
                 self.back_off(at, job, times);
             }
+            for (job, why) in std::mem::take(&mut self.launches.out.lost) {
+                self.note_lost(at, job, why);
+            }
             for command in std::mem::take(&mut self.commands) {
                 self.launches.command(now, self.core.view(), &command);
             }
@@ -514,6 +521,25 @@ impl Controller {
         self.step.records.append(&mut self.launches.out.records);
         let requests = std::mem::take(&mut self.launches.out.requests).into_iter();
         self.step.effects.extend(requests.map(Effect::Provide));
+    }
+
+    /// Counts the end of a shim of a job against its node.
+    #[cfg(test)]
+    pub(super) fn note_shim(&mut self, now: Millis, node: NodeId, job: JobId) {
+        self.launches.note_shim(now, node, job);
+    }
+
+    /// Counts a lost launch of a job. The first in a row has no delay, because its node may have
+    /// been lost. Further ones have the delay of a failure, and after the last the job is held.
+    fn note_lost(&mut self, at: Time, job: JobId, why: String) {
+        let before = self.launches.durable().wasted.get(&job);
+        let times = before.map_or(0, |wasted| wasted.in_row).saturating_add(1);
+        let held = times >= self.settings.hold_after && self.try_event(at, Event::Hold { job });
+        let why = Some(why);
+        self.fact(Record::Wasted { job, why, held });
+        if !held && times > 1 {
+            self.back_off(at, job, times - 1);
+        }
     }
 
     /// Holds a failed job for its retry delay.
@@ -663,6 +689,10 @@ impl Controller {
                 let released = self.user_event(at, job, Event::Release { job }, expected)?;
                 if self.launches.durable().backing_off.contains_key(&job) {
                     self.fact(Record::BackOff { job, until: None });
+                }
+                if self.launches.durable().wasted.contains_key(&job) {
+                    let (why, held) = (None, false);
+                    self.fact(Record::Wasted { job, why, held });
                 }
                 Ok(released)
             }

@@ -3,7 +3,8 @@
 
 use super::ids::Millis;
 use super::message::{Exit, Final};
-use super::timers::Timers;
+use super::timers::{LONGEST_GRACE_S, Timers};
+use blox_core::JobSpec;
 use serde::{Deserialize, Serialize};
 
 /// Exit codes of a rank that saved its work after an order to stop: EX_TEMPFAIL, and the code of
@@ -28,6 +29,14 @@ pub enum ShimWish {
     Yield(Millis),
     /// End immediately.
     Kill,
+}
+
+/// Returns the grace period of a job: its own `grace_s`, or the default.
+pub fn grace_of(spec: &JobSpec, timers: &Timers) -> Millis {
+    let own = spec.extras().attributes.get("grace_s");
+    let own = own.and_then(serde_json::Value::as_f64);
+    own.filter(|secs| (0.0..=LONGEST_GRACE_S).contains(secs))
+        .map_or(timers.grace, |secs| Millis((secs * 1000.0) as u64))
 }
 
 /// Input of the state machine.
@@ -82,6 +91,10 @@ pub struct Shim {
     failed: Option<i32>,
     /// The launch ends because of an unreadable file.
     bad_file: bool,
+    /// Time at which the time limit of the job ends the launch, and the time to save work then.
+    limit: Option<(Millis, Millis)>,
+    /// The launch ends because of its time limit.
+    timed_out: bool,
     /// An order or the end of the lease stopped the launch.
     stop_ordered: bool,
     /// Processes were killed before they exited.
@@ -100,10 +113,19 @@ impl Shim {
             codes: vec![None; ranks],
             failed: None,
             bad_file: false,
+            limit: None,
+            timed_out: false,
             stop_ordered: false,
             cut: false,
             why: String::new(),
         }
+    }
+
+    /// Ends the launch at a time, with a time to save its work.
+    #[must_use]
+    pub fn with_limit(mut self, at: Millis, grace: Millis) -> Self {
+        self.limit = Some((at, grace));
+        self
     }
 
     /// Returns true if the launch is ending or has ended.
@@ -143,6 +165,10 @@ impl Shim {
                 self.note("it did not end in time");
                 self.kill(out);
             }
+        } else if let Some((_, grace)) = self.limit.filter(|(at, _)| now >= *at) {
+            self.timed_out = true;
+            self.note("it reached its time limit");
+            self.end_within(now, grace, out);
         } else if now >= self.lease - self.timers.margin {
             self.note("its lease was not renewed");
             self.end_within(now, self.timers.margin, out);
@@ -219,6 +245,7 @@ impl Shim {
         let exit = match self.failed {
             Some(code) => Exit::Failed { code },
             None if self.bad_file => Exit::BadFile,
+            None if self.timed_out => Exit::TimedOut,
             None if zero && !self.stop_ordered => Exit::Completed,
             // A rank may exit with 0 because it was ordered to stop.
             None if zero || (self.stop_ordered && !self.cut && all(&SAVED)) => Exit::Stopped,
@@ -434,6 +461,32 @@ mod tests {
         assert_eq!(s.step(Millis(10_000), exit(0, 0)), [ShimEffect::KillAll]);
         let end = s.step(Millis(10_001), ShimInput::Empty);
         assert_eq!(ended(&end), (Exit::Completed, false));
+    }
+
+    #[test]
+    fn shim_time_limit_ends_with_the_grace() {
+        let limited = || shim(1).with_limit(Millis(2_000), Millis(1_000));
+        let mut s = limited();
+        assert_eq!(s.step(Millis(1_999), ShimInput::Tick), []);
+        assert_eq!(s.step(Millis(2_000), ShimInput::Tick), [ShimEffect::Term]);
+        assert_eq!(s.step(Millis(2_999), ShimInput::Tick), []);
+        assert_eq!(
+            s.step(Millis(3_000), ShimInput::Tick),
+            [ShimEffect::KillAll]
+        );
+        s.step(Millis(3_001), exit(0, 137));
+        let end = finish(&s.step(Millis(3_002), ShimInput::Empty));
+        assert_eq!(end, (Exit::TimedOut, 3_002));
+        // A job that ends by itself before has completed, and one that saves its work has not.
+        let mut s = limited();
+        s.step(Millis(1_999), exit(0, 0));
+        let end = finish(&s.step(Millis(2_001), ShimInput::Empty));
+        assert_eq!(end.0, Exit::Completed);
+        let mut s = limited();
+        s.step(Millis(2_000), ShimInput::Tick);
+        s.step(Millis(2_500), exit(0, 0));
+        let end = finish(&s.step(Millis(2_501), ShimInput::Empty));
+        assert_eq!(end.0, Exit::TimedOut);
     }
 
     #[test]

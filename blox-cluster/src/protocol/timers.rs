@@ -92,6 +92,16 @@ impl Timers {
         doubled(self.back_off, failures.saturating_sub(1)).min(self.back_off_limit)
     }
 
+    /// Running time after which the loss of a launch does not count towards holding its job.
+    pub fn useful(&self) -> Millis {
+        Millis(self.back_off_limit.0 * 2)
+    }
+
+    /// The same for a launch that saved work.
+    pub fn short_of_useful(&self) -> Millis {
+        Millis(self.back_off.0 * 3)
+    }
+
     /// Returns the quarantine of a node after this number of recent losses.
     pub fn quarantine_after(&self, losses: u32) -> Millis {
         match losses.checked_sub(3) {

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod containment;
 pub mod files;
 pub mod gpus;
+pub mod guard;
 mod listen;
 mod logs;
 mod metrics;

@@ -2,14 +2,16 @@
 //! shims of earlier sessions.
 
 use super::clock;
-use super::containment::Containment;
+use super::containment::{self, Containment, Limited, MARK};
 use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
+use super::gpus::{Health, HealthSource};
 use super::room::Ended;
 pub use super::room::LogRoom;
 use super::shim::{LaunchFile, StatusFile};
 use super::token::Token;
 use crate::client::root;
-use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimMessage};
+use crate::protocol::message::{NO_SHIM, SHIM_ENDED, Task};
+use crate::protocol::node::{Found, GpuNews, Identity, Node, NodeEffect, NodeInput, ShimMessage};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
     AttemptId, ClusterId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
@@ -45,6 +47,12 @@ pub struct NodeSettings {
     pub shim: Vec<String>,
     /// Device name of each GPU, by index; empty to use the indices.
     pub devices: Vec<String>,
+    /// Device file of each GPU, by index; empty if launches may open all device files.
+    pub device_files: Vec<PathBuf>,
+    /// Source of the health of the GPUs.
+    pub health: HealthSource,
+    /// Limit on the processes and threads of a launch, for each of its GPUs.
+    pub processes: u64,
     /// True if launches stay in the cgroup of the node manager.
     pub no_cgroup: bool,
     /// Secret of the scheduler.
@@ -82,6 +90,9 @@ pub async fn run(
         text if text.starts_with(&dir) => text,
         text => format!("{dir}: {text}"),
     };
+    if let Some(text) = unlimited(&settings) {
+        trouble(&text);
+    }
     let open = || Shell::open(settings.clone());
     let mut shell = open().map_err(|e| io::Error::new(e.kind(), named(&e)))?;
     let mut stop = std::pin::pin!(stop);
@@ -107,6 +118,25 @@ pub async fn run(
     }
 }
 
+/// Describes which limits of launches this node cannot enforce.
+fn unlimited(settings: &NodeSettings) -> Option<String> {
+    if settings.no_cgroup {
+        return None;
+    }
+    let needs_devices = !settings.device_files.is_empty();
+    let missing = containment::unlimited().into_iter();
+    let missing: Vec<&str> = missing
+        .filter(|limited| *limited != Limited::Devices || needs_devices)
+        .map(Limited::as_str)
+        .collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "this node does not enforce limits of jobs on {}: it cannot create the cgroups",
+            missing.join(", ")
+        )
+    })
+}
+
 /// Reason for the end of a session.
 enum End {
     Disk(io::Error),
@@ -128,6 +158,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let (notify, mut news) = mpsc::unbounded_channel();
     tasks.spawn(link(shell.settings.clone(), from_us, to_us, notify));
     shell.notes.drain(..).for_each(|note| trouble(&note));
+    let mut health = probe(&shell.settings);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -144,6 +175,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
                 News::Refused(why) => return End::Refused(why),
             },
             _ = look.tick() => shell.look(),
+            Some(health) = health.recv() => shell.gpus(health),
         };
         shell.notes.drain(..).for_each(|note| trouble(&note));
         match result {
@@ -156,6 +188,21 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
             Err(e) => return End::Disk(e),
         }
     }
+}
+
+/// Asks for the health of the GPUs again and again, in a thread of its own, because a driver may
+/// hang. The thread ends after the receiver.
+fn probe(settings: &NodeSettings) -> mpsc::UnboundedReceiver<Result<Vec<Health>, String>> {
+    let (found, health) = mpsc::unbounded_channel();
+    let wait = Duration::from_millis(settings.timers.heartbeat.0);
+    if let Some(mut probe) = settings.health.probe() {
+        std::thread::spawn(move || {
+            while found.send(probe.probe()).is_ok() {
+                std::thread::sleep(wait);
+            }
+        });
+    }
+    health
 }
 
 /// Keeps a stream to the scheduler open.
@@ -289,10 +336,14 @@ struct Watched {
     done: bool,
     /// Error of a file in its folder, because of which the launch must end.
     bad_file: Option<String>,
+    /// Its GPUs, as slots of the machine.
+    slots: Vec<u32>,
+    /// Failure of a GPU, because of which the launch must end.
+    bad_gpu: Option<String>,
 }
 
 impl Watched {
-    fn new(mark: String, child: Option<Child>, done: bool) -> Self {
+    fn new(mark: String, slots: Vec<u32>, child: Option<Child>, done: bool) -> Self {
         Watched {
             mark,
             child,
@@ -300,6 +351,8 @@ impl Watched {
             moved: clock::now(),
             done,
             bad_file: None,
+            slots,
+            bad_gpu: None,
         }
     }
 }
@@ -313,6 +366,12 @@ struct Shell {
     /// Shims that need no further supervision but have not exited.
     leaving: Vec<Child>,
     ended: Ended,
+    /// Slot of the machine of each GPU of the offer.
+    slots: Vec<u32>,
+    /// Processes on GPUs that belong to no launch, and the time since which they are known.
+    foreign: BTreeMap<(u32, u32), Millis>,
+    /// Failure of the source of the health of the GPUs.
+    health_failure: Option<String>,
     /// Messages for the operator.
     notes: Vec<String>,
     // Bound for the lifetime of the shell.
@@ -358,6 +417,9 @@ impl Shell {
         let ended = Ended::open(dir.join("logs"), settings.logs.ended)?;
         Ok(Shell {
             machine: Node::new(settings.timers, who, found, now),
+            slots: (0..settings.offer.gpus).collect(),
+            foreign: BTreeMap::new(),
+            health_failure: None,
             settings,
             boot,
             began: now,
@@ -393,10 +455,11 @@ impl Shell {
                     meeting,
                     port,
                     lease,
+                    time_left,
                 } => {
-                    let name = |gpu: &u32| self.settings.devices.get(*gpu as usize).cloned();
+                    let slots = self.slots_of(&task);
                     let launch = LaunchFile {
-                        devices: task.gpus.iter().filter_map(name).collect(),
+                        devices: self.devices_of(&slots),
                         id,
                         fence,
                         task: (*task).clone(),
@@ -407,6 +470,11 @@ impl Shell {
                         timers: self.settings.timers,
                         log_bytes: Some(self.settings.logs.launch),
                         no_cgroup: self.settings.no_cgroup,
+                        shim: self.settings.shim.get(1..).unwrap_or_default().to_vec(),
+                        processes: Some(self.processes_of(&task)),
+                        denied: self.denied_to(&slots),
+                        slots,
+                        time_left,
                     };
                     self.spawn(&launch, lease)?;
                 }
@@ -439,6 +507,156 @@ impl Shell {
         Ok(reports)
     }
 
+    /// Returns the limit on the processes of a launch: the job's own, or the node's.
+    fn processes_of(&self, task: &Task) -> u64 {
+        let own = task.spec.extras().attributes.get("processes");
+        let own = own.and_then(serde_json::Value::as_u64);
+        own.unwrap_or_else(|| {
+            self.settings
+                .processes
+                .saturating_mul(task.gpus.len() as u64)
+        })
+    }
+
+    /// Returns the slots of the machine that a launch gets.
+    fn slots_of(&self, task: &Task) -> Vec<u32> {
+        let slot = |gpu: &u32| self.slots.get(*gpu as usize).copied();
+        task.gpus.iter().filter_map(slot).collect()
+    }
+
+    /// Returns the device names of slots; none if they are the indices of the offer.
+    fn devices_of(&self, slots: &[u32]) -> Vec<String> {
+        let named = !self.settings.devices.is_empty();
+        let moved = self.slots.len() < self.settings.offer.gpus as usize;
+        let name = |slot: &u32| match named {
+            true => self.settings.devices.get(*slot as usize).cloned(),
+            false => Some(slot.to_string()),
+        };
+        match named || moved {
+            true => slots.iter().filter_map(name).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns the device files of the slots that a launch does not have.
+    fn denied_to(&self, slots: &[u32]) -> Vec<PathBuf> {
+        let files = self.settings.device_files.iter().enumerate();
+        let others = files.filter(|(slot, _)| !slots.contains(&(*slot as u32)));
+        others.map(|(_, file)| file.clone()).collect()
+    }
+
+    /// Processes the health of the GPUs: ends launches on failed ones, offers the others, and
+    /// starts nothing beside foreign processes.
+    fn gpus(&mut self, probed: Result<Vec<Health>, String>) -> io::Result<Vec<Report>> {
+        let all = match probed {
+            Ok(all) => {
+                self.health_failure = None;
+                all
+            }
+            Err(why) => {
+                // The last known health counts.
+                if self.health_failure.as_ref() != Some(&why) {
+                    self.notes
+                        .push(format!("the health of the GPUs is unknown: {why}"));
+                    self.health_failure = Some(why);
+                }
+                return Ok(Vec::new());
+            }
+        };
+        let now = clock::now();
+        let mut failed: BTreeMap<u32, String> = BTreeMap::new();
+        let mut foreign = BTreeMap::new();
+        for (slot, health) in (0..self.settings.offer.gpus).zip(all) {
+            if let Some(why) = health.trouble {
+                failed.insert(slot, format!("GPU {slot} failed: {why}"));
+            }
+            for pid in health
+                .processes
+                .into_iter()
+                .filter(|pid| !self.is_own(*pid))
+            {
+                let since = self.foreign.get(&(slot, pid)).copied().unwrap_or(now);
+                foreign.insert((slot, pid), since);
+            }
+        }
+        self.foreign = foreign;
+        let ids: Vec<AttemptId> = self.watched.keys().copied().collect();
+        for id in ids {
+            let Some(w) = self.watched.get_mut(&id).filter(|w| !w.done) else {
+                continue;
+            };
+            let why = w.slots.iter().find_map(|slot| failed.get(slot));
+            if let (Some(why), None) = (why, &w.bad_gpu) {
+                self.notes.push(format!("launch {id} is ended: {why}"));
+                w.bad_gpu = Some(why.clone());
+                self.destroy(id);
+            }
+        }
+        let healthy: Vec<u32> = (0..self.settings.offer.gpus)
+            .filter(|slot| !failed.contains_key(slot))
+            .collect();
+        // A node without GPUs cannot be a member, so its trouble is reported instead.
+        let none = healthy.is_empty();
+        let healthy = match none {
+            true => (0..self.settings.offer.gpus).collect(),
+            false => healthy,
+        };
+        // Launches have the GPUs of the earlier offer until they end.
+        if self.slots != healthy && self.machine.is_idle() {
+            self.slots.clone_from(&healthy);
+        }
+        let alarm = self.timers().launch;
+        let long = self
+            .foreign
+            .iter()
+            .find(|(_, since)| now - **since >= alarm);
+        let trouble = match (none.then(|| failed.values().next()).flatten(), long) {
+            (Some(why), _) => Some(why.clone()),
+            (None, Some(((slot, pid), _))) => Some(format!(
+                "GPU {slot} is held by process {pid}, which belongs to no job"
+            )),
+            (None, None) => None,
+        };
+        let is_blocked = |slot: &u32| {
+            failed.contains_key(slot) || self.foreign.keys().any(|(held, _)| held == slot)
+        };
+        let of_offer = (0..).zip(&self.slots);
+        let blocked = of_offer.filter(|(_, slot)| is_blocked(slot));
+        let news = GpuNews {
+            blocked: blocked.map(|(gpu, _)| gpu).collect(),
+            offer: Arc::new(NodeSpec {
+                gpus: healthy.len() as u32,
+                ..self.settings.offer.clone()
+            }),
+            trouble: trouble.map(Name::from),
+        };
+        self.input(NodeInput::Gpus(news))
+    }
+
+    fn timers(&self) -> Timers {
+        self.settings.timers
+    }
+
+    /// Returns whether a process belongs to a launch of this node, or has ended.
+    fn is_own(&self, pid: u32) -> bool {
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let (groups, environ) = (read("cgroup"), read("environ"));
+        let groups = String::from_utf8_lossy(&groups).into_owned();
+        if groups.is_empty() {
+            // The driver reports a process of another container or a process that ends.
+            return !Path::new(&format!("/proc/{pid}")).exists();
+        }
+        let live = self.watched.values().filter(|w| !w.done);
+        let mut marks = live.map(|w| w.mark.as_str());
+        marks.any(|mark| {
+            let variable = format!("{MARK}={mark}");
+            groups
+                .lines()
+                .any(|g| g.ends_with(&format!("/blox-{mark}")))
+                || environ.split(|b| *b == 0).any(|v| v == variable.as_bytes())
+        })
+    }
+
     fn spawn(&mut self, launch: &LaunchFile, lease: Millis) -> io::Result<()> {
         let dir = self.folder(launch.id);
         fs::create_dir_all(&dir)?;
@@ -464,10 +682,10 @@ impl Shell {
                     .ok()
             });
         if child.is_none() {
-            let done = Final::never("its shim could not be started");
+            let done = Final::never(NO_SHIM);
             files::write(&dir.join("final.json"), &done, true)?;
         }
-        let watched = Watched::new(launch.mark.clone(), child, false);
+        let watched = Watched::new(launch.mark.clone(), launch.slots.clone(), child, false);
         self.watched.insert(launch.id, watched);
         Ok(())
     }
@@ -585,9 +803,10 @@ impl Shell {
         containment.remove();
         let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
         let status = status.or_else(|| w.status.clone());
-        let (exit, why) = match &w.bad_file {
-            Some(why) => (Exit::BadFile, why.as_str()),
-            None => (Exit::Lost, "its shim died or stood still"),
+        let (exit, why) = match (&w.bad_file, &w.bad_gpu) {
+            (Some(why), _) => (Exit::BadFile, why.as_str()),
+            (None, Some(why)) => (Exit::Lost, why.as_str()),
+            (None, None) => (Exit::Lost, SHIM_ENDED),
         };
         let done = Final::unobserved(exit, status.map_or(Millis(0), |s| s.ran), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
@@ -667,7 +886,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
         }
         let control: Option<Control> = files::read_unsynced(&dir.join("control.json"));
         // The first poll finds an unreadable file.
-        let watched = Watched::new(launch.mark, None, done.is_some());
+        let watched = Watched::new(launch.mark, launch.slots, None, done.is_some());
         left.watched.insert(launch.id, watched);
         left.found.push(Found {
             id: launch.id,
@@ -685,7 +904,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::message::{Meeting, Task};
+    use crate::protocol::message::Meeting;
     use blox_core::{GpuCount, JobId, JobSpec, Seconds, Share, Time};
 
     fn attempt(text: &str) -> AttemptId {
@@ -760,6 +979,11 @@ mod tests {
             devices: Vec::new(),
             log_bytes: None,
             no_cgroup: false,
+            shim: Vec::new(),
+            processes: None,
+            denied: Vec::new(),
+            slots: vec![0],
+            time_left: None,
         }
     }
 
@@ -828,6 +1052,9 @@ mod tests {
             timers: Timers::default(),
             shim: ["sh", "-c", "exec sleep 60"].map(str::to_owned).into(),
             devices: Vec::new(),
+            device_files: Vec::new(),
+            health: HealthSource::None,
+            processes: 4_096,
             no_cgroup: false,
             token: Token::none(),
             logs: LogRoom::default(),

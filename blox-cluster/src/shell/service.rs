@@ -689,6 +689,7 @@ mod tests {
             offer: Arc::new(NodeSpec::with_gpus(1)),
             address: "a".into(),
             attempts: Vec::new(),
+            trouble: None,
         };
         tx.send((&good).into()).await.unwrap();
         let orders = client.link(ReceiverStream::new(rx)).await;

@@ -7,18 +7,19 @@
 //! `rank-N.err` are the logs.
 
 use super::clock::now;
-use super::containment::{Containment, MARK};
+use super::containment::{Containment, Limited, Limits, MARK};
 use super::files::{self, BadFile, ReadError};
+use super::guard::{self, Guard};
 use super::progress;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
-use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish};
+use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of};
 use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,34 @@ pub struct LaunchFile {
     /// True if the launch stays in the cgroup of the node manager.
     #[serde(default)]
     pub no_cgroup: bool,
+    /// Arguments with which this program runs a shim; empty if it cannot be started again.
+    #[serde(default)]
+    pub shim: Vec<String>,
+    /// Limit on its processes and threads.
+    #[serde(default)]
+    pub processes: Option<u64>,
+    /// Device files of GPUs that the launch may not open.
+    #[serde(default)]
+    pub denied: Vec<PathBuf>,
+    /// Its GPUs, as slots of the machine.
+    #[serde(default)]
+    pub slots: Vec<u32>,
+    /// Running time that the time limit of the job leaves.
+    #[serde(default)]
+    pub time_left: Option<Millis>,
+}
+
+impl LaunchFile {
+    fn limits(&self) -> Limits {
+        let t = &self.task;
+        let above_zero = |x: f64| (x > 0.0).then_some(x);
+        Limits {
+            cpus: above_zero(t.cpus),
+            memory: above_zero(t.memory_gib).map(|gib| (gib * f64::from(1 << 30)) as u64),
+            processes: self.processes,
+            denied: self.denied.clone(),
+        }
+    }
 }
 
 /// Current state of a launch.
@@ -93,7 +122,8 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
     let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
     let mut containment = Containment::of(&launch.mark, !launch.no_cgroup);
-    containment.create();
+    // The node manager reports at its start what is not limited.
+    let _: Vec<Limited> = containment.create(&launch.limits());
     let began = now();
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
@@ -105,6 +135,14 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
         .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
         .collect();
     let logs = Shares::of(&logs, launch.log_bytes);
+    let guard = match guard_of(&launch, control.lease) {
+        Ok(guard) => guard,
+        Err(e) => {
+            let why = format!("its guard could not be started: {e}");
+            return finish(&lock, &containment, Final::never(why));
+        }
+    };
+    containment.include_children_of(rustix::process::getpid(), guard.as_ref().map(Guard::pid));
     containment.enter(true);
     let started = start_all(dir, &launch);
     containment.enter(false);
@@ -112,14 +150,23 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
         Ok(children) => children,
         Err((mut children, why)) => {
             end_all(&containment, children.iter_mut());
+            release(guard);
             let exit = Exit::Failed { code: 127 };
             return finish(&lock, &containment, Final::new(exit, now() - began, why));
         }
     };
+    let grace = grace_of(&launch.task.spec, &launch.timers);
+    let machine = Shim::new(launch.timers, control.lease, children.len(), began);
+    let machine = match launch.time_left {
+        Some(left) => machine.with_limit(began + left, grace),
+        None => machine,
+    };
     Watch {
         dir: dir.to_owned(),
         lock,
-        machine: Shim::new(launch.timers, control.lease, children.len(), began),
+        machine,
+        guard,
+        limits: launch.limits(),
         children: children.into_iter().map(Some).collect(),
         containment,
         logs,
@@ -187,10 +234,34 @@ fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()>
     files::write(&path, &done, true)
 }
 
+/// Starts the guard of a launch, if this program can be started again.
+fn guard_of(launch: &LaunchFile, lease: Millis) -> io::Result<Option<Guard>> {
+    let LaunchFile {
+        shim,
+        mark,
+        no_cgroup,
+        timers,
+        ..
+    } = launch;
+    let after = Millis(timers.kill.0 / 2);
+    let start = || Guard::start(shim, mark, *no_cgroup, after, lease);
+    (!shim.is_empty()).then(start).transpose()
+}
+
+/// Ends the guard of a launch that is over.
+fn release(guard: Option<Guard>) {
+    if let Some(guard) = guard {
+        guard.release();
+    }
+}
+
 struct Watch<'a> {
     dir: PathBuf,
     lock: Lock,
     machine: Shim,
+    /// Ends the launch without the shim.
+    guard: Option<Guard>,
+    limits: Limits,
     children: Vec<Option<Child>>,
     containment: Containment,
     logs: Shares,
@@ -218,15 +289,31 @@ impl Watch<'_> {
                 // be renewed.
                 end_all(&self.containment, self.children.iter_mut().flatten());
                 self.containment.remove();
+                release(self.guard);
                 return Ok(());
             }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
+                let done = self.explained(done);
+                release(self.guard);
                 return finish(&self.lock, &self.containment, done);
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Adds to a failure that the launch reached one of its limits.
+    fn explained(&self, mut done: Final) -> Final {
+        let is_failure = matches!(done.exit, Exit::Failed { .. });
+        if is_failure && self.containment.memory_kills() > 0 {
+            let gib = self.limits.memory.map_or(0.0, in_gib);
+            done.why = format!("killed for memory, limit {gib} GiB: {}", done.why);
+        } else if is_failure && self.containment.refused_processes() > 0 {
+            let most = self.limits.processes.unwrap_or(0);
+            done.why = format!("it reached its limit of {most} processes: {}", done.why);
+        }
+        done
     }
 
     fn look(&mut self) -> io::Result<Option<Final>> {
@@ -238,14 +325,14 @@ impl Watch<'_> {
                 wish: ShimWish::Yield(self.grace),
             }));
         }
-        // Then exits: these ranks ended before this poll could signal them.
+        // Then exits: these ranks ended before this poll could signal them. Orphans are reaped, too.
+        let ended = guard::reap();
         for (rank, slot) in self.children.iter_mut().enumerate() {
-            if let Some(child) = slot
-                && let Some(status) = child.try_wait()?
-            {
-                let code = status
-                    .code()
-                    .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+            let code = slot.as_ref().and_then(|child| {
+                let mut of_it = ended.iter().filter(|(pid, _)| *pid == child.id());
+                of_it.next().map(|(_, code)| *code)
+            });
+            if let Some(code) = code {
                 *slot = None;
                 inputs.push(ShimInput::RankExit { rank, code });
             }
@@ -258,6 +345,9 @@ impl Watch<'_> {
             files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
         if control != self.last_control {
             self.last_control = control;
+            if let (Some(guard), Some(control)) = (&mut self.guard, control) {
+                guard.renew(control.lease);
+            }
             inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
@@ -345,12 +435,15 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         let file = OpenOptions::new().create(true).append(true).open(&path);
         file.map_err(|e| format!("{}: {e}", path.display()))
     };
-    let mut command = Command::new(program);
+    // The program is started by this program, which ends with the shim.
+    let mut command = match launch.shim.is_empty() {
+        true => Command::new(program),
+        false => guard::rank(&launch.shim, program),
+    };
     command
         .args(arguments)
         .env_clear()
         .envs(environment(dir, launch, local, rank))
-        .stdin(Stdio::null())
         .stdout(log("out")?)
         .stderr(log("err")?)
         .process_group(0);
@@ -361,9 +454,19 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
             .map_err(|e| format!("the working directory {cwd} cannot be used on this node: {e}"))?;
         command.current_dir(cwd);
     }
-    command
-        .spawn()
-        .map_err(|e| format!("`{program}` cannot be started: {e}"))
+    let started = match launch.shim.is_empty() {
+        true => command
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string()),
+        false => guard::start_rank(command),
+    };
+    started.map_err(|e| format!("`{program}` cannot be started: {e}"))
+}
+
+/// Converts bytes to GiB, with two digits.
+fn in_gib(bytes: u64) -> f64 {
+    (bytes as f64 / f64::from(1 << 30) * 100.0).round() / 100.0
 }
 
 /// Returns the environment of a rank: a minimal base, then the variables of the job, then the

@@ -1,6 +1,6 @@
 //! Job and node listings for users.
 
-use crate::protocol::launches::{Brief, End, Goal, Past};
+use crate::protocol::launches::{Brief, End, Goal, Past, max_retries};
 use crate::protocol::scheduler::Controller;
 use crate::protocol::{Exit, Millis, PartId};
 use crate::wire::pb;
@@ -255,12 +255,17 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         class: class(spec.extras().class),
         needed_gpus: spec.need_at(s.time(now)).map(blox_core::GpuCount::get),
         attempt: job.attempt(),
-        reason: reason(s, job),
+        reason: reason(s, now, job),
         submitted_s: s.launches().durable().unix(job.submit()),
         running_s: job.attained_time().secs() + since,
         iterations_done: job.work_done(),
         iterations: job.truth().work().iterations,
         nodes,
+        time_limit_s: spec
+            .extras()
+            .attributes
+            .get("time_limit_s")
+            .and_then(serde_json::Value::as_f64),
         preemptions: job.preemptions(),
         queue: text(spec.virtual_cluster.as_ref()),
         priority: spec.priority,
@@ -273,13 +278,20 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
 }
 
 /// Returns the reason why a job does not run; empty if it runs.
-fn reason(s: &Controller, job: &JobRef<'_>) -> String {
+fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
     if let Some(held) = s.launches().durable().held_back.get(&job.id()) {
         return held.to_string();
     }
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
-        let left = (*until - s.view().now()).secs().max(0.0);
-        return format!("it failed, and is tried again in {left:.0} s");
+        let left = (*until - s.time(now)).secs().max(0.0);
+        return retry(s, job, left);
+    }
+    if let Some(wasted) = s.launches().durable().wasted.get(&job.id())
+        && wasted.held
+        && *job.reason() == Reason::HeldByUser
+    {
+        let (times, why) = (wasted.in_row, &wasted.why);
+        return format!("held after {times} launches lost in a row; of the last, {why}");
     }
     let core = s.core();
     let why = match job.phase() {
@@ -292,6 +304,29 @@ fn reason(s: &Controller, job: &JobRef<'_>) -> String {
         _ => job.reason(),
     };
     why.to_string()
+}
+
+/// Describes the retry delay of a job.
+fn retry(s: &Controller, job: &JobRef<'_>, left: f64) -> String {
+    let durable = s.launches().durable();
+    let last = durable.accounts_of(job.id()).last();
+    let attempt = last.map(|(part, _)| part.id.attempt);
+    let of_last = durable
+        .accounts_of(job.id())
+        .filter(|(part, _)| Some(part.id.attempt) == attempt);
+    let failed = of_last
+        .into_iter()
+        .any(|(_, end)| matches!(end.exit, Exit::Failed { .. } | Exit::BadFile));
+    match durable.wasted.get(&job.id()).filter(|_| !failed) {
+        Some(wasted) => format!(
+            "launch again in {left:.0} s, after {} lost in a row; of the last, {}",
+            wasted.in_row, wasted.why
+        ),
+        None => {
+            let failures = durable.failures.get(&job.id()).copied().unwrap_or(1);
+            format!("retry {failures} of {} in {left:.0} s", max_retries(job))
+        }
+    }
 }
 
 fn accounts<'a>(

@@ -163,14 +163,21 @@ impl From<Account> for pb::GroupLine {
 const LONGEST_NAME: usize = 100;
 
 /// Attributes with a protobuf field of their own.
-const OWN: [&str; 6] = [
+const OWN: [&str; 8] = [
     "array",
     "env",
     "working_directory",
     "grace_s",
     "max_retries",
     "on_exit",
+    "time_limit_s",
+    "processes",
 ];
+
+/// Most CPU cores and GiB that a job can request. More cannot be intended.
+const MOST: f64 = 1e6;
+/// Longest time limit in seconds: ten years.
+const LONGEST_LIMIT_S: f64 = 315_360_000.0;
 
 fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
     let expected = "what an exit code means";
@@ -230,6 +237,20 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     {
         let least = "at least the initial_batch of its training, as its batch stays";
         return Err(wrong("batch_size", j.batch_size.to_string(), least));
+    }
+    for (field, amount) in [("cpus", j.cpus), ("memory_gib", j.memory_gib)] {
+        if amount > MOST {
+            let expected = "a million at most";
+            return Err(wrong(field, amount.to_string(), expected));
+        }
+    }
+    let is_limit = |secs: f64| secs > 0.0 && secs <= LONGEST_LIMIT_S;
+    if let Some(secs) = j.time_limit_s.filter(|secs| !is_limit(*secs)) {
+        let expected = "above 0, and ten years at most";
+        return Err(wrong("time_limit_s", format!("{secs} s"), expected));
+    }
+    if j.processes == Some(0) {
+        return Err(wrong("processes", "0".to_owned(), "at least 1"));
     }
     if j.command.first().is_none_or(String::is_empty) {
         return Err(wrong("command", "empty".to_owned(), "a program"));
@@ -306,6 +327,12 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     if let Some(n) = j.max_retries {
         set("max_retries", n.into());
     }
+    if let Some(secs) = j.time_limit_s {
+        set("time_limit_s", finite("time_limit_s", secs)?.into());
+    }
+    if let Some(most) = j.processes {
+        set("processes", most.into());
+    }
     Ok(JobSpec {
         work: Work {
             iterations: finite("iterations", j.iterations)?,
@@ -368,6 +395,7 @@ mod tests {
             offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100")),
             address: "10.0.0.1".into(),
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
+            trouble: None,
         };
         let mut sent = pb::Report::from(&report);
         assert_eq!(Report::try_from(sent.clone()), Ok(report.clone()));
@@ -407,6 +435,7 @@ mod tests {
                 wish: Wish::Prepare,
                 task: Some(Arc::new(task)),
                 leaves_in: Some(Millis(1)),
+                time_left: Some(Millis(2)),
             };
             let orders = Orders {
                 node: "n".into(),

@@ -545,9 +545,12 @@ impl World {
         }
         // Nodes with repeated losses must be used again within the time limit.
         (timers.quarantine, timers.quarantine_limit) = (Millis::secs(1), Millis::secs(10));
+        // Jobs with repeated losses must end within it, too.
+        timers.back_off_limit = Millis::secs(20);
         let first = self.nodes.iter().filter(|n| !n.key.starts_with("grown"));
         Settings {
             timers,
+            hold_after: u32::MAX,
             wait_for_nodes: first.count(),
             offers: vec![Offer::new("grown", NodeSpec::with_gpus(2), 1000)],
             ..Settings::default()
@@ -1085,6 +1088,7 @@ impl World {
                     meeting,
                     port,
                     lease,
+                    time_left: _,
                 } => {
                     self.checks.meets(id, &task, &meeting)?;
                     let n = &mut self.nodes[i];
@@ -1369,7 +1373,7 @@ impl World {
             exit: blox_cluster::protocol::Exit::Lost,
             ran,
             estimated: true,
-            why: "its shim died".to_owned(),
+            why: "its shim ended or stood still".to_owned(),
         });
     }
 

@@ -129,6 +129,9 @@ pub fn run_with<A: Into<OsString>>(
 }
 
 fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
+    if let Some(Ok(code)) = cluster::beside_shim(args.get(1..).unwrap_or_default()) {
+        return code;
+    }
     let result = match parse(&args, terminal) {
         Ok(Ok(command)) => command.run(registry, &args, terminal),
         Ok(Err(code)) => Ok(code),

@@ -112,6 +112,7 @@ impl Launches {
         for (part, end) in over {
             self.end_part(part, end);
         }
+        self.tick_sick(now, view);
         let due: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
         self.out.moved.extend(due);
     }
@@ -208,6 +209,15 @@ impl Launches {
             Some(job) => self.end_event(now, job, id, a, others, ran),
             None => (None, false),
         };
+        let is_again = matches!(
+            event,
+            Some(Event::Crashed { .. } | Event::LaunchFailed { .. })
+        );
+        let why = (is_again && !failed && a.goal != Goal::Requeue)
+            .then(|| self.how_lost(view, a))
+            .flatten();
+        let useful = self.was_useful(id, a);
+        let ended_shims = super::lost::ended_shims(a);
         let next = self
             .durable
             .of_job(id.job)
@@ -244,6 +254,16 @@ impl Launches {
         };
         self.out.events.extend(event);
         self.note(Record::Closed { id, failed, done });
+        for node in ended_shims {
+            self.note_shim(now, node, id.job);
+        }
+        if useful && self.durable.wasted.contains_key(&id.job) {
+            let (job, why, held) = (id.job, None, false);
+            self.note(Record::Wasted { job, why, held });
+        }
+        if let Some(why) = why.filter(|_| !useful) {
+            self.out.lost.push((id.job, why));
+        }
         if failed && again {
             let times = self.durable.failures.get(&id.job).copied();
             self.out.failed.push((id.job, times.unwrap_or(1)));
@@ -267,6 +287,13 @@ impl Launches {
         let known = a.started && a.ends.values().all(is_known);
         let longest = a.ends.values().map(|end| end.ran).max()?;
         known.then(|| self.clock.length(longest))
+    }
+
+    /// Returns whether a job has used its time limit up with this launch.
+    fn is_timed_out(&self, id: AttemptId, a: &Attempt) -> bool {
+        let by_shim = a.ends.values().any(|end| end.exit == Exit::TimedOut);
+        let ran = a.ends.values().map(|end| end.ran).max().unwrap_or_default();
+        by_shim || self.time_left(id, a).is_some_and(|left| ran >= left)
     }
 
     /// Returns the event that the end of a launch causes for its job, and whether it counts as a
@@ -304,6 +331,7 @@ impl Launches {
             Goal::Run | Goal::Abort(_) if current && rule == Some(OnExit::Complete) => {
                 return (ended(How::Completed), false);
             }
+            _ if current && self.is_timed_out(id, a) => return (ended(How::TimedOut), false),
             // This launch was replaced in a change; the new launch determines the result.
             _ if !current => return (None, false),
             _ => {}
@@ -525,7 +553,8 @@ fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
     }
 }
 
-fn max_retries(job: &JobRef<'_>) -> u32 {
+/// Returns the limit on the failures of a job.
+pub fn max_retries(job: &JobRef<'_>) -> u32 {
     let limit = job.spec().extras().attributes.get("max_retries");
     limit
         .and_then(serde_json::Value::as_u64)

@@ -6,6 +6,7 @@
 
 mod advance;
 mod forward;
+mod lost;
 mod nodes;
 mod orders;
 pub(super) mod report;
@@ -20,7 +21,7 @@ use super::message::{AttemptReport, Exit, Final, JobReport, NodeRequest, Orders,
 use super::record::Record;
 pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
-pub use advance::MAX_RETRIES;
+pub use advance::{MAX_RETRIES, max_retries};
 use blox_core::{
     ActionId, AdmissionDecision, Class, Event, Input, JobId, JobSpec, Name, NodeId, Reason,
     Seconds, Share, Time, View,
@@ -131,6 +132,18 @@ fn is_guaranteed(class: &Class) -> bool {
     !class.is_spot()
 }
 
+/// Launches of a job that were lost in a row without useful running time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wasted {
+    /// Their number.
+    pub in_row: u32,
+    /// Explanation of the last end, with its node.
+    pub why: String,
+    /// True if the job is held for them.
+    #[serde(default)]
+    pub held: bool,
+}
+
 /// An ended job, as the scheduler shows and archives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Past {
@@ -220,6 +233,9 @@ pub struct Durable {
     /// Summary of each job.
     #[serde(with = "pairs", default)]
     pub jobs: BTreeMap<JobId, Brief>,
+    /// Lost launches in a row of jobs that have not ended.
+    #[serde(with = "pairs", default)]
+    pub wasted: BTreeMap<JobId, Wasted>,
     /// Failed jobs in their retry delay, and the time of their retry.
     #[serde(with = "pairs", default)]
     pub backing_off: BTreeMap<JobId, Time>,
@@ -289,6 +305,16 @@ impl Durable {
                     self.summarize(*job, |brief| brief.why.clone_from(never));
                 }
             }
+            Record::Wasted { job, why, held } => match why {
+                Some(why) => {
+                    let wasted = self.wasted.entry(*job).or_default();
+                    wasted.in_row = wasted.in_row.saturating_add(1);
+                    (wasted.why, wasted.held) = (why.clone(), *held);
+                }
+                None => {
+                    self.wasted.remove(job);
+                }
+            },
             Record::Key { key, job } => {
                 self.keys.insert(key.clone(), *job);
             }
@@ -404,6 +430,7 @@ impl Durable {
             Event::Ended { job, outcome } => {
                 self.ended.insert(*job, *outcome);
                 self.failures.remove(job);
+                self.wasted.remove(job);
                 self.backing_off.remove(job);
                 self.held_back.remove(job);
                 self.steps.remove(job);
@@ -532,6 +559,8 @@ pub(in crate::protocol) struct Outcome {
     pub orders: Vec<Orders>,
     /// Failed jobs that are retried, with their number of failures.
     pub failed: Vec<(JobId, u32)>,
+    /// Jobs of which a launch was lost without useful running time, and how it ended.
+    pub lost: Vec<(JobId, String)>,
     /// Requests to make once the records are on disk.
     pub requests: Vec<NodeRequest>,
     /// Reason why the reporting node is not admitted.
@@ -555,6 +584,10 @@ struct Link {
     address: Name,
     /// Times of recent losses.
     losses: Vec<Millis>,
+    /// Recent ends of shims on the node: their times and jobs.
+    shims: Vec<(Millis, JobId)>,
+    /// Number and end of the node's quarantines for ended shims.
+    sick: (u32, Millis),
     /// Launches with recorded ends, which the node should forget.
     forget: BTreeSet<AttemptId>,
     /// Launches on the node that should not run: ended, superseded or never granted.
@@ -576,6 +609,8 @@ impl Link {
             last_orders: 0,
             address: Name::from(""),
             losses: Vec::new(),
+            shims: Vec::new(),
+            sick: (0, Millis(0)),
             forget: BTreeSet::new(),
             strays: BTreeMap::new(),
         }

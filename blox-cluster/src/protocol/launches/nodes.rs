@@ -327,6 +327,7 @@ mod tests {
                         }),
                         address: "localhost".into(),
                         attempts: Vec::new(),
+                        trouble: None,
                     };
                     self.step(ControllerInput::Report(report));
                 }

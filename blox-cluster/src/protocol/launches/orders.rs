@@ -3,8 +3,8 @@
 use super::{Attempt, Goal, Launches};
 use crate::protocol::ids::{AttemptId, PartId};
 use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
-use crate::protocol::timers::LONGEST_GRACE_S;
-use blox_core::NodeId;
+use crate::protocol::shim::grace_of;
+use blox_core::{NodeId, Seconds};
 use std::sync::Arc;
 
 /// Limit on the descriptions of launches in one message, in bytes. It is well below the limit of a
@@ -93,6 +93,7 @@ impl Launches {
                 wish: Wish::Kill,
                 task: None,
                 leaves_in: None,
+                time_left: None,
             });
         }
         link.last_orders += 1;
@@ -134,7 +135,32 @@ impl Launches {
             wish,
             task,
             leaves_in: self.leaves_in(part.id),
+            time_left: self.time_left(part.id, a),
         }
+    }
+
+    /// Returns the running time that the time limit of a job leaves to a launch.
+    pub(super) fn time_left(&self, id: AttemptId, a: &Attempt) -> Option<crate::protocol::Millis> {
+        let (_, task) = a.launch.parts.first()?;
+        let limit = task
+            .spec
+            .extras()
+            .attributes
+            .get("time_limit_s")?
+            .as_f64()?;
+        Some(self.clock.back(Seconds::new(limit)) - self.ran_before(id))
+    }
+
+    /// Returns the running time of the launches of a job before one.
+    pub(super) fn ran_before(&self, id: AttemptId) -> crate::protocol::Millis {
+        let mut longest = std::collections::BTreeMap::new();
+        let all = self.durable.accounts_of(id.job);
+        for (part, end) in all.filter(|(part, _)| part.id.attempt < id.attempt) {
+            let ran: &mut crate::protocol::Millis = longest.entry(part.id.attempt).or_default();
+            *ran = (*ran).max(end.ran);
+        }
+        let sum = longest.values().map(|ran| ran.0).sum();
+        crate::protocol::Millis(sum)
     }
 
     /// Returns the time until the stop of a launch with a notice.
@@ -145,12 +171,9 @@ impl Launches {
 
     /// Returns the job's own `grace_s`, or the cluster's default.
     fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
-        let own = a.launch.parts.first().and_then(|(_, task)| {
-            let secs = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
-            (0.0..=LONGEST_GRACE_S).contains(&secs).then_some(secs)
-        });
-        own.map_or(self.timers.grace, |s| {
-            crate::protocol::Millis((s * 1000.0) as u64)
+        let first = a.launch.parts.first();
+        first.map_or(self.timers.grace, |(_, task)| {
+            grace_of(&task.spec, &self.timers)
         })
     }
 
@@ -218,6 +241,7 @@ mod tests {
             wish: Wish::Prepare,
             task: Some(Arc::new(task)),
             leaves_in: None,
+            time_left: None,
         }
     }
 

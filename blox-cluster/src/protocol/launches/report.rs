@@ -12,6 +12,8 @@ use blox_core::{
 /// Reason of the cordon on a node that must leave before it joins with its new inventory.
 const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
+/// Beginning of the reason of the cordon on a node that reports trouble.
+const TROUBLE: &str = "reported by the node: ";
 /// Reason for refusing a node manager with an outdated session.
 const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
     has reported: give this one a new --state-dir";
@@ -102,6 +104,7 @@ impl Launches {
         } else {
             self.same_again(node, view);
             self.welcome_back(node, now, view, r);
+            self.note_trouble(node, view, r);
             node
         };
         self.out.dirty.insert(node);
@@ -137,6 +140,7 @@ impl Launches {
             fence: a.fence,
             wish: Wish::Kill,
             leaves_in: None,
+            time_left: None,
             task: None,
         };
         let live = r.attempts.iter().filter(|a| !is_over(a));
@@ -212,6 +216,25 @@ impl Launches {
             let action = NodeAction::Uncordon { node };
             self.out.events.push(Event::NodeManaged { action });
         }
+    }
+
+    /// Cordons a node that reports trouble, and uses it again when it reports none.
+    fn note_trouble(&mut self, node: NodeId, view: View<'_>, r: &Report) {
+        let Some(n) = view.node(node).filter(|n| n.status() == NodeStatus::Up) else {
+            return;
+        };
+        let cordoned = n.cordoned().map(Name::as_str);
+        let is_ours = cordoned.is_some_and(|why| why.starts_with(TROUBLE));
+        let why = r.trouble.as_ref().map(|why| format!("{TROUBLE}{why}"));
+        let action = match why {
+            Some(why) if cordoned.is_none() || is_ours && cordoned != Some(&*why) => {
+                let why = Name::from(why);
+                NodeAction::Cordon { node, why }
+            }
+            None if is_ours => NodeAction::Uncordon { node },
+            _ => return,
+        };
+        self.out.events.push(Event::NodeManaged { action });
     }
 
     fn refuse(&mut self, why: String) {
@@ -528,6 +551,7 @@ mod tests {
                 offer: Arc::new(NodeSpec::with_gpus(1)),
                 address: "localhost".into(),
                 attempts: Vec::new(),
+                trouble: None,
             };
             self.scheduler
                 .step(Millis(self.now), ControllerInput::Report(report));
@@ -608,6 +632,7 @@ mod tests {
                 offer: std::sync::Arc::new(offer),
                 address: "localhost".into(),
                 attempts,
+                trouble: None,
             }))
         }
 
@@ -703,6 +728,7 @@ mod tests {
             offer: Arc::new(named("n", 2)),
             address: "localhost".into(),
             attempts: Vec::new(),
+            trouble: None,
         };
         let mut again = |now, session, seq| {
             let repeated = all

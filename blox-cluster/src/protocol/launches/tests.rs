@@ -2,7 +2,7 @@
 
 use super::{Durable, End};
 use crate::protocol::message::{
-    AttemptReport, Exit, Final, JobReport, Progress, Report, Status, Task, Wish,
+    AttemptReport, Exit, Final, JobReport, Progress, Report, SHIM_ENDED, Status, Task, Wish,
 };
 use crate::protocol::scheduler::{
     Controller, ControllerInput, Effect, Request, Saved, Settings, Step,
@@ -245,6 +245,7 @@ impl Gang {
             offer: Arc::new(NodeSpec::with_gpus(1)),
             address: "localhost".into(),
             attempts: self.has[node].iter().map(attempt).collect(),
+            trouble: None,
         };
         self.step(ControllerInput::Report(report));
     }
@@ -605,6 +606,151 @@ fn failed_rank_gives_other_nodes_the_kill_timeout() {
     assert_eq!(g.wishes[1].get(&1), Some(&Wish::Yield(kill)));
 }
 
+/// The end of a launch whose shim ended.
+fn shimless() -> Status {
+    let Status::Done(mut end) = done(Exit::Lost) else {
+        unreachable!()
+    };
+    end.why = SHIM_ENDED.to_owned();
+    Status::Done(end)
+}
+
+/// Returns the seconds from the end of launch `attempt` to the orders for the next one.
+fn delay_after(g: &mut Gang, attempt: u32) -> u64 {
+    g.ends(attempt, shimless());
+    let ended = g.now;
+    while !g.wishes.iter().all(|w| w.contains_key(&(attempt + 1))) {
+        assert!(g.now - ended < 200_000, "no launch after {attempt}");
+        g.beat();
+    }
+    (g.now - ended) / 1_000
+}
+
+/// A job whose shims die is started again after growing delays, and then held.
+#[test]
+fn lost_launches_in_a_row_hold_the_job() {
+    let mut g = Gang::running(5_000.0);
+    let mut delays = Vec::new();
+    for attempt in 1..5 {
+        delays.push(delay_after(&mut g, attempt));
+        g.runs(attempt + 1, &[0, 1]);
+    }
+    let near = |got: &u64, wanted: u64| (wanted..wanted + 5).contains(got);
+    let wanted = [0, 10, 20, 40];
+    assert!(
+        delays
+            .iter()
+            .zip(wanted)
+            .all(|(got, wanted)| near(got, wanted)),
+        "{delays:?}"
+    );
+    g.ends(5, shimless());
+    g.beats(1_000);
+    assert_eq!((g.phase(), g.granted()), (Some(Phase::Deferred), 5));
+    let wasted = g.scheduler.launches().durable().wasted[&JOB].clone();
+    assert_eq!((wasted.in_row, wasted.held), (5, true));
+    assert_eq!(wasted.why, format!("{SHIM_ENDED} (node 0)"));
+    // The user's release starts the count anew.
+    g.step(ControllerInput::Request(Request::Release(JOB)));
+    g.runs(6, &[0, 1]);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    assert!(g.scheduler.launches().durable().wasted.is_empty());
+}
+
+#[test]
+fn time_limit_counts_all_launches_and_ends_the_job() {
+    let extras = Extras {
+        attributes: [("time_limit_s".into(), 100.into())].into(),
+        ..Extras::default()
+    };
+    let ran = |exit, secs: u64| {
+        let Status::Done(mut end) = done(exit) else {
+            unreachable!()
+        };
+        end.ran = Millis::secs(secs);
+        Status::Done(end)
+    };
+    let mut g = Gang::of(&[], 5_000.0, extras);
+    g.runs(1, &[0, 1]);
+    let left = |g: &Gang, attempt: u32| {
+        let launches = g.scheduler.launches();
+        launches.time_left(id(attempt), &launches.durable().attempts[&id(attempt)])
+    };
+    assert_eq!(left(&g, 1), Some(Millis::secs(100)));
+    g.step(ControllerInput::Request(Request::Requeue(JOB)));
+    g.ends(1, ran(Exit::Stopped, 60));
+    g.runs(2, &[0, 1]);
+    assert_eq!(left(&g, 2), Some(Millis::secs(40)));
+    g.ends(2, ran(Exit::TimedOut, 41));
+    assert_eq!(g.outcome, Some(Outcome::TimedOut));
+}
+
+/// The shims of three jobs end on a node: it is cordoned for a while, and the other is not.
+#[test]
+fn node_on_which_shims_end_is_in_quarantine() {
+    let mut g = Gang::running(5_000.0);
+    let now = |g: &Gang| Millis(g.now);
+    for job in 7..10 {
+        let at = now(&g);
+        g.scheduler.note_shim(at, NodeId(1), JobId(job));
+        let at = now(&g);
+        g.scheduler.note_shim(at, NodeId(0), JobId(7));
+    }
+    g.beat();
+    let cordons = |g: &Gang| {
+        let view = g.scheduler.view();
+        [0, 1].map(|n| view.node(NodeId(n)).and_then(|n| n.cordoned()).cloned())
+    };
+    let [None, Some(why)] = cordons(&g) else {
+        panic!("{:?}", cordons(&g));
+    };
+    assert_eq!(
+        why.as_str(),
+        "in quarantine: the shims of 3 jobs ended on it"
+    );
+    // The second node stays, although it is no better.
+    for job in 7..10 {
+        let at = now(&g);
+        g.scheduler.note_shim(at, NodeId(0), JobId(job));
+    }
+    g.beat();
+    assert_eq!(cordons(&g)[0], None);
+    g.beats(56);
+    assert!(cordons(&g)[1].is_some());
+    g.beats(10);
+    assert_eq!(cordons(&g)[1], None);
+}
+
+#[test]
+fn useful_running_time_forgets_lost_launches() {
+    let lost = |g: &Gang| {
+        let wasted = g.scheduler.launches().durable().wasted.get(&JOB);
+        wasted.map_or(0, |wasted| wasted.in_row)
+    };
+    let ran = |secs: u64| {
+        let Status::Done(mut end) = shimless() else {
+            unreachable!()
+        };
+        end.ran = Millis::secs(secs);
+        Status::Done(end)
+    };
+    let mut g = Gang::running(5_000.0);
+    g.ends(1, ran(599));
+    assert_eq!(lost(&g), 1);
+    g.runs(2, &[0, 1]);
+    g.ends(2, ran(600));
+    assert_eq!(lost(&g), 0);
+    // Saved work counts after a shorter time, and not after an instant.
+    g.reported.progress = progress(6.0, 5.0);
+    g.runs(3, &[0, 1]);
+    g.ends(3, ran(29));
+    assert_eq!(lost(&g), 1);
+    g.reported.progress = progress(9.0, 8.0);
+    g.runs(4, &[0, 1]);
+    g.ends(4, ran(30));
+    assert_eq!(lost(&g), 0);
+}
+
 /// A job whose first launch saves 5 iterations and is then replaced by a second launch.
 fn saved_five() -> Gang {
     let mut g = Gang::new();
@@ -643,11 +789,11 @@ fn node_is_lost_only_if_it_is_silent() {
     let Status::Done(mut end) = done(Exit::Lost) else {
         return;
     };
-    end.why = "its shim died".to_owned();
+    end.why = SHIM_ENDED.to_owned();
     g.set(0, 1, Status::Done(end));
     g.set(1, 1, done(Exit::Cut));
     g.beat();
-    assert_eq!(why(&g).as_deref(), Some("its shim died"));
+    assert_eq!(why(&g).as_deref(), Some(SHIM_ENDED));
 }
 
 #[test]

@@ -120,6 +120,10 @@ pub(crate) struct ServiceArgs {
     /// `archive`, where `blox show` and `blox logs` find them
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_ended: usize,
+    /// Number of launches of a job, lost in a row without useful running time, after which the job is
+    /// held
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub hold_after: u32,
     /// Timeout of a policy, after which it loses its turn
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub policy_limit: u64,
@@ -306,6 +310,17 @@ pub(crate) struct NodeArgs {
     /// Log space of ended launches; the oldest logs are removed
     #[arg(long, value_name = "MIB", default_value_t = 10_240)]
     pub ended_logs_mib: u64,
+    /// Limit on the processes and threads of a launch, for each of its GPUs
+    #[arg(long, value_name = "N", default_value_t = 4_096, value_parser = clap::value_parser!(u64).range(1..))]
+    pub processes_per_gpu: u64,
+    /// JSON file with the health of each GPU, which a program of the operator writes [default:
+    /// NVIDIA's driver, if it reports the GPUs]
+    #[arg(long, value_name = "FILE")]
+    pub gpu_health: Option<PathBuf>,
+    /// Device file of each GPU, in order; a job may open only the files of its own GPUs
+    /// [default: /dev/nvidiaN, if NVIDIA's driver reports the GPUs]
+    #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
+    pub device_files: Vec<PathBuf>,
     /// Divide all timers of the protocol by this factor, as for the scheduler
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub faster: u64,
@@ -324,6 +339,15 @@ pub(crate) struct SubmitArgs {
     /// Part of the memory of each GPU [default: not counted]
     #[arg(long, value_name = "PART", value_parser = part)]
     pub gpu_memory_share: Option<f64>,
+    /// CPU cores of the whole job, which are also its limit [default: not counted]
+    #[arg(long, value_name = "N", value_parser = above_zero)]
+    pub cpus: Option<f64>,
+    /// Memory of the whole job, such as 16G, which is also its limit [default: not counted]
+    #[arg(long, value_name = "SIZE", value_parser = gibibytes)]
+    pub memory: Option<f64>,
+    /// Limit on the processes and threads of a launch on a node [default: the node's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub processes: Option<u64>,
     /// Copies of its GPUs that a service needs, such as '0:2;28800:5/86400': seconds and copies,
     /// then the period; times are Unix time, so that days begin at midnight UTC
     #[arg(long, value_name = "CURVE", value_parser = curve)]
@@ -534,7 +558,8 @@ pub(crate) struct SlurmJobArgs {
     /// Account of the job; with node managers, an attribute for policies
     #[arg(long, short = 'A', value_name = "NAME")]
     pub account: Option<String>,
-    /// Time limit, as sbatch takes it; also the estimate if --duration is left out
+    /// Limit of the running time: minutes, MM:SS, HH:MM:SS, D-HH, or seconds such as 90s; time in
+    /// the queue does not count. With --on slurm also the estimate if --duration is left out
     #[arg(long, short = 't', value_name = "TIME")]
     pub time: Option<String>,
     /// Further option of sbatch, such as --slurm-arg=--mem=2G; may be given more than once
@@ -822,6 +847,27 @@ fn part(text: &str) -> Result<f64, Expected> {
 
 fn curve(text: &str) -> Result<Curve, Expected> {
     text.parse().map_err(Expected)
+}
+
+/// Parses a size of memory such as `16G`, in GiB.
+fn gibibytes(text: &str) -> Result<f64, Expected> {
+    let expected = Expected("a size above 0 such as 16G or 500M");
+    let unit = |unit: char| match unit.to_ascii_uppercase() {
+        'K' => Some(1.0 / 1_048_576.0),
+        'M' => Some(1.0 / 1024.0),
+        'G' => Some(1.0),
+        'T' => Some(1024.0),
+        _ => None,
+    };
+    let size = text.strip_suffix(['b', 'B']).unwrap_or(text);
+    let size = size.strip_suffix('i').unwrap_or(size);
+    let mut number = size.chars();
+    let unit = number.next_back().and_then(unit);
+    let amount = number.as_str().trim().parse::<f64>().ok().zip(unit);
+    amount
+        .map(|(amount, unit)| amount * unit)
+        .filter(|gib| gib.is_finite() && *gib > 0.0)
+        .ok_or(expected)
 }
 
 fn pair(text: &str) -> Result<(String, String), Expected> {

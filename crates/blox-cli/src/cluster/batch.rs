@@ -19,7 +19,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Options that need node managers.
-const OF_NODES: [&str; 31] = [
+const OF_NODES: [&str; 34] = [
     "at",
     "token_file",
     "gpu_share",
@@ -27,6 +27,9 @@ const OF_NODES: [&str; 31] = [
     "need",
     "user",
     "grace",
+    "cpus",
+    "memory",
+    "processes",
     "max_retries",
     "on_exit",
     "training",
@@ -71,7 +74,7 @@ fn refuse(matches: &ArgMatches, options: &[&str], why: &str) -> Result<(), Failu
 /// Refuses options of Slurm for a job of node managers.
 #[cfg(feature = "cluster")]
 pub(super) fn only_on_slurm(matches: &ArgMatches) -> Result<(), Failure> {
-    let options = ["time", "slurm_arg", "dry_run"];
+    let options = ["slurm_arg", "dry_run"];
     refuse(matches, &options, "without --on slurm")
 }
 

@@ -287,12 +287,9 @@ async fn submit(
     for note in &described.notes {
         writeln!(terminal.err, "note: {note}")?;
     }
-    if let Some((place, value)) = &described.time {
-        let value = plain(value);
-        return Err(Failure::new(format!(
-            "{place}--time={value} has no meaning without --on slurm"
-        )));
-    }
+    let own = a.slurm.time.take().map(|time| (String::new(), time));
+    let time = own.or_else(|| described.time.clone());
+    let time = time.map(|(place, time)| limit(&place, &time)).transpose()?;
     a.gpus = described.gpus.unwrap_or(a.gpus);
     a.name = a.name.or_else(|| described.name.clone());
     if let Some(script) = script.as_ref().filter(|_| a.name.is_none()) {
@@ -379,14 +376,16 @@ async fn submit(
         rate: speed,
         command,
         gpu_types: Vec::from_iter(described.gpu_type),
-        cpus: described.cpus,
-        memory_gib: described.memory_gib,
         env,
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace,
         max_retries: a.max_retries,
         on_exit,
         attributes,
+        cpus: a.cpus.unwrap_or(described.cpus),
+        memory_gib: a.memory.unwrap_or(described.memory_gib),
+        processes: a.processes,
+        time_limit_s: time,
         levels: a.levels,
         rates: a.rates.iter().map(|rate| rate * speed).collect(),
         deadlines_s: Vec::from_iter(a.deadline),
@@ -414,6 +413,56 @@ async fn submit(
         true => print(terminal, &json!({"job": number})),
         false => Ok(writeln!(terminal.out, "{number}")?),
     }
+}
+
+/// Reads a time limit as Slurm does, and also seconds such as `90s`. `place` names the line of a
+/// script.
+fn limit(place: &str, text: &str) -> Result<f64, Failure> {
+    let wrong = || {
+        Failure::new(format!(
+            "{place}--time is `{}`, expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or seconds such as 90s",
+            plain(text)
+        ))
+    };
+    let secs = time_limit(text).ok_or_else(wrong)?;
+    (secs > 0.0).then_some(secs).ok_or_else(wrong)
+}
+
+fn time_limit(text: &str) -> Option<f64> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse::<u32>().ok().map(f64::from))?
+    };
+    if let Some(secs) = text.strip_suffix('s') {
+        return number(secs);
+    }
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(number(days)?), rest),
+        None => (None, text),
+    };
+    let parts: Option<Vec<f64>> = rest.split(':').map(number).collect();
+    Some(match (days, &parts?[..]) {
+        (None, [minutes]) => minutes * 60.0,
+        (None, [minutes, secs]) => minutes * 60.0 + secs,
+        (None, [hours, minutes, secs]) => hours * 3600.0 + minutes * 60.0 + secs,
+        (Some(days), [hours]) => days * 86_400.0 + hours * 3600.0,
+        (Some(days), [hours, minutes]) => days * 86_400.0 + hours * 3600.0 + minutes * 60.0,
+        (Some(days), [hours, minutes, secs]) => {
+            days * 86_400.0 + hours * 3600.0 + minutes * 60.0 + secs
+        }
+        _ => return None,
+    })
+}
+
+/// Formats seconds as Slurm does, such as `1-02:03:04`.
+fn duration_text(secs: f64) -> String {
+    let secs = secs.max(0.0) as u64;
+    let days = match secs / 86_400 {
+        0 => String::new(),
+        days => format!("{days}-"),
+    };
+    let (hours, minutes, secs) = (secs / 3600 % 24, secs / 60 % 60, secs % 60);
+    format!("{days}{hours:02}:{minutes:02}:{secs:02}")
 }
 
 /// Reads the training description of a job from its file.
@@ -671,6 +720,14 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     if let Some(share) = share_of(j) {
         writeln!(out, "share      {share}")?;
     }
+    if let Some(secs) = j.time_limit_s {
+        writeln!(
+            out,
+            "time       {} of {} used",
+            duration_text(j.running_s),
+            duration_text(secs)
+        )?;
+    }
     if let Some(needed) = j.needed_gpus {
         writeln!(out, "needs      {} now", number_of(needed, "GPU"))?;
     }
@@ -721,13 +778,14 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
 }
 
 /// Exits of launches, and their words.
-const EXITS: [(&str, &str); 7] = [
+const EXITS: [(&str, &str); 8] = [
     ("Completed", "completed"),
     ("Stopped", "saved and stopped"),
     ("Cut", "cut"),
     ("Lost", "lost"),
     ("Failed", "failed"),
     ("BadFile", "ended for a bad file"),
+    ("TimedOut", "reached its time limit"),
     ("NeverRan", "never ran"),
 ];
 
@@ -820,13 +878,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn time_limits_have_the_formats_of_slurm() {
+        let cases = [
+            ("30", 1_800.0),
+            ("90s", 90.0),
+            ("1:30", 90.0),
+            ("02:00:05", 7_205.0),
+            ("1-12", 129_600.0),
+            ("1-00:30", 88_200.0),
+            ("1-00:00:01", 86_401.0),
+        ];
+        for (text, secs) in cases {
+            assert_eq!(time_limit(text), Some(secs), "{text}");
+        }
+        for text in [
+            "",
+            "s",
+            "-1",
+            "1:2:3:4",
+            "1d",
+            "-",
+            "1-",
+            "1.5",
+            "99999999999",
+        ] {
+            assert_eq!(time_limit(text), None, "{text}");
+        }
+        assert!(limit("", "0").is_err());
+        assert_eq!(duration_text(93_784.9), "1-02:03:04");
+        assert_eq!(duration_text(5.0), "00:00:05");
+    }
+
+    #[test]
     fn exits_are_words() {
         assert_eq!(in_words("Stopped"), "saved and stopped");
         assert_eq!(in_words("Failed with 3"), "failed with 3");
         let exits = ["Lost", "Completed", "Failed with 3", "Completed"];
         assert_eq!(
             counted_exits(exits.into_iter()),
-            "2 completed, 0 saved and stopped, 0 cut, 1 lost, 1 failed, 0 ended for a bad file, 0 never ran"
+            "2 completed, 0 saved and stopped, 0 cut, 1 lost, 1 failed, 0 ended for a bad file, 0 reached its time limit, 0 never ran"
         );
     }
 

@@ -12,17 +12,19 @@ use blox_cluster::client::{self, Client, Token};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{Millis, Timers};
-use blox_cluster::shell::gpus::{self, Gpu};
+use blox_cluster::shell::gpus::{self, Gpu, HealthSource};
 use blox_cluster::shell::provider::Programs;
-use blox_cluster::shell::{node, scheduler, service, shim};
+use blox_cluster::shell::{guard, node, scheduler, service, shim};
 use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Seconds};
 use blox_experiment::Prepared;
 use blox_registry::Registry;
+use blox_results::number_of;
 use blox_sim::completion::Exact;
 use blox_sim::forecast::{LookAhead, forecaster};
 use blox_slurm::{Grant, Programs as SlurmPrograms};
 use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -212,6 +214,7 @@ struct Offered {
     name: String,
     slots: u32,
     devices: Vec<String>,
+    device_files: Vec<PathBuf>,
     /// The first GPU that NVIDIA's driver reports.
     first: Option<Gpu>,
     cpus: f64,
@@ -230,6 +233,7 @@ fn of_machine(a: &NodeArgs) -> Result<Offered, Failure> {
         name: a.name.clone().unwrap_or_else(host),
         slots: a.gpus.unwrap_or(found.len() as u32),
         devices: found.iter().map(|g| g.uuid.clone()).collect(),
+        device_files: found.iter().map(|g| g.file.clone()).collect(),
         first: found.into_iter().next(),
         cpus: std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64),
         memory_gib: memory_gib(),
@@ -251,6 +255,7 @@ fn of_slurm() -> Result<Offered, Failure> {
         first: gpus::detect().unwrap_or_default().into_iter().next(),
         cpus: grant.cpus.unwrap_or(cpus),
         memory_gib: grant.memory_gib.unwrap_or_else(memory_gib),
+        device_files: Vec::new(),
         devices: grant.devices,
     })
 }
@@ -273,6 +278,13 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     }
     let program = std::env::current_exe().map_err(Failure::system)?;
     let token = token(a.at.token_file.as_deref())?;
+    let files = a.device_files.len();
+    if files > 0 && files != slots as usize {
+        return Err(Failure::new(format!(
+            "--device-files has {}, expected {slots}: one for each GPU slot",
+            number_of(files as u64, "file")
+        )));
+    }
     if slots == 0 {
         return Err(Failure::new("a node has GPUs: give --gpus N, 1 or more"));
     }
@@ -300,7 +312,17 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         address,
         timers: Timers::default().divided_by(a.faster),
         shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
+        health: match a.gpu_health {
+            Some(file) => HealthSource::File(file),
+            None if in_step || offered.first.is_none() => HealthSource::None,
+            None => HealthSource::Driver(offered.devices.clone()),
+        },
         devices: offered.devices,
+        device_files: match a.device_files.is_empty() {
+            true => offered.device_files,
+            false => a.device_files,
+        },
+        processes: a.processes_per_gpu,
         // Slurm limits and ends what is in the cgroup of its step.
         no_cgroup: in_step,
         token: token.clone(),
@@ -471,6 +493,7 @@ pub(super) fn settings(a: &ServiceArgs, wait_for_nodes: usize) -> Settings {
     Settings {
         timers: Timers::default().divided_by(a.faster),
         wait_for_nodes,
+        hold_after: a.hold_after,
         ..Settings::default()
     }
 }
@@ -489,6 +512,12 @@ fn log_room(a: &NodeArgs) -> node::LogRoom {
         launch: a.launch_logs_mib.saturating_mul(1 << 20),
         ended: a.ended_logs_mib.saturating_mul(1 << 20),
     }
+}
+
+/// Runs a process that a shim needs beside it, if the arguments name one.
+pub(super) fn beside_shim(args: &[OsString]) -> Option<Result<i32, Failure>> {
+    let done = guard::run(args)?;
+    Some(done.map(|()| OK).map_err(Failure::system))
 }
 
 /// Runs the processes of one launch, for which the program is started again.

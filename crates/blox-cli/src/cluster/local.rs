@@ -14,6 +14,7 @@ use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{NodeRequest, Timers};
 use blox_cluster::provider::{NodeProvider, ProviderError};
+use blox_cluster::shell::gpus::HealthSource;
 use blox_cluster::shell::{node, scheduler, service};
 use blox_cluster::wire::pb;
 use blox_core::{Name, NodeActionKinds, NodeSpec, Pipeline};
@@ -84,6 +85,9 @@ impl Nodes {
             timers: Timers::default().divided_by(FASTER),
             shim: vec![self.program.clone(), "shim".to_owned()],
             devices: Vec::new(),
+            device_files: Vec::new(),
+            health: HealthSource::None,
+            processes: 4_096,
             no_cgroup: false,
             token: Token::none(),
             logs: node::LogRoom::default(),

@@ -54,6 +54,12 @@ const MISSING: &str =
 pub fn backend(
     pipeline: blox_core::Pipeline,
 ) -> Result<Option<blox_core::Pipeline>, Box<dyn std::error::Error>> {
+    if let Some(done) = beside_shim(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
+        return done
+            .map(|_| None)
+            .map_err(Failure::into_text)
+            .map_err(Into::into);
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
@@ -75,6 +81,17 @@ pub fn backend(
         ["--backend", "cluster"] => Err(MISSING.into()),
         _ => Err("expected nothing, or --backend simulator, or --backend cluster".into()),
     }
+}
+
+/// Runs a process that a shim needs beside it, if the arguments name one. It precedes the parser,
+/// because each rank starts this way.
+pub(super) fn beside_shim(args: &[OsString]) -> Option<Result<i32, Failure>> {
+    #[cfg(feature = "cluster")]
+    if let Some((_, args)) = args.split_first().filter(|(first, _)| *first == "shim") {
+        return daemons::beside_shim(args);
+    }
+    let _ = args;
+    None
 }
 
 pub(super) fn run(
