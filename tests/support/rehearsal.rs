@@ -189,6 +189,7 @@ impl Rehearsal {
             offer: Arc::clone(&model.spec),
             address: "localhost".into(),
             attempts: model.parts.iter().map(attempt).collect(),
+            trouble: None,
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Report {
     pub address: Name,
     /// All launches on the node that the scheduler has not ordered it to forget.
     pub attempts: Vec<AttemptReport>,
-    /// Why no job should start on the node now, such as a foreign process on a GPU.
+    /// Why no job should start on the node now, such as a foreign process on a GPU or a full disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Name>,
 }

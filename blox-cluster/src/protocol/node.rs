@@ -199,6 +199,8 @@ pub struct Node {
     blocked: BTreeSet<u32>,
     /// Why no job should start on the node.
     trouble: Option<Name>,
+    /// Why no launch can start.
+    no_room: Option<Name>,
     /// Effects of the current step.
     out: Vec<NodeEffect>,
 }
@@ -232,6 +234,7 @@ impl Node {
             refused: BTreeMap::new(),
             blocked: BTreeSet::new(),
             trouble: None,
+            no_room: None,
             out: Vec::new(),
             who,
         }
@@ -241,6 +244,12 @@ impl Node {
     pub fn is_idle(&self) -> bool {
         let over = |a: &Local| matches!(a.standing, Standing::Done(_));
         self.attempts.values().all(over)
+    }
+
+    /// Sets the reason why no launch can start: no room on the disk, or no file descriptor.
+    pub fn set_no_room(&mut self, no_room: Option<Name>) {
+        self.news |= self.no_room.is_some() != no_room.is_some();
+        self.no_room = no_room;
     }
 
     /// Returns the number of refused orders by reason.
@@ -598,7 +607,7 @@ impl Node {
             offer: Arc::clone(&self.who.offer),
             address: self.who.address.clone(),
             attempts: attempts.collect(),
-            trouble: self.trouble.clone(),
+            trouble: self.no_room.clone().or_else(|| self.trouble.clone()),
         }));
     }
 }

@@ -293,7 +293,7 @@ pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
     let Some(node) = files::read_unsynced::<String>(&dir.join("node.json")) else {
         return;
     };
-    let Some(session) = files::read_unsynced::<u64>(&dir.join("session.json")) else {
+    let Ok(Some(session)) = super::slots::session(dir) else {
         return;
     };
     let (tx, rx) = mpsc::channel(16);

@@ -20,5 +20,7 @@ mod select;
 pub mod service;
 pub mod shim;
 mod shown;
+mod slots;
+mod speakers;
 pub mod token;
 mod waits;

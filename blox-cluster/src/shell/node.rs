@@ -7,10 +7,11 @@ use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
 use super::gpus::{Health, HealthSource};
 use super::room::Ended;
 pub use super::room::LogRoom;
-use super::shim::{LaunchFile, StatusFile};
+use super::shim::{Beat, LaunchFile, StatusFile};
+use super::slots::{Slots, keep, kept, session};
 use super::token::Token;
 use crate::client::root;
-use crate::protocol::message::{NO_SHIM, SHIM_ENDED, Task};
+use crate::protocol::message::{SHIM_ENDED, Task};
 use crate::protocol::node::{Found, GpuNews, Identity, Node, NodeEffect, NodeInput, ShimMessage};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -65,15 +67,18 @@ pub struct NodeSettings {
 const LOOK: Duration = Duration::from_millis(100);
 /// Time in which a shim that an earlier session started must lock its folder.
 const SETTLE: Millis = Millis(2_000);
-/// Delay before a restart after a disk error.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval of attempts to write to a disk in trouble.
+const AGAIN: Millis = Millis(1_000);
+/// Size of the file that an attempt writes.
+const PROBE: usize = 64 << 10;
 
 /// Runs a node manager until the future `stop` is ready. Launches continue without it while their
 /// leases last.
 ///
-/// After a disk error, the node manager calls `trouble`, discards its state and starts a new
-/// session from the content of the disk. It also calls `trouble` once when the scheduler does not
-/// answer or refuses it, and once when the scheduler answers again.
+/// Running launches need no room on the disk and no new file descriptors. After an error of either,
+/// the node manager calls `trouble` and reports it to the scheduler; new launches do not start until
+/// a write succeeds again. It also calls `trouble` once when the scheduler does not answer or refuses
+/// it, and once when the scheduler answers again.
 ///
 /// # Errors
 /// The directory cannot be used at the start, or the scheduler does not admit the node.
@@ -93,28 +98,10 @@ pub async fn run(
     if let Some(text) = unlimited(&settings) {
         trouble(&text);
     }
-    let open = || Shell::open(settings.clone());
-    let mut shell = open().map_err(|e| io::Error::new(e.kind(), named(&e)))?;
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let end = tokio::select! {
-            () = &mut stop => return Ok(()),
-            end = live(shell, &mut trouble) => end,
-        };
-        match end {
-            End::Disk(e) => trouble(&named(&e)),
-            End::Refused(why) => return Err(io::Error::other(why)),
-        }
-        shell = loop {
-            tokio::select! {
-                () = &mut stop => return Ok(()),
-                () = tokio::time::sleep(AGAIN) => {}
-            }
-            match open() {
-                Ok(shell) => break shell,
-                Err(e) => trouble(&named(&e)),
-            }
-        };
+    let shell = Shell::open(settings).map_err(|e| io::Error::new(e.kind(), named(&e)))?;
+    tokio::select! {
+        () = stop => Ok(()),
+        why = live(shell, &mut trouble) => Err(io::Error::other(why)),
     }
 }
 
@@ -137,21 +124,14 @@ fn unlimited(settings: &NodeSettings) -> Option<String> {
     })
 }
 
-/// Reason for the end of a session.
-enum End {
-    Disk(io::Error),
-    /// The scheduler does not admit the node.
-    Refused(String),
-}
-
 /// Messages of the stream other than orders.
 enum News {
     Notice(String),
     Refused(String),
 }
 
-/// Runs one session until it ends.
-async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
+/// Runs a session until the scheduler refuses the node. Returns the reason.
+async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> String {
     let (reports, from_us) = mpsc::channel::<pb::Report>(16);
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
     let mut tasks = tokio::task::JoinSet::new();
@@ -162,7 +142,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let result = tokio::select! {
+        let new_reports = tokio::select! {
             Some(orders) = orders.recv() => {
                 let port = free_port();
                 shell.input(NodeInput::Orders(orders, port))
@@ -172,20 +152,15 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
                     trouble(&text);
                     continue;
                 }
-                News::Refused(why) => return End::Refused(why),
+                News::Refused(why) => return why,
             },
             _ = look.tick() => shell.look(),
             Some(health) = health.recv() => shell.gpus(health),
         };
         shell.notes.drain(..).for_each(|note| trouble(&note));
-        match result {
-            Ok(new_reports) => {
-                for report in new_reports {
-                    // The next report replaces a report that does not fit into the channel.
-                    let _ = reports.try_send((&report).into());
-                }
-            }
-            Err(e) => return End::Disk(e),
+        for report in new_reports {
+            // The next report replaces a report that does not fit into the channel.
+            let _ = reports.try_send((&report).into());
         }
     }
 }
@@ -307,12 +282,11 @@ const MOMENT: u32 = 42;
 /// the low bits are the start time. Of two copies of a state folder with the same count, the one
 /// that starts later has the higher session.
 fn next_session(dir: &Path) -> io::Result<Session> {
-    let path = dir.join("session.json");
-    let last: u64 = files::read(&path)?.unwrap_or(0);
+    let last = session(dir)?.unwrap_or(0);
     let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let moment = wall.as_millis() as u64 % (1 << MOMENT);
     let session = (((last >> MOMENT) + 1) << MOMENT) + moment;
-    files::write(&path, &session, true)?;
+    keep(&dir.join("session"), &session)?;
     Ok(Session(session))
 }
 
@@ -340,11 +314,22 @@ struct Watched {
     slots: Vec<u32>,
     /// Failure of a GPU, because of which the launch must end.
     bad_gpu: Option<String>,
+    /// Orders to the shim; `None` for a shim of an earlier version.
+    control: Option<Slots>,
+    /// State of the shim; `None` for a shim of an earlier version.
+    beat: Option<Slots>,
+    last_beat: Option<Beat>,
+    /// Its result, if it could not be written.
+    unwritten: Option<Final>,
 }
 
 impl Watched {
-    fn new(mark: String, slots: Vec<u32>, child: Option<Child>, done: bool) -> Self {
+    fn new(dir: &Path, mark: String, slots: Vec<u32>, child: Option<Child>, done: bool) -> Self {
         Watched {
+            control: Slots::open(&dir.join("control")).ok(),
+            beat: Slots::open(&dir.join("beat")).ok(),
+            last_beat: None,
+            unwritten: None,
             mark,
             child,
             status: None,
@@ -372,6 +357,14 @@ struct Shell {
     foreign: BTreeMap<(u32, u32), Millis>,
     /// Failure of the source of the health of the GPUs.
     health_failure: Option<String>,
+    /// Folders of ended launches that could not be moved.
+    unmoved: Vec<PathBuf>,
+    /// What could not be written yet.
+    unsaved: Option<Seen>,
+    /// Why the disk cannot be written; `None` if it can.
+    trouble: Option<String>,
+    /// Time of the next attempt to write.
+    probe_at: Millis,
     /// Messages for the operator.
     notes: Vec<String>,
     // Bound for the lifetime of the shell.
@@ -397,7 +390,11 @@ impl Shell {
             }
         };
         let session = next_session(dir)?;
-        let seen: Seen = files::read(&dir.join("seen.json"))?.unwrap_or_default();
+        let seen: Option<Seen> = match kept(&dir.join("seen"))? {
+            None => files::read(&dir.join("seen.json"))?,
+            seen => seen,
+        };
+        let seen = seen.unwrap_or_default();
         let who = Identity {
             node: Name::from(key),
             boot: Name::from(boot.clone()),
@@ -426,6 +423,10 @@ impl Shell {
             watched,
             leaving: Vec::new(),
             ended,
+            unmoved: Vec::new(),
+            unsaved: None,
+            trouble: None,
+            probe_at: Millis(0),
             notes,
             _lock: lock,
         })
@@ -435,7 +436,59 @@ impl Shell {
         self.settings.dir.join("attempts").join(id.to_string())
     }
 
-    fn input(&mut self, input: NodeInput) -> io::Result<Vec<Report>> {
+    /// Records an error of the disk or of file descriptors, which ends no launch.
+    fn in_trouble(&mut self, error: &io::Error) {
+        let text = error.to_string();
+        if self.trouble.is_none() {
+            let dir = self.settings.dir.display();
+            self.notes.push(format!(
+                "no room on this node ({dir}: {text}): running launches continue, and no launch starts"
+            ));
+        }
+        self.machine
+            .set_no_room(Some(format!("no room: {text}").into()));
+        self.trouble = Some(text);
+        self.probe_at = clock::now() + AGAIN;
+    }
+
+    /// Checks whether a disk in trouble can be written again.
+    fn probe(&mut self) {
+        if self.trouble.is_none() || clock::now() < self.probe_at {
+            return;
+        }
+        match self.catch_up() {
+            Ok(()) => {
+                self.trouble = None;
+                self.machine.set_no_room(None);
+                self.notes.push("this node has room again".to_owned());
+            }
+            Err(e) => self.in_trouble(&e),
+        }
+    }
+
+    /// Writes what could not be written, and a probe.
+    fn catch_up(&mut self) -> io::Result<()> {
+        let path = self.settings.dir.join("probe");
+        let written = File::create(&path).and_then(|mut file| {
+            io::Write::write_all(&mut file, &[0; PROBE])?;
+            file.sync_all()
+        });
+        let removed = fs::remove_file(&path);
+        written.and(removed)?;
+        if let Some(seen) = &self.unsaved {
+            keep(&self.settings.dir.join("seen"), seen)?;
+            self.unsaved = None;
+        }
+        while let Some(folder) = self.unmoved.pop() {
+            if let Err(e) = self.ended.take(&folder) {
+                self.unmoved.push(folder);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, input: NodeInput) -> Vec<Report> {
         let mut reports = Vec::new();
         for effect in self.machine.step(clock::now(), input) {
             match effect {
@@ -445,7 +498,10 @@ impl Shell {
                         incarnation,
                         cluster: Some(cluster),
                     };
-                    files::write(&self.settings.dir.join("seen.json"), &seen, true)?;
+                    if let Err(e) = keep(&self.settings.dir.join("seen"), &seen) {
+                        self.unsaved = Some(seen);
+                        self.in_trouble(&e);
+                    }
                 }
                 NodeEffect::Send(report) => reports.push(report),
                 NodeEffect::Spawn {
@@ -475,36 +531,38 @@ impl Shell {
                         denied: self.denied_to(&slots),
                         slots,
                         time_left,
+                        folder: 0,
                     };
-                    self.spawn(&launch, lease)?;
+                    self.spawn(&launch, lease);
                 }
-                NodeEffect::Control(id, control) => {
-                    let path = self.folder(id).join("control.json");
-                    match files::replace(&path, &control, false) {
-                        Ok(()) => {}
-                        Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
-                        Err(ReadError::Io(e)) => return Err(e),
-                    }
-                }
+                NodeEffect::Control(id, control) => self.control(id, control),
                 NodeEffect::Warn(id, left) => {
+                    if self.watched.get(&id).is_none_or(|w| w.unwritten.is_some()) {
+                        continue;
+                    }
                     // The time by the clock that the job reads.
                     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
                     let by = now.as_secs() + left.0 / 1000;
                     match files::replace(&self.folder(id).join("notice"), &by, false) {
                         Ok(()) => {}
                         Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
-                        Err(ReadError::Io(e)) => return Err(e),
+                        Err(ReadError::Io(e)) => self.in_trouble(&e),
                     }
                 }
                 NodeEffect::Destroy(id) => self.destroy(id),
                 NodeEffect::Forget(id) => {
                     let watched = self.watched.remove(&id);
                     self.leaving.extend(watched.and_then(|w| w.child));
-                    self.ended.take(&self.folder(id))?;
+                    let folder = self.folder(id);
+                    if let Err(e) = self.ended.take(&folder) {
+                        // A later session removes the folder of a launch that has ended.
+                        self.unmoved.push(folder);
+                        self.in_trouble(&e);
+                    }
                 }
             }
         }
-        Ok(reports)
+        reports
     }
 
     /// Returns the limit on the processes of a launch: the job's own, or the node's.
@@ -547,7 +605,7 @@ impl Shell {
 
     /// Processes the health of the GPUs: ends launches on failed ones, offers the others, and
     /// starts nothing beside foreign processes.
-    fn gpus(&mut self, probed: Result<Vec<Health>, String>) -> io::Result<Vec<Report>> {
+    fn gpus(&mut self, probed: Result<Vec<Health>, String>) -> Vec<Report> {
         let all = match probed {
             Ok(all) => {
                 self.health_failure = None;
@@ -560,7 +618,7 @@ impl Shell {
                         .push(format!("the health of the GPUs is unknown: {why}"));
                     self.health_failure = Some(why);
                 }
-                return Ok(Vec::new());
+                return Vec::new();
             }
         };
         let now = clock::now();
@@ -657,65 +715,108 @@ impl Shell {
         })
     }
 
-    fn spawn(&mut self, launch: &LaunchFile, lease: Millis) -> io::Result<()> {
-        let dir = self.folder(launch.id);
-        fs::create_dir_all(&dir)?;
-        let control = Control {
-            lease,
-            wish: ShimWish::Run,
+    /// Passes an order to a shim. If this fails, the shim ends the launch with its last lease.
+    fn control(&mut self, id: AttemptId, control: Control) {
+        let path = self.folder(id).join("control.json");
+        let watched = self.watched.get_mut(&id);
+        if watched
+            .as_ref()
+            .is_none_or(|w| w.done || w.unwritten.is_some())
+        {
+            return;
+        }
+        let slots = watched.and_then(|w| w.control.as_mut());
+        let result = match slots {
+            Some(slots) => slots.write(&control).map_err(ReadError::Io),
+            // A shim of an earlier version.
+            None => files::replace(&path, &control, false),
         };
-        files::write(&dir.join("control.json"), &control, false)?;
+        match result {
+            Ok(()) => {}
+            Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
+            Err(ReadError::Io(e)) => self.in_trouble(&e),
+        }
+    }
+
+    /// Starts a shim. A launch for which the node has no room never runs, which is not its fault.
+    fn spawn(&mut self, launch: &LaunchFile, lease: Millis) {
+        let dir = self.folder(launch.id);
+        let mut watched =
+            Watched::new(&dir, launch.mark.clone(), launch.slots.clone(), None, false);
+        match self.start_shim(&dir, launch, lease) {
+            Ok((child, control, beat)) => {
+                watched.child = Some(child);
+                (watched.control, watched.beat) = (Some(control), Some(beat));
+            }
+            Err(e) => {
+                let name = self.settings.offer.name.as_deref().unwrap_or_default();
+                let why = format!("no room on node {name}: {e}");
+                watched.unwritten = Some(Final::never(why));
+                // A later session also removes a folder without a result.
+                let _ = fs::remove_dir_all(&dir);
+                self.in_trouble(&e);
+            }
+        }
+        self.watched.insert(launch.id, watched);
+    }
+
+    fn start_shim(
+        &self,
+        dir: &Path,
+        launch: &LaunchFile,
+        lease: Millis,
+    ) -> io::Result<(Child, Slots, Slots)> {
+        fs::create_dir_all(dir)?;
+        let wish = ShimWish::Run;
+        let control = Slots::create(&dir.join("control"), &Control { lease, wish })?;
+        let beat = Slots::create(&dir.join("beat"), &Beat::default())?;
+        let launch = LaunchFile {
+            folder: fs::metadata(dir)?.ino(),
+            ..launch.clone()
+        };
         // From here on, later sessions know the launch.
-        files::write(&dir.join("launch.json"), launch, true)?;
-        let child = self
+        files::write(&dir.join("launch.json"), &launch, true)?;
+        let (program, rest) = self
             .settings
             .shim
             .split_first()
-            .and_then(|(program, rest)| {
-                Command::new(program)
-                    .args(rest)
-                    .arg(&dir)
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .spawn()
-                    .ok()
-            });
-        if child.is_none() {
-            let done = Final::never(NO_SHIM);
-            files::write(&dir.join("final.json"), &done, true)?;
-        }
-        let watched = Watched::new(launch.mark.clone(), launch.slots.clone(), child, false);
-        self.watched.insert(launch.id, watched);
-        Ok(())
+            .ok_or_else(|| io::Error::other("there is no program for shims"))?;
+        let child = Command::new(program)
+            .args(rest)
+            .arg(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok((child, control, beat))
     }
 
     /// Polls all launches and timeouts.
-    fn look(&mut self) -> io::Result<Vec<Report>> {
+    fn look(&mut self) -> Vec<Report> {
+        self.probe();
         // Reap exited shims.
         self.leaving
             .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
         let mut reports = Vec::new();
         let ids: Vec<AttemptId> = self.watched.keys().copied().collect();
         for id in ids {
-            for message in self.look_at(id)? {
-                reports.extend(self.input(NodeInput::Shim(id, message))?);
+            for message in self.look_at(id) {
+                reports.extend(self.input(NodeInput::Shim(id, message)));
             }
         }
-        reports.extend(self.input(NodeInput::Tick)?);
-        Ok(reports)
+        reports.extend(self.input(NodeInput::Tick));
+        reports
     }
 
     /// Polls one launch. An invalid file of the launch ends only this launch.
-    fn look_at(&mut self, id: AttemptId) -> io::Result<Vec<ShimMessage>> {
+    fn look_at(&mut self, id: AttemptId) -> Vec<ShimMessage> {
         match self.look_into(id) {
-            Ok(messages) => Ok(messages),
-            Err(ReadError::Bad(bad)) => {
-                self.end_for(id, &bad);
-                Ok(Vec::new())
-            }
-            Err(ReadError::Io(e)) => Err(e),
+            Ok(messages) => return messages,
+            Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
+            // The next poll may succeed.
+            Err(ReadError::Io(e)) => self.in_trouble(&e),
         }
+        Vec::new()
     }
 
     fn look_into(&mut self, id: AttemptId) -> Result<Vec<ShimMessage>, ReadError> {
@@ -726,6 +827,10 @@ impl Shell {
         };
         if w.done {
             return Ok(Vec::new());
+        }
+        if let Some(done) = w.unwritten.take() {
+            w.done = true;
+            return Ok(vec![ShimMessage::Done(done)]);
         }
         // Check whether it is alive before reading its files, never the other way round.
         let alive = match &mut w.child {
@@ -744,12 +849,25 @@ impl Shell {
             self.destroy(id);
             return Ok(Vec::new());
         }
+        let beat = w.beat.as_ref().and_then(Slots::read::<Beat>);
+        let has_beaten = beat != w.last_beat;
+        w.last_beat = beat;
         let status = files::read_checked::<StatusFile>(&dir.join("status.json"), LARGEST_STATUS)?;
+        // The file cannot be written without room.
+        let status = match (status, beat.filter(|beat| beat.running)) {
+            (status, None) => status,
+            (status, Some(beat)) => Some(StatusFile {
+                running: beat.running,
+                stopping: beat.stopping,
+                ran: beat.ran,
+                reported: status.map(|s| s.reported).unwrap_or_default(),
+            }),
+        };
         let Some(status) = status else {
             return Ok(Vec::new());
         };
         let before = w.status.replace(status.clone());
-        if before.as_ref() != Some(&status) {
+        if has_beaten || before.as_ref() != Some(&status) {
             w.moved = clock::now();
         } else if clock::now() - w.moved > self.settings.timers.lease.max(SETTLE) {
             // The shim hangs, and could not end its launch in time.
@@ -810,16 +928,26 @@ impl Shell {
         };
         let done = Final::unobserved(exit, status.map_or(Millis(0), |s| s.ran), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
-            // The job may have removed the folder. After an error the next poll tries again.
+            // The job may have removed the folder.
             let _ = fs::create_dir_all(&dir);
-            let _ = files::replace(&dir.join("final.json"), &done, true);
+            if let Err(e) = files::replace(&dir.join("final.json"), &done, true) {
+                // No process is left: a later session finds the same.
+                w.unwritten = Some(done);
+                if let ReadError::Io(e) = e {
+                    self.in_trouble(&e);
+                }
+            }
         }
     }
 }
 
 /// Returns true if a shim runs in this folder.
 fn is_locked(dir: &Path) -> bool {
-    files::open(&dir.join("lock")).is_ok_and(|f| f.try_lock().is_err())
+    match files::open(&dir.join("lock")) {
+        Ok(file) => file.try_lock().is_err(),
+        // Without file descriptors, for example, it may run.
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Returns the process that was started for this folder.
@@ -867,6 +995,16 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             }
             Err(ReadError::Io(e)) => return Err(e),
         };
+        let folder = fs::metadata(&dir)?.ino();
+        if launch.folder != 0 && launch.folder != folder {
+            // Its processes belong to the node manager of the original.
+            fs::remove_dir_all(&dir)?;
+            let dir = dir.display();
+            left.notes.push(format!(
+                "{dir} is a copy of the folder of a launch: it is removed"
+            ));
+            continue;
+        }
         let (mut done, bad_file) =
             match files::read_checked::<Final>(&dir.join("final.json"), LARGEST_STATUS) {
                 Ok(done) => (done, None),
@@ -884,9 +1022,10 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             files::replace(&dir.join("final.json"), &last, true).map_err(io::Error::other)?;
             done = Some(last);
         }
-        let control: Option<Control> = files::read_unsynced(&dir.join("control.json"));
         // The first poll finds an unreadable file.
-        let watched = Watched::new(launch.mark, launch.slots, None, done.is_some());
+        let watched = Watched::new(&dir, launch.mark, launch.slots, None, done.is_some());
+        let control = watched.control.as_ref().and_then(Slots::read::<Control>);
+        let control = control.or_else(|| files::read_unsynced(&dir.join("control.json")));
         left.watched.insert(launch.id, watched);
         left.found.push(Found {
             id: launch.id,
@@ -926,7 +1065,7 @@ mod tests {
         files::write(&ours.path().join("session.json"), &7_u64, true).unwrap();
         let first = next(&ours);
         assert!(first > Session(7));
-        let name = "session.json";
+        let name = "session";
         fs::copy(ours.path().join(name), theirs.path().join(name)).unwrap();
         let (second, copy) = (next(&ours), next(&theirs));
         assert!(
@@ -984,6 +1123,7 @@ mod tests {
             denied: Vec::new(),
             slots: vec![0],
             time_left: None,
+            folder: 0,
         }
     }
 
@@ -1069,7 +1209,7 @@ mod tests {
         let later = clock::now() + Millis(60_000);
         let mut spawn = |id: &str| {
             let id = attempt(id);
-            shell.spawn(&launch(id, "now"), later).unwrap();
+            shell.spawn(&launch(id, "now"), later);
             id
         };
         let (sound, bad, blocked) = (spawn("1.1"), spawn("2.1"), spawn("3.1"));
@@ -1078,7 +1218,7 @@ mod tests {
         let mut end = |id| {
             // The first poll ends the launch, and a later one finds the result.
             for _ in 0..100 {
-                match shell.look_at(id).unwrap().pop() {
+                match shell.look_at(id).pop() {
                     Some(ShimMessage::Done(done)) => return done,
                     _ => std::thread::sleep(Duration::from_millis(10)),
                 }
@@ -1095,7 +1235,7 @@ mod tests {
         }
         assert_eq!(shell.notes.len(), 2, "{:?}", shell.notes);
         assert!(shell.notes[0].starts_with("launch 2.1 is ended: "));
-        assert_eq!(shell.look_at(sound).unwrap(), []);
+        assert_eq!(shell.look_at(sound), []);
         let child = shell.watched.get_mut(&sound).and_then(|w| w.child.as_mut());
         let child = child.unwrap();
         assert_eq!(child.try_wait().unwrap(), None);
@@ -1109,7 +1249,7 @@ mod tests {
         let mut shell = shell(dir.path());
         let id = attempt("1.1");
         let lease = clock::now() + Millis(60_000);
-        shell.spawn(&launch(id, "now"), lease).unwrap();
+        shell.spawn(&launch(id, "now"), lease);
         let folder = shell.folder(id);
         fs::remove_dir_all(&folder).unwrap();
         let wish = ShimWish::Run;
@@ -1122,7 +1262,7 @@ mod tests {
             panic!("{bad:?}");
         };
         shell.end_for(id, &bad);
-        let messages = shell.look_at(id).unwrap();
+        let messages = shell.look_at(id);
         let [ShimMessage::Done(done)] = &messages[..] else {
             panic!("{messages:?}");
         };

@@ -24,7 +24,7 @@ struct Inner {
     /// Number of refused requests by reason.
     counts: BTreeMap<&'static str, u64>,
     /// Time of the last message about an address.
-    told: BTreeMap<Option<IpAddr>, Millis>,
+    noticed: BTreeMap<Option<IpAddr>, Millis>,
 }
 
 impl Refusals {
@@ -43,17 +43,17 @@ impl Refusals {
     fn add_at(&self, now: Millis, from: Option<IpAddr>, reason: &'static str, why: &str) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         *inner.counts.entry(reason).or_default() += 1;
-        let is_told = inner.told.get(&from).is_some_and(|at| now - *at < QUIET);
-        if is_told {
+        let is_noticed = inner.noticed.get(&from).is_some_and(|at| now - *at < QUIET);
+        if is_noticed {
             return;
         }
-        if inner.told.len() >= MOST {
-            inner.told.retain(|_, at| now - *at < QUIET);
-            if inner.told.len() >= MOST {
+        if inner.noticed.len() >= MOST {
+            inner.noticed.retain(|_, at| now - *at < QUIET);
+            if inner.noticed.len() >= MOST {
                 return;
             }
         }
-        inner.told.insert(from, now);
+        inner.noticed.insert(from, now);
         let from = from.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
         let text = format!("a request from {from} is refused: {why}");
         // The scheduler may be stopping.

@@ -7,6 +7,7 @@ use super::refusals::Refusals;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::select;
 use super::shown;
+use super::speakers::{Claim, Speakers};
 use super::token::{Guard, Token};
 use crate::client::root;
 use crate::history::{self, HistoryError};
@@ -102,6 +103,7 @@ pub async fn serve(
     let service = Service {
         handle: handle.clone(),
         desk: Desk::default(),
+        speakers: Speakers::default(),
         forecaster: running.forecaster,
     };
     let reflection = || {
@@ -189,6 +191,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Schedule
 struct Service {
     handle: Handle,
     desk: Desk,
+    speakers: Speakers,
     forecaster: Option<Arc<dyn Forecaster>>,
 }
 
@@ -275,6 +278,59 @@ impl Service {
     }
 }
 
+/// The stream of a node manager.
+struct Speaking {
+    speakers: Speakers,
+    /// The node, the number of the stream, and true at its first report.
+    of: Option<(Name, u64, bool)>,
+}
+
+impl Speaking {
+    /// Refuses the first report of a node manager while another one of its node is present.
+    fn report(&mut self, report: &Report, handle: &Handle) -> Result<(), Status> {
+        if let Some((node, stream, is_new)) = &mut self.of {
+            *is_new = false;
+            self.speakers.reported(node, *stream);
+            return Ok(());
+        }
+        let (stream, claim) = self.speakers.claim(&report.node, report.session);
+        let name = report.offer.name.as_deref().unwrap_or_default();
+        match claim {
+            Claim::Free => {
+                self.of = Some((report.node.clone(), stream, true));
+                Ok(())
+            }
+            Claim::Later => Err(Status::unavailable(format!(
+                "another manager of node {name} is still connected"
+            ))),
+            Claim::Taken => {
+                let text = format!(
+                    "another manager of node {name} reports: a second one was started with a copy of its state folder"
+                );
+                // The scheduler may be stopping.
+                let _ = handle
+                    .to
+                    .send(Message::Notice(format!("{text}, and is refused")));
+                Err(Status::failed_precondition(format!(
+                    "{text}: give this one a new --state-dir"
+                )))
+            }
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.of.as_ref().is_some_and(|(_, _, is_new)| *is_new)
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        if let Some((node, stream, _)) = &self.of {
+            self.speakers.ended(node, *stream);
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl pb::node_link_server::NodeLink for Service {
     type LinkStream = ReceiverStream<Result<pb::Orders, Status>>;
@@ -282,9 +338,9 @@ impl pb::node_link_server::NodeLink for Service {
     async fn link(&self, request: Request<Streaming<pb::Report>>) -> Answer<Self::LinkStream> {
         let mut reports = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
-        let handle = self.handle.clone();
+        let (handle, speakers) = (self.handle.clone(), self.speakers.clone());
         tokio::spawn(async move {
-            let mut linked = false;
+            let mut speaking = Speaking { speakers, of: None };
             // The node reopens a broken stream.
             while let Ok(Some(report)) = reports.message().await {
                 let report = match Report::try_from(report) {
@@ -294,8 +350,11 @@ impl pb::node_link_server::NodeLink for Service {
                         return;
                     }
                 };
-                if !linked {
-                    linked = true;
+                if let Err(why) = speaking.report(&report, &handle) {
+                    let _ = tx.send(Err(why)).await;
+                    return;
+                }
+                if speaking.is_new() {
                     let link = Message::Linked(report.node.clone(), report.session, tx.clone());
                     if handle.to.send(link).is_err() {
                         return;
@@ -670,6 +729,93 @@ mod tests {
         let grace = "grace_s is 0 s, expected above 0, and a day (86400 s) at most";
         assert_eq!(none.message(), grace);
         assert_eq!(taken.ok(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn long_list_comes_in_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stop, served, channel) = served(dir.path()).await;
+        let mut client = pb::jobs_client::JobsClient::new(channel);
+        for number in 0..300 {
+            let request = pb::SubmitRequest {
+                key: number.to_string(),
+                job: Some(pb::Job {
+                    name: format!("{number:0100}"),
+                    command: vec!["true".to_owned()],
+                    gpus: 1,
+                    iterations: 1.0,
+                    rate: 1.0,
+                    ..pb::Job::default()
+                }),
+            };
+            client.submit(request).await.unwrap();
+        }
+        let mut request = pb::ListRequest {
+            limit: 120,
+            ..pb::ListRequest::default()
+        };
+        let (mut jobs, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = client.list(request.clone()).await.unwrap().into_inner();
+            jobs.extend(page.jobs.iter().map(|line| line.job));
+            pages += 1;
+            let Some(next) = page.next else { break };
+            request.after = Some(next);
+        }
+        assert_eq!(jobs, (0..300).collect::<Vec<u32>>());
+        assert_eq!(pages, 3);
+        let few = pb::ListRequest {
+            limit: 7,
+            after: Some(4),
+            ..pb::ListRequest::default()
+        };
+        let few = client.list(few).await.unwrap().into_inner();
+        let numbers: Vec<u32> = few.jobs.iter().map(|line| line.job).collect();
+        assert_eq!((numbers, few.next), ((5..12).collect(), Some(11)));
+        drop(stop);
+        served.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn health_is_not_serving_while_the_log_has_no_room() {
+        use tonic_health::pb::HealthCheckRequest;
+        use tonic_health::pb::health_check_response::ServingStatus;
+        use tonic_health::pb::health_client::HealthClient;
+        let dir = tempfile::tempdir().unwrap();
+        let (stop, served, channel) = served(dir.path()).await;
+        let mut health = HealthClient::new(channel.clone());
+        let mut until = async |wanted: ServingStatus| {
+            for _ in 0..100 {
+                let asked = health.check(HealthCheckRequest::default()).await;
+                if asked.is_ok_and(|r| r.into_inner().status() == wanted) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            panic!("never {wanted:?}");
+        };
+        until(ServingStatus::Serving).await;
+        let full = dir.path().join(crate::log::FULL);
+        std::fs::write(&full, "").unwrap();
+        let mut jobs = pb::jobs_client::JobsClient::new(channel);
+        let job = pb::Job {
+            command: vec!["true".to_owned()],
+            gpus: 1,
+            iterations: 1.0,
+            rate: 1.0,
+            ..pb::Job::default()
+        };
+        let request = pb::SubmitRequest {
+            key: "k".to_owned(),
+            job: Some(job),
+        };
+        let refused = jobs.submit(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        until(ServingStatus::NotServing).await;
+        std::fs::remove_file(full).unwrap();
+        until(ServingStatus::Serving).await;
+        drop(stop);
+        served.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! The shim process: starts the ranks of one launch on one node, enforces the lease, ends the
 //! launch and records its result. It works without the node manager and the network.
 //!
-//! Each launch has a folder. `launch.json` describes the launch, `control.json` has the order of
-//! the node manager, and `status.json` the current state. `final.json` has the result; it is on
-//! disk before any other process can read it. `lock` is held while the shim runs. `rank-N.out` and
-//! `rank-N.err` are the logs.
+//! Each launch has a folder. `launch.json` describes the launch, `control` has the order of the node
+//! manager, `beat` the current state, and `status.json` what the job reported. `final.json` has the
+//! result; it is on disk before any other process can read it. `lock` is held while the shim runs.
+//! `rank-N.out` and `rank-N.err` are the logs. Lease, state and result need no room on the disk
+//! once the shim has started.
 
 use super::clock::now;
 use super::containment::{Containment, Limited, Limits, MARK};
@@ -12,6 +13,7 @@ use super::files::{self, BadFile, ReadError};
 use super::guard::{self, Guard};
 use super::progress;
 use super::room::Shares;
+use super::slots::Slots;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of};
 use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
@@ -76,6 +78,10 @@ pub struct LaunchFile {
     /// Running time that the time limit of the job leaves.
     #[serde(default)]
     pub time_left: Option<Millis>,
+    /// Number of its folder in the file system; 0 in files of earlier versions. A copy of the folder
+    /// has another number.
+    #[serde(default)]
+    pub folder: u64,
 }
 
 impl LaunchFile {
@@ -105,6 +111,44 @@ pub struct StatusFile {
     pub reported: JobReport,
 }
 
+/// Current state of a launch, renewed without room on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Beat {
+    /// True if all ranks were started.
+    pub running: bool,
+    /// True if the launch is ending.
+    pub stopping: bool,
+    /// Running time.
+    pub ran: Millis,
+}
+
+/// Size of the reserve for the result in bytes.
+const RESERVE: usize = 4096;
+
+/// Reserves room for the result.
+fn reserve(lock: &Lock) {
+    // Without the reserve, the result is written if there is room.
+    let _ = std::fs::write(lock.path.with_file_name("final.tmp"), [b' '; RESERVE]);
+}
+
+/// Writes the result into its reserve. Blanks follow the JSON value.
+fn write_reserved(path: &Path, done: &Final) -> io::Result<()> {
+    let mut json = serde_json::to_vec(done)?;
+    if json.len() > RESERVE {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    json.resize(RESERVE, b' ');
+    let tmp = path.with_extension("tmp");
+    let file = OpenOptions::new().write(true).open(&tmp)?;
+    std::os::unix::fs::FileExt::write_all_at(&file, &json, 0)?;
+    file.sync_all()?;
+    std::fs::rename(&tmp, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 /// Runs the shim of the launch in `dir` until the launch has ended. Once `stop` is true, the ranks
 /// save their work and end, as on an order to stop.
 ///
@@ -118,9 +162,16 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
     if dir.join("final.json").exists() {
         return Ok(());
     }
-    let missing = || io::Error::other("launch.json and control.json are needed");
+    let missing = || io::Error::other("launch.json and control are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
-    let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
+    let orders = Slots::open(&dir.join("control")).ok();
+    let control = match orders.as_ref().and_then(Slots::read::<Control>) {
+        // A node manager of an earlier version replaces a file.
+        None => files::read(&dir.join("control.json"))?,
+        control => control,
+    };
+    let control = control.ok_or_else(missing)?;
+    reserve(&lock);
     let mut containment = Containment::of(&launch.mark, !launch.no_cgroup);
     // The node manager reports at its start what is not limited.
     let _: Vec<Limited> = containment.create(&launch.limits());
@@ -163,6 +214,8 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
     };
     Watch {
         dir: dir.to_owned(),
+        orders,
+        beat: Slots::open(&dir.join("beat")).ok(),
         lock,
         machine,
         guard,
@@ -223,6 +276,9 @@ impl Lock {
 fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()> {
     containment.remove();
     let path = lock.path.with_file_name("final.json");
+    if lock.holds() && write_reserved(&path, &done).is_ok() {
+        return Ok(());
+    }
     // A full disk may have space again, and only the node manager waits for the result.
     for _ in 0..FINISH_TRIES {
         // In a replaced folder, the result would belong to another launch.
@@ -257,6 +313,9 @@ fn release(guard: Option<Guard>) {
 
 struct Watch<'a> {
     dir: PathBuf,
+    /// Orders of the node manager; `None` for a node manager of an earlier version.
+    orders: Option<Slots>,
+    beat: Option<Slots>,
     lock: Lock,
     machine: Shim,
     /// Ends the launch without the shim.
@@ -341,8 +400,10 @@ impl Watch<'_> {
         let bad = self.bad_file.take();
         inputs.extend(bad.map(|bad| ShimInput::BadFile(bad.to_string())));
         // If the file cannot be read now, the next poll reads it; the lease continues.
-        let control: Option<Control> =
-            files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
+        let control: Option<Control> = match &self.orders {
+            Some(orders) => orders.read().or(self.last_control),
+            None => files::read(&self.dir.join("control.json")).unwrap_or(self.last_control),
+        };
         if control != self.last_control {
             self.last_control = control;
             if let (Some(guard), Some(control)) = (&mut self.guard, control) {
@@ -397,6 +458,17 @@ impl Watch<'_> {
             ran: Millis((now() - self.began).0 / 1000 * 1000),
             reported: self.reported.clone(),
         };
+        let beat = Beat {
+            running: status.running,
+            stopping: status.stopping,
+            ran: status.ran,
+        };
+        if let Some(slots) = &mut self.beat
+            && slots.read() != Some(beat)
+        {
+            // After an error the next poll writes it again.
+            let _ = slots.write(&beat);
+        }
         // After an error the next poll writes the file again; the launch continues.
         if self.last_status.as_ref() != Some(&status)
             && files::write(&self.dir.join("status.json"), &status, false).is_ok()

@@ -2,7 +2,7 @@
 
 use super::{Attempt, Goal, Launches};
 use crate::protocol::ids::{AttemptId, PartId};
-use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
+use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Task, Wish};
 use crate::protocol::shim::grace_of;
 use blox_core::{NodeId, Seconds};
 use std::sync::Arc;
@@ -11,18 +11,24 @@ use std::sync::Arc;
 /// message, of which orders without descriptions need little.
 const TASKS: usize = 1 << 20;
 
-/// Counts bytes instead of writing them.
-struct Count(usize);
+/// Upper estimate of a description without texts of its user, in bytes.
+const PLAIN: usize = 4 << 10;
 
-impl std::io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
+/// Returns an estimate of the size of a description in a message.
+fn size(task: &Task) -> usize {
+    fn of(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::String(text) => text.len() + 4,
+            serde_json::Value::Array(all) => all.iter().map(of).sum(),
+            serde_json::Value::Object(all) => all.iter().map(|(k, v)| k.len() + 4 + of(v)).sum(),
+            _ => 24,
+        }
     }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    let extras = task.spec.extras();
+    let command: usize = extras.command.iter().map(|part| part.len() + 4).sum();
+    let attributes = extras.attributes.iter();
+    let attributes: usize = attributes.map(|(k, v)| k.len() + 4 + of(v)).sum();
+    PLAIN + command + attributes
 }
 
 /// Keeps the descriptions of launches that fit into one message, at least one. The node reports each
@@ -35,11 +41,9 @@ fn keep_within(orders: &mut Vec<Order>, bytes: usize, is_seen: impl Fn(AttemptId
         let Some(task) = &order.task else {
             return true;
         };
-        let mut size = Count(0);
-        // Counting cannot fail.
-        let _ = serde_json::to_writer(&mut size, task);
-        if size.0 <= left || std::mem::take(&mut is_first) {
-            left = left.saturating_sub(size.0);
+        let size = size(task);
+        if size <= left || std::mem::take(&mut is_first) {
+            left = left.saturating_sub(size);
             is_first = false;
             return true;
         }
@@ -213,12 +217,14 @@ impl Launches {
 mod tests {
     use super::*;
     use crate::protocol::ids::Fence;
-    use crate::protocol::message::Task;
-    use blox_core::{Config, GpuCount, JobId, JobSpec, Seconds, Share, Time};
+    use blox_core::{Config, Extras, GpuCount, JobId, JobSpec, Seconds, Share, Time};
 
     fn order(job: u32, name: &str) -> Order {
         let mut spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
-        spec.name = Some(name.into());
+        spec = spec.with_extras(Extras {
+            command: vec![name.to_owned()],
+            ..Extras::default()
+        });
         let task = Task {
             spec: Arc::new(spec),
             gpus: vec![0],
@@ -247,10 +253,10 @@ mod tests {
 
     #[test]
     fn large_descriptions_go_in_pieces_with_all_leases() {
-        let long = "x".repeat(1_000);
+        let long = "x".repeat(100_000);
         let mut orders: Vec<Order> = (0..5).map(|job| order(job, &long)).collect();
         orders[0].task = None;
-        keep_within(&mut orders, 3_500, |id| id.job == JobId(4));
+        keep_within(&mut orders, 250_000, |id| id.job == JobId(4));
         let kept: Vec<_> = orders
             .iter()
             .map(|o| (o.id.job.0, o.task.is_some()))

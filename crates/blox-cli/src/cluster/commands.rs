@@ -114,6 +114,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::When(_)
         | ClusterCommand::Scheduler(_)
         | ClusterCommand::Node(_)
+        | ClusterCommand::Log(_)
         | ClusterCommand::Cluster(_)
         | ClusterCommand::Demo
         | ClusterCommand::Shim { .. } => {}

@@ -450,7 +450,7 @@ impl Leaving {
         };
         let nodes = client.nodes().await;
         let is_gone = nodes.is_ok_and(|nodes| nodes.iter().all(|n| n.name != self.name));
-        is_gone && self.dir.join("seen.json").exists()
+        is_gone && self.dir.join("seen").exists()
     }
 
     /// Removes the drained node from the cluster.
