@@ -335,6 +335,48 @@ fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, Schedu
     Ok(records)
 }
 
+/// Distance of the epoch of a repaired log to any epoch that may have been lost.
+const EPOCHS: u64 = 1_000;
+
+/// Repairs the log of a scheduler, as [`crate::log::repair`] does. If records are lost, the log gets
+/// a later epoch, so that numbers of lost launches are not granted again and messages of lost
+/// starts are refused.
+///
+/// # Errors
+/// The log is in use, cannot be repaired, or has another format.
+pub fn repair(dir: &std::path::Path) -> Result<crate::log::Repair, SchedulerError> {
+    let repair = crate::log::repair(dir)?;
+    let Some(lost) = &repair.lost else {
+        return Ok(repair);
+    };
+    let (mut log, recovered) = Log::open(dir)?;
+    let snapshot = recovered.snapshot.as_deref();
+    let snapshot = snapshot.map(Snapshot::read).transpose()?;
+    let records = records_of(&recovered.records, snapshot.is_some())?;
+    let mut durable = snapshot.map(|s| s.saved.durable).unwrap_or_default();
+    records.iter().for_each(|record| durable.apply(record));
+    let mut last = (durable.epoch, Time::ZERO);
+    let unreadable = |step: &Vec<u8>| serde_json::from_slice(step).unwrap_or_default();
+    let lost: Vec<Record> = lost
+        .steps
+        .iter()
+        .flat_map(unreadable as fn(&Vec<u8>) -> Vec<Record>)
+        .collect();
+    for record in records.iter().chain(&lost) {
+        if let Record::Epoch { epoch, at } = record {
+            last = (last.0.max(*epoch), last.1.max(*at));
+        }
+    }
+    // An empty log gets its header at the next start.
+    if durable.cluster.is_some() {
+        let epoch = crate::protocol::Epoch(last.0.0 + EPOCHS);
+        let record = Record::Epoch { epoch, at: last.1 };
+        log.append(&serde_json::to_vec(&[record])?);
+        log.sync()?;
+    }
+    Ok(repair)
+}
+
 /// The policy with its own copy of the core. It processes the inputs that the daemon's core has
 /// accepted.
 pub struct PolicyReplica {
@@ -495,7 +537,11 @@ impl<O: Outputs> Daemon<O> {
             warnings,
             ..
         } = recovered;
-        let snapshot = snapshot.as_deref().map(Snapshot::read).transpose()?;
+        let snapshot = match snapshot {
+            // Its bytes are freed at once.
+            Some(bytes) => Some(Snapshot::read(&bytes)?),
+            None => None,
+        };
         let records = records_of(&entries, snapshot.is_some())?;
         drop(entries);
         let (saved, memory) = match snapshot {

@@ -81,10 +81,11 @@ pub(super) fn check_in(files: &dyn Files, dir: &Path) -> Result<Check, LogError>
     let mut all = Vec::new();
     for (number, path) in &snapshots {
         let bytes = files.read(path).map_err(at(path))?;
-        let damage = damage_of(read_snapshot(path, &bytes, *number))?;
+        let len = bytes.len() as u64;
+        let damage = damage_of(read_snapshot(path, bytes, *number))?;
         all.push(FileCheck {
             path: path.clone(),
-            bytes: bytes.len() as u64,
+            bytes: len,
             content: Content::Snapshot { frame: *number },
             damage: damage.1,
             torn: 0,
@@ -166,7 +167,7 @@ pub fn dump<E: From<LogError>>(
     let mut base = 0;
     for (number, path) in &snapshots {
         let bytes = files.read(path).map_err(at(path))?;
-        if let Ok(snapshot) = read_snapshot(path, &bytes, *number) {
+        if let Ok(snapshot) = read_snapshot(path, bytes, *number) {
             show(true, *number, &snapshot)?;
             base = *number;
             break;

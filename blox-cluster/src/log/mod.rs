@@ -38,8 +38,9 @@ pub(crate) const FULL: &str = "full";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The operating system reported an error. The state of the disk is unknown after a failed
-    /// synchronization, so the caller must stop.
+    /// The operating system reported an error, such as EIO. The state of the disk is unknown after a
+    /// failed synchronization: a second one could report success for lost data, so the caller must
+    /// stop.
     #[error("{path}: {error}")]
     Io {
         /// The file or directory.
@@ -47,7 +48,8 @@ pub enum LogError {
         /// The operating system's error.
         error: std::io::Error,
     },
-    /// The disk is full. The appended records are kept, and a later [`Log::sync`] may succeed.
+    /// The disk is full or read-only, or no file descriptor is left. The appended records are kept,
+    /// and a later [`Log::sync`] may succeed.
     #[error(
         "{path}: {error}: free space for the log, since the scheduler starts only jobs that the log holds"
     )]
@@ -376,7 +378,7 @@ fn read(files: &dyn Files, dir: &Path) -> Result<Reading, LogError> {
     let mut damaged = Vec::new();
     for (number, path) in snapshots.iter().rev() {
         let bytes = files.read(path).map_err(at(path))?;
-        match read_snapshot(path, &bytes, *number) {
+        match read_snapshot(path, bytes, *number) {
             Ok(snapshot) => {
                 recovered.snapshot = Some(snapshot);
                 seq = *number;
@@ -442,14 +444,25 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LogError + '_ {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     |error| {
         let path = path.to_owned();
-        match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => LogError::NoRoom { path, error },
-            _ => LogError::Io { path, error },
+        match is_no_room(&error) {
+            true => LogError::NoRoom { path, error },
+            false => LogError::Io { path, error },
         }
     }
+}
+
+/// Error numbers of Linux: too many open files, of the system and of the process.
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
+/// Returns true if a later attempt may succeed, and nothing that was written is lost.
+fn is_no_room(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kind = error.kind();
+    let without_number = [StorageFull, QuotaExceeded, FileTooLarge, ReadOnlyFilesystem];
+    let number = error.raw_os_error();
+    without_number.contains(&kind) || number.is_some_and(|n| TOO_MANY_FILES.contains(&n))
 }
 
 fn damaged(path: &Path, position: usize, what: impl Into<String>) -> LogError {
@@ -544,13 +557,18 @@ fn begin_segment(files: &dyn Files, dir: &Path, first: u64) -> Result<Segment, L
     }
 }
 
-fn read_snapshot(path: &Path, bytes: &[u8], number: u64) -> Result<Vec<u8>, LogError> {
-    let head = frame::head(bytes)
+/// Verifies a snapshot, and returns its content in the same memory.
+fn read_snapshot(path: &Path, mut bytes: Vec<u8>, number: u64) -> Result<Vec<u8>, LogError> {
+    let head = frame::head(&bytes)
         .filter(|h| h.kind == Kind::Snapshot && h.seq == number)
         .ok_or_else(|| damaged(path, 0, "the head of the snapshot does not check"))?;
-    let body = frame::body(&head, bytes);
-    body.map(<[u8]>::to_vec)
-        .ok_or_else(|| damaged(path, HEAD, "the snapshot does not check"))
+    let end = match frame::body(&head, &bytes) {
+        Some(body) => HEAD + body.len(),
+        None => return Err(damaged(path, HEAD, "the snapshot does not check")),
+    };
+    bytes.truncate(end);
+    bytes.drain(..HEAD);
+    Ok(bytes)
 }
 
 /// Reads a segment, and returns the length of its intact part in bytes.

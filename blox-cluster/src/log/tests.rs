@@ -412,7 +412,7 @@ fn repaired(
 }
 
 #[test]
-fn flipped_bits_are_found_and_repaired_with_exact_losses() {
+fn flipped_bits_are_found_and_losses_are_exact() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let all = with_snapshots(dir);
@@ -521,4 +521,85 @@ fn dump_shows_the_state_and_each_record_in_order() {
     let records: Vec<_> = shown[1..].iter().map(|(_, _, text)| text.clone()).collect();
     assert_eq!(records, all);
     assert_eq!(shown.last().unwrap().1, 9);
+}
+
+/// Files of the system whose synchronization fails.
+#[derive(Debug)]
+struct Failing(std::io::ErrorKind);
+
+#[derive(Debug)]
+struct FailingFile(Box<dyn FileHandle>, std::io::ErrorKind);
+
+impl Files for Failing {
+    fn create_dir(&self, dir: &Path) -> std::io::Result<()> {
+        SystemFiles.create_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+        SystemFiles.list(dir)
+    }
+
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        SystemFiles.read(path)
+    }
+
+    fn create(&self, path: &Path) -> std::io::Result<Box<dyn FileHandle>> {
+        SystemFiles.create(path)
+    }
+
+    fn open(&self, path: &Path) -> std::io::Result<Box<dyn FileHandle>> {
+        let file = SystemFiles.open(path)?;
+        Ok(Box::new(FailingFile(file, self.0)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        SystemFiles.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        SystemFiles.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
+        SystemFiles.sync_dir(dir)
+    }
+}
+
+impl FileHandle for FailingFile {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> std::io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Err(self.1.into())
+    }
+}
+
+#[test]
+fn failed_sync_ends_the_log_unless_room_is_missing() {
+    use std::io::ErrorKind;
+    for (kind, is_fatal) in [
+        (ErrorKind::Other, true),
+        (ErrorKind::StorageFull, false),
+        (ErrorKind::ReadOnlyFilesystem, false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        written(dir.path());
+        let (mut log, _) = Log::open_in(Arc::new(Failing(kind)), dir.path()).unwrap();
+        log.append(b"e");
+        let error = log.sync().unwrap_err();
+        assert_eq!(matches!(error, LogError::Io { .. }), is_fatal, "{error}");
+        drop(log);
+        let (_, found) = Log::open(dir.path()).unwrap();
+        assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd"]);
+    }
+    // Too many open files, input or output error.
+    for (number, is_room) in [(24, true), (23, true), (5, false)] {
+        let error = std::io::Error::from_raw_os_error(number);
+        assert_eq!(is_no_room(&error), is_room);
+    }
 }

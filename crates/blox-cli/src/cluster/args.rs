@@ -969,6 +969,24 @@ pub(crate) struct LogsArgs {
     pub json: bool,
 }
 
+/// Commands about the log of a scheduler that does not run.
+#[derive(Subcommand)]
+pub(crate) enum LogCommand {
+    /// Verify every file of the log; the exit status is 1 if one is damaged
+    Check(LogDir),
+    /// Print the state at the oldest snapshot and all records since, as lines of JSON
+    Dump(LogDir),
+    /// Keep what precedes the damage, print what is lost, and keep the originals in DIR/repair-N
+    Repair(LogDir),
+}
+
+#[derive(Args)]
+pub(crate) struct LogDir {
+    /// The --state-dir of the scheduler
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
 /// The commands of a real cluster.
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
@@ -1023,6 +1041,9 @@ pub(crate) enum ClusterCommand {
     Show(JobArgs),
     /// Print the output of a rank
     Logs(LogsArgs),
+    /// Verify, print and repair the log of a scheduler
+    #[command(subcommand, arg_required_else_help = true)]
+    Log(LogCommand),
     /// Start and end a cluster on nodes of another system
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(PilotCommand),

@@ -24,6 +24,8 @@ mod journal;
 #[cfg(feature = "cluster")]
 mod local;
 #[cfg(feature = "cluster")]
+mod log;
+#[cfg(feature = "cluster")]
 mod pilot;
 mod sbatch;
 mod slurm;
@@ -133,6 +135,7 @@ fn run_on_nodes(
         ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
+        ClusterCommand::Log(command) => log::run(command, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),
         command => commands::run(command, terminal),
