@@ -10,6 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Factor of all timers: leases last for 5 s.
+const FASTER: &str = "3";
+/// No factor.
+const OWN_PACE: &str = "1";
+
 /// A daemon that is killed at the end of the test. Its messages are in a file.
 struct Daemon {
     child: Child,
@@ -54,18 +59,34 @@ struct Cluster {
     dir: tempfile::TempDir,
     at: String,
     scheduler: Daemon,
+    faster: &'static str,
 }
 
 impl Cluster {
     fn start(prepare: &str, more: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (scheduler, at) = Self::scheduler(dir.path(), "127.0.0.1:0", prepare, more);
-        Cluster { dir, at, scheduler }
+        Self::start_at(FASTER, prepare, more)
     }
 
-    fn scheduler(dir: &Path, at: &str, prepare: &str, more: &[&str]) -> (Daemon, String) {
+    fn start_at(faster: &'static str, prepare: &str, more: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (scheduler, at) = Self::scheduler(dir.path(), "127.0.0.1:0", faster, prepare, more);
+        Cluster {
+            dir,
+            at,
+            scheduler,
+            faster,
+        }
+    }
+
+    fn scheduler(
+        dir: &Path,
+        at: &str,
+        faster: &str,
+        prepare: &str,
+        more: &[&str],
+    ) -> (Daemon, String) {
         let mut args = vec!["scheduler", "--scheduler", "fifo", "--round", "0.5"];
-        args.extend(["--faster", "5", "--state-dir", "state", "--listen", at]);
+        args.extend(["--faster", faster, "--state-dir", "state", "--listen", at]);
         args.extend(more);
         let scheduler = Daemon::start(dir, "scheduler", prepare, &args);
         let address = |messages: String| {
@@ -82,14 +103,22 @@ impl Cluster {
     /// Starts the scheduler again at its address.
     fn restart(&mut self, prepare: &str, more: &[&str]) {
         self.scheduler.kill();
-        let (scheduler, _) = Self::scheduler(self.dir.path(), &self.at, prepare, more);
+        let (scheduler, _) = Self::scheduler(self.dir.path(), &self.at, self.faster, prepare, more);
         self.scheduler = scheduler;
     }
 
     /// Starts a node manager with a state directory, and waits until the node is up.
     fn node(&self, name: &str, gpus: u32, dir: &str) -> Daemon {
         let gpus = gpus.to_string();
-        let args = ["node", "--at", &self.at, "--name", name, "--faster", "5"];
+        let args = [
+            "node",
+            "--at",
+            &self.at,
+            "--name",
+            name,
+            "--faster",
+            self.faster,
+        ];
         let more = ["--gpus", &gpus, "--state-dir", dir];
         let node = Daemon::start(self.dir.path(), name, "", &[&args[..], &more].concat());
         until("the node is up", || {
@@ -202,8 +231,9 @@ fn idle_connections_keep_no_user_and_no_node_out() {
         until("they are open", || open.load(Ordering::Relaxed) >= 1_200);
         let begin = Instant::now();
         let mut last: u64 = 0;
-        // Leases last for 3 s.
+        // Leases last for 5 s.
         while begin.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(400));
             // Among hundreds of new connections at once, a request may be closed.
             until("a job is submitted", || {
                 let submitted = cluster.run(&["submit", "--", "true"]);
@@ -222,6 +252,345 @@ fn idle_connections_keep_no_user_and_no_node_out() {
         }
         cluster.until_phase(last, "completed");
     });
+    let shown = cluster.json(&["show", &job.to_string()]);
+    assert_eq!(shown["phase"], "running");
+    assert_eq!(shown["accounts"], serde_json::json!([]));
+    cluster.run(&["cancel", &job.to_string()]).unwrap();
+}
+
+#[test]
+fn restarted_scheduler_keeps_each_journal() {
+    let journal = ["--journal", "a journal.jsonl"];
+    let mut cluster = Cluster::start("", &journal);
+    let _node = cluster.node("n0", 1, "n0");
+    let first = cluster.submit(&["--", "true"]);
+    cluster.until_phase(first, "completed");
+    for _ in 0..2 {
+        cluster.restart("", &journal);
+        let job = cluster.submit(&["--", "true"]);
+        cluster.until_phase(job, "completed");
+    }
+    cluster.scheduler.kill();
+    for name in ["a journal.jsonl.1", "a journal.jsonl.2", "a journal.jsonl"] {
+        let out = Command::new(env!("CARGO_BIN_EXE_blox"))
+            .args(["replay", name, "--round", "0.5"])
+            .current_dir(cluster.dir.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let wrong = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && text.contains(name), "{text}{wrong}");
+    }
+}
+
+/// Runs a command about the log. Returns its exit status and output.
+fn log(dir: &Path, verb: &str) -> (Option<i32>, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_blox"))
+        .args(["log", verb, "state"])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    (out.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn damaged_log_is_checked_repaired_and_used_again() {
+    let mut cluster = Cluster::start("", &[]);
+    let _node = cluster.node("n0", 1, "n0");
+    let kept = cluster.submit(&["--", "true"]);
+    cluster.until_phase(kept, "completed");
+    let lost = cluster.submit(&["--key", "the last", "--", "sleep", "600"]);
+    cluster.until_phase(lost, "running");
+    cluster.scheduler.kill();
+    let dir = cluster.dir.path().to_owned();
+    let (code, text) = log(&dir, "check");
+    assert!(
+        code == Some(0) && text.contains("the log is intact"),
+        "{text}"
+    );
+    let (code, text) = log(&dir, "dump");
+    assert_eq!(code, Some(0));
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let of_key = |line: &Value| line.to_string().contains("the last");
+    let frame = lines.iter().find(|line| of_key(line)).unwrap()["frame"].clone();
+    // One bit of the submission is flipped.
+    let paths = std::fs::read_dir(dir.join("state"))
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let path = paths
+        .filter(|p| p.to_string_lossy().contains("segment-"))
+        .max()
+        .unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(8).position(|w| w == b"the last").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (code, text) = log(&dir, "check");
+    assert!(
+        code == Some(1) && text.contains("DAMAGED at byte"),
+        "{text}"
+    );
+    let refused = Daemon::start(
+        &dir,
+        "refused",
+        "",
+        &[
+            "scheduler",
+            "las",
+            "--state-dir",
+            "state",
+            "--listen",
+            &cluster.at,
+        ],
+    );
+    until("it is refused", || {
+        refused.messages().contains("`blox log repair` keeps")
+    });
+    drop(refused);
+    let (code, text) = log(&dir, "repair");
+    assert!(code == Some(0), "{text}");
+    assert!(
+        text.contains(&format!("lost: frames {frame} to ")),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("grant of launch {lost}.1")),
+        "{text}"
+    );
+    let original = dir.join("state/repair-1").join(path.file_name().unwrap());
+    assert_eq!(std::fs::read(original).unwrap(), bytes);
+    assert_eq!(log(&dir, "check").0, Some(0));
+    assert!(log(&dir, "repair").1.contains("nothing was changed"));
+    let (scheduler, _) = Cluster::scheduler(&dir, &cluster.at, FASTER, "", &[]);
+    cluster.scheduler = scheduler;
+    assert_eq!(
+        cluster.json(&["show", &kept.to_string()])["phase"],
+        "completed"
+    );
+    // The launch of the lost job is ended, and its GPU is free for others.
+    let again = cluster.submit(&["--", "true"]);
+    assert_eq!(again, lost);
+    cluster.until_phase(again, "completed");
+}
+
+/// A small file system that is unmounted at the end of the test.
+struct Small(PathBuf);
+
+impl Small {
+    /// Mounts a file system of 2 MiB, which needs root. Otherwise the test is skipped.
+    fn mount(path: PathBuf) -> Option<Self> {
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"])
+            .arg(&path);
+        let is_mounted = mount.output().is_ok_and(|out| out.status.success());
+        if !is_mounted {
+            eprintln!("SKIPPED: file systems cannot be mounted here");
+        }
+        is_mounted.then_some(Small(path))
+    }
+
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.join("filled")).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        while file.write_all(&[1]).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("filled")).unwrap();
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// The node is in trouble by `begin`, which ends with `end`. The first job runs on, further ones wait.
+fn trouble_on_a_node(cluster: &Cluster, node: &Daemon, begin: impl Fn(), end: impl Fn()) {
+    let progress = cluster.dir.path().join("ticks");
+    let script = format!(
+        "while :; do echo . >> {}; sleep 0.2; done",
+        progress.display()
+    );
+    let job = cluster.submit(&["--", "sh", "-c", &script]);
+    cluster.until_phase(job, "running");
+    let ends = cluster.submit(&["--", "sh", "-c", "while [ ! -e ends ]; do sleep 0.1; done"]);
+    cluster.until_phase(ends, "running");
+    begin();
+    let late = cluster.submit(&["--", "true"]);
+    let why = || {
+        let shown = cluster.json(&["show", &late.to_string()]);
+        shown.to_string()
+    };
+    until("a launch has no room", || {
+        why().contains("no room on node n0")
+    });
+    until("the node shows it", || {
+        cluster
+            .run(&["nodes"])
+            .is_ok_and(|text| text.contains("no room: "))
+    });
+    // Leases last for 5 s.
+    std::thread::sleep(Duration::from_secs(8));
+    let ticks = || std::fs::metadata(&progress).unwrap().len();
+    let before = ticks();
+    until("it runs on", || ticks() > before + 5);
+    // A job that ends meanwhile has completed, and is not run again.
+    std::fs::write(cluster.dir.path().join("ends"), "").unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    end();
+    cluster.until_phase(ends, "completed");
+    cluster.until_phase(late, "completed");
+    until("the node says so", || {
+        node.messages().contains("this node has room again")
+    });
+    for job in [job, ends] {
+        let accounts = cluster.json(&["show", &job.to_string()])["accounts"].clone();
+        assert_eq!(
+            accounts.as_array().unwrap().len(),
+            usize::from(job == ends),
+            "{accounts}"
+        );
+    }
+    cluster.run(&["cancel", &job.to_string()]).unwrap();
+    cluster.until_phase(job, "cancelled");
+}
+
+#[test]
+fn full_disk_of_a_node_costs_no_running_job() {
+    let cluster = Cluster::start("", &[]);
+    let Some(disk) = Small::mount(cluster.dir.path().join("disk")) else {
+        return;
+    };
+    let node = cluster.node("n0", 3, "disk/n0");
+    trouble_on_a_node(&cluster, &node, || disk.fill(), || disk.free());
+}
+
+fn limit(pid: u32, files: &str) -> bool {
+    let mut set = Command::new("prlimit");
+    set.args(["--pid", &pid.to_string(), &format!("--nofile={files}")]);
+    set.status().is_ok_and(|s| s.success())
+}
+
+#[test]
+fn node_without_file_descriptors_keeps_its_jobs() {
+    let cluster = Cluster::start("", &[]);
+    let node = cluster.node("n0", 3, "n0");
+    let pid = node.child.id();
+    if !limit(pid, "1024:1024") {
+        eprintln!("SKIPPED: `prlimit` cannot limit the files of a process here");
+        return;
+    }
+    trouble_on_a_node(
+        &cluster,
+        &node,
+        || assert!(limit(pid, "3:1024")),
+        || assert!(limit(pid, "1024:1024")),
+    );
+}
+
+#[test]
+fn scheduler_without_file_descriptors_recovers() {
+    let cluster = Cluster::start("", &["--log-kib", "1"]);
+    let _node = cluster.node("n0", 2, "n0");
+    let job = cluster.submit(&["--", "sleep", "600"]);
+    cluster.until_phase(job, "running");
+    let pid = cluster.scheduler.child.id();
+    if !limit(pid, "3:1024") {
+        eprintln!("SKIPPED: `prlimit` cannot limit the files of a process here");
+        return;
+    }
+    // No connection can be accepted.
+    assert!(cluster.run(&["queue"]).is_err());
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(limit(pid, "1024:1024"));
+    until("users get in again", || cluster.run(&["queue"]).is_ok());
+    let shown = cluster.json(&["show", &job.to_string()]);
+    assert_eq!(shown["phase"], "running");
+    assert_eq!(shown["accounts"], serde_json::json!([]));
+    let next = cluster.submit(&["--", "true"]);
+    cluster.until_phase(next, "completed");
+    cluster.run(&["cancel", &job.to_string()]).unwrap();
+}
+
+#[test]
+fn large_jobs_run_and_too_large_are_refused() {
+    let cluster = Cluster::start_at(OWN_PACE, "", &[]);
+    let _node = cluster.node("n0", 32, "n0");
+    let first = cluster.submit(&["--", "sleep", "600"]);
+    cluster.until_phase(first, "running");
+    // A variable has at most 128 KiB.
+    let [a, b] = ["A", "B"].map(|name| format!("{name}={}", "x".repeat(122 << 10)));
+    let env = [
+        "--env",
+        &a,
+        "--env",
+        &b,
+        "--",
+        "sh",
+        "-c",
+        "test ${#B} = 124928",
+    ];
+    let jobs: Vec<u64> = (0..24).map(|_| cluster.submit(&env)).collect();
+    for job in jobs {
+        cluster.until_phase(job, "completed");
+    }
+    let shown = cluster.json(&["show", &first.to_string()]);
+    assert_eq!(
+        shown["accounts"],
+        serde_json::json!([]),
+        "it kept its lease"
+    );
+    let c = format!("C={}", "x".repeat(20 << 10));
+    let error = cluster
+        .run(&[&["submit", "--env", &c], &env[..]].concat())
+        .unwrap_err();
+    assert!(
+        error.contains("bytes, expected at most 262144: put its data into a file"),
+        "{error}"
+    );
+    cluster.run(&["cancel", &first.to_string()]).unwrap();
+}
+
+#[test]
+fn copied_state_folder_is_refused_beside_its_original() {
+    let cluster = Cluster::start("", &[]);
+    let _node = cluster.node("n0", 1, "n0");
+    let job = cluster.submit(&["--", "sleep", "600"]);
+    cluster.until_phase(job, "running");
+    let dir = cluster.dir.path();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args([dir.join("n0"), dir.join("copy")])
+        .status();
+    assert!(copied.unwrap().success());
+    let args = [
+        "node",
+        "--at",
+        &cluster.at,
+        "--name",
+        "n0",
+        "--faster",
+        FASTER,
+    ];
+    let more = ["--gpus", "1", "--state-dir", "copy"];
+    let mut copy = Daemon::start(dir, "copy-of-n0", "", &[&args[..], &more].concat());
+    until("it is refused", || {
+        copy.messages().contains("give this one a new --state-dir")
+    });
+    assert_eq!(copy.child.wait().unwrap().code(), Some(2));
+    let alarm = "a second one was started with a copy of its state folder, and is refused";
+    until("the operator sees it", || {
+        cluster.scheduler.messages().contains(alarm)
+    });
+    std::thread::sleep(Duration::from_secs(4));
     let shown = cluster.json(&["show", &job.to_string()]);
     assert_eq!(shown["phase"], "running");
     assert_eq!(shown["accounts"], serde_json::json!([]));
