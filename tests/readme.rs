@@ -982,6 +982,8 @@ fn lay_out(dir: &Path, with_results: bool) {
         }
     }
     write("experiment.toml", "scheduler = \"las\"\njobs = 60\n");
+    fs::create_dir(dir.join("state")).unwrap();
+    write("state/segment-0000000000000001", "BLOXLOG\n\u{1}\0\0\0");
     lay_out_examples(dir);
     write("sweep.toml", "schedulers = [\"fifo\"]\nloads = [4, 8]\n");
     for folder in [
