@@ -9,8 +9,10 @@ use blox_cluster::client::Client;
 use blox_cluster::wire::pb;
 use blox_results::number_of;
 use console::{Key, Term, style, truncate_str};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::IsTerminal;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Longest bar of the GPUs of a node.
@@ -171,15 +173,20 @@ impl View {
     }
 }
 
-/// Shows the second screen of a terminal without a cursor. The first screen returns when it is
-/// dropped, after a panic, too.
-struct Screen(Term);
+/// Shows the second screen of a terminal without a cursor. The first screen and the mode of the
+/// terminal return when it is dropped, after a panic, too.
+struct Screen {
+    term: Term,
+    /// Mode of the terminal before keys were read.
+    mode: Option<Termios>,
+}
 
 impl Screen {
     fn show(term: Term) -> std::io::Result<Self> {
         term.write_str("\x1b[?1049h")?;
         term.hide_cursor()?;
-        Ok(Screen(term))
+        let mode = tcgetattr(std::io::stdin()).ok();
+        Ok(Screen { term, mode })
     }
 
     fn draw(&self, lines: &[String], last: &str) -> std::io::Result<()> {
@@ -190,17 +197,20 @@ impl Screen {
         }
         text += "\x1b[J";
         text += last;
-        self.0.write_str(&text)?;
-        self.0.flush()
+        self.term.write_str(&text)?;
+        self.term.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // The terminal may be gone.
-        let _ = self.0.show_cursor();
-        let _ = self.0.write_str("\x1b[?1049l");
-        let _ = self.0.flush();
+        let _ = self.term.show_cursor();
+        let _ = self.term.write_str("\x1b[?1049l");
+        let _ = self.term.flush();
+        if let Some(mode) = &self.mode {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, mode);
+        }
     }
 }
 
@@ -232,11 +242,12 @@ pub(super) async fn run(a: TopArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
             }
         }
     });
+    let mut end = signal(SignalKind::terminate()).map_err(Failure::system)?;
     let mut every = tokio::time::interval(Duration::from_secs_f64(a.every));
     // A job whose end is in question.
     let mut question: Option<pb::JobLine> = None;
     loop {
-        let (height, width) = screen.0.size();
+        let (height, width) = screen.term.size();
         let help = "q quit  up/down select  c cancel  h hold  r release  s sort";
         let last = match view.message.is_empty() {
             true => format!("{help} by {}", view.sort.name()),
@@ -251,6 +262,7 @@ pub(super) async fn run(a: TopArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
                 None => return Ok(OK),
             },
             _ = tokio::signal::ctrl_c() => return Ok(OK),
+            _ = end.recv() => return Ok(OK),
         };
         let job = view.jobs.get(view.selected).cloned();
         let change = match (key, question.take()) {
