@@ -6,6 +6,7 @@
 
 use crate::protocol::Exit;
 use crate::protocol::launches::Past;
+use blox_core::Outcome;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -262,7 +263,7 @@ pub struct Account {
     pub jobs: u64,
     /// Number of jobs by outcome: completed or terminated, failed, cancelled, rejected.
     pub outcomes: [u64; 4],
-    /// Number of failed jobs that exceeded their time limit.
+    /// Number of the failed jobs that exceeded their time limit.
     pub timed_out: u64,
     /// GPU hours of all launches.
     pub gpu_h: f64,
@@ -284,7 +285,6 @@ struct Job {
     ended_s: f64,
     wait_s: Option<f64>,
     outcome: String,
-    reason: String,
     gpu_s: f64,
     lost_gpu_s: f64,
 }
@@ -301,15 +301,14 @@ fn job_of(row: &Row<'_>) -> rusqlite::Result<Job> {
         ended_s: row.get(6)?,
         wait_s: row.get(7)?,
         outcome: row.get(8)?,
-        reason: row.get(9)?,
-        gpu_s: row.get(10)?,
-        lost_gpu_s: row.get(11)?,
+        gpu_s: row.get(9)?,
+        lost_gpu_s: row.get(10)?,
     })
 }
 
 const QUERY: &str = "
 SELECT j.job, array_id, array_index, user, queue, j.gpu_type, ended_s, started_s - submitted_s,
-  outcome, reason, coalesce(sum(ran_s * l.gpus), 0.0),
+  outcome, coalesce(sum(ran_s * l.gpus), 0.0),
   coalesce(sum(CASE WHEN exit IN ('lost', 'cut', 'failed', 'bad-file') THEN ran_s * l.gpus END), 0.0)
 FROM jobs j LEFT JOIN launches l ON l.job = j.job
 WHERE ended_s >= ?1 AND ended_s < ?2 AND (?3 = '' OR user = ?3)
@@ -349,6 +348,9 @@ pub fn accounts(path: &Path, query: &Query) -> Result<Vec<Account>, HistoryError
     Ok(grouped(jobs, query.by))
 }
 
+/// Outcome of a job that exceeded its time limit.
+const TIMED_OUT: &str = Outcome::TimedOut.as_str();
+
 fn grouped(jobs: Vec<Job>, by: By) -> Vec<Account> {
     // The first key orders jobs by their number.
     let mut groups: BTreeMap<(u32, String), (Account, Vec<f64>)> = BTreeMap::new();
@@ -367,12 +369,12 @@ fn grouped(jobs: Vec<Job>, by: By) -> Vec<Account> {
         account.jobs += 1;
         let outcome = match job.outcome.as_str() {
             "completed" | "terminated" => 0,
-            "failed" => 1,
+            "failed" | TIMED_OUT => 1,
             "cancelled" => 2,
             _ => 3,
         };
         account.outcomes[outcome] += 1;
-        account.timed_out += u64::from(outcome != 0 && job.reason.contains("time limit"));
+        account.timed_out += u64::from(job.outcome == TIMED_OUT);
         account.gpu_h += job.gpu_s / 3600.0;
         account.lost_gpu_h += job.lost_gpu_s / 3600.0;
         waits.extend(job.wait_s);
@@ -418,7 +420,7 @@ mod tests {
     use super::*;
     use crate::protocol::launches::{Brief, End};
     use crate::protocol::{AttemptId, Millis, PartId};
-    use blox_core::{JobId, NodeId, Outcome, Time};
+    use blox_core::{JobId, NodeId, Time};
 
     fn entry(job: u32, user: &str, wait: Option<f64>, exits: &[Exit]) -> Entry {
         let end = |(attempt, exit): (usize, &Exit)| {
@@ -511,11 +513,16 @@ mod tests {
         );
         assert_eq!(only(By::Job, 100_000.0), ["2", "3"]);
         assert_eq!(only(By::GpuType, 0.0), ["", "a100"]);
+        let mut late = entry(4, "eve", None, &[Exit::Cut]);
+        late.past.outcome = Some(Outcome::TimedOut);
+        History::open(&path, "c").unwrap().write(&[late]).unwrap();
+        let eve = accounts(&path, &Query::default()).unwrap().pop().unwrap();
+        assert_eq!((eve.outcomes, eve.timed_out), ([0, 1, 0, 0], 1));
         // Another cluster begins anew, and the old file stays.
         let history = History::open(&path, "other").unwrap();
         assert_eq!(history.jobs().unwrap(), 0);
         let old = accounts(&dir.path().join("history-c.sqlite"), &Query::default());
-        assert_eq!(old.unwrap().len(), 2);
+        assert_eq!(old.unwrap().len(), 3);
     }
 
     #[test]
