@@ -40,7 +40,7 @@ struct Cluster {
     at: String,
     /// Seconds between two rounds.
     round: &'static str,
-    /// Arguments of all daemons.
+    /// Arguments of the scheduler for its timers, which the nodes follow.
     faster: &'static [&'static str],
     /// Additional arguments of the scheduler.
     more: Vec<String>,
@@ -62,7 +62,7 @@ impl Cluster {
             dir: tempfile::tempdir().unwrap(),
             at: "127.0.0.1:0".to_owned(),
             round: "0.5",
-            faster: &["--faster", "5"],
+            faster: &["--faster", "5", "--lease", "15"],
             more: more.iter().map(|&m| m.to_owned()).collect(),
             scheduler: None,
             nodes: Vec::new(),
@@ -136,7 +136,6 @@ impl Cluster {
     fn start_node_with(&mut self, i: usize, gpus: u32, more: &[&str]) {
         let child = blox()
             .args(["node", "--at", &self.at, "--name", &format!("n{i}")])
-            .args(self.faster)
             .args(more)
             .args(["--gpus", &gpus.to_string(), "--state-dir"])
             .arg(self.node_dir(i))
@@ -1248,7 +1247,8 @@ fn full_disk_is_reported_and_costs_no_job() {
     // process.
     let child = Command::new("sh")
         .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
-        .args([env!("CARGO_BIN_EXE_blox"), "scheduler", "--faster", "5"])
+        .args([env!("CARGO_BIN_EXE_blox"), "scheduler"])
+        .args(c.faster)
         .args(["--scheduler", "fifo", "--round", "0.5", "--listen", &c.at])
         .arg("--state-dir")
         .arg(c.dir.path().join("scheduler"))
@@ -1478,7 +1478,7 @@ fn node_with_output(
     more: &[&str],
 ) -> (Daemon, std::sync::mpsc::Receiver<String>) {
     let mut child = blox()
-        .args(["node", "--faster", "5"])
+        .arg("node")
         .args(more)
         .args(["--state-dir", dir])
         .current_dir(c.dir.path())
@@ -1652,7 +1652,7 @@ fn sleeping_policy_costs_no_lease_and_no_answer() {
                 .placement(InOrder::new(Consolidated::default()))
                 .build()?)
         });
-        let line = "blox scheduler --scheduler sleepy --round 0.5 --faster 5 --listen";
+        let line = "blox scheduler --scheduler sleepy --round 0.5 --faster 5 --lease 15 --listen";
         let dir = dir.to_str().unwrap();
         let args = line.split(' ').chain([&*at, "--state-dir", dir]);
         let args = args.map(str::to_owned);
@@ -1802,6 +1802,281 @@ fn random_kills_and_stops_of_daemons_lose_nothing() {
 #[ignore = "long: run by name"]
 fn random_kills_and_stops_lose_none_of_200_jobs() {
     nothing_is_lost_and_nothing_runs_twice(200, 2);
+}
+
+/// Returns the number of the job's launches, and its phase.
+fn launches(c: &Cluster, job: u64) -> (u64, String) {
+    let shown = c.job(job);
+    let phase = shown["phase"].as_str().unwrap_or("").to_owned();
+    (shown["launch"].as_u64().unwrap_or(0), phase)
+}
+
+/// Starts a job that writes a line when it starts, when it is signaled and when it ends.
+fn noting(c: &Cluster, name: &str, more: &[&str], secs: u32) -> u64 {
+    let file = c.dir.path().join(name);
+    let script = format!(
+        "echo start >> $NOTES; trap 'echo signal >> $NOTES; exit 75' TERM; \
+        for i in $(seq {}); do sleep 0.1; done; echo end >> $NOTES",
+        secs * 10
+    );
+    let env = format!("NOTES={}", file.display());
+    let command = ["--env", &env, "--", "sh", "-c", &script];
+    c.submit_until("running", &[more, &command].concat())
+}
+
+fn notes(c: &Cluster, name: &str) -> String {
+    read(&c.dir.path().join(name)).replace('\n', " ")
+}
+
+/// Starts a cluster whose default lease is 27 s, and a tenth of the timers.
+fn with_long_leases(gpus: &[u32]) -> Cluster {
+    let cluster = Cluster {
+        faster: &["--faster", "5"],
+        ..Cluster::without_daemons(&[])
+    };
+    cluster.begin("fifo", gpus)
+}
+
+#[test]
+fn jobs_outlive_a_killed_scheduler_by_their_lease() {
+    let mut c = with_long_leases(&[2]);
+    let job = noting(&c, "default", &[], 20);
+    let short = noting(&c, "short", &["--lease", "10"], 20);
+    c.kill_scheduler();
+    // Longer than the lease of 15 s that is divided by 5, and than the short lease less its margin.
+    std::thread::sleep(Duration::from_secs(10));
+    c.start_scheduler("fifo");
+    c.until_phase(job, "completed");
+    assert_eq!(launches(&c, job).0, 1);
+    assert_eq!(notes(&c, "default"), "start end ");
+    c.until_phase(short, "completed");
+    assert_eq!(launches(&c, short).0, 2);
+    assert_eq!(notes(&c, "short"), "start signal start end ");
+}
+
+#[test]
+fn stopped_scheduler_leaves_jobs_running() {
+    let mut c = with_long_leases(&[2]);
+    let shorts = ["--lease", "10"];
+    let job = noting(&c, "job", &shorts, 25);
+    let begin = Instant::now();
+    let stop = ["scheduler", "stop", "--for", "60", "--at", &c.at];
+    let out = blox().args(stop).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert_eq!(
+        text,
+        "the scheduler stops; running jobs continue for 60 s without it\n"
+    );
+    assert_eq!(out.stderr, b"");
+    let ended = c.scheduler.as_mut().unwrap().0.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    // Twice the lease that the job asked for.
+    std::thread::sleep(Duration::from_secs(20));
+    c.start_scheduler("fifo");
+    c.until_phase(job, "completed");
+    assert_eq!(launches(&c, job).0, 1);
+    assert_eq!(notes(&c, "job"), "start end ");
+    // SIGTERM does the same, for 3600 s that are divided by 5.
+    let job = noting(&c, "another", &shorts, 25);
+    signal("-TERM", c.scheduler.as_ref().unwrap().0.id());
+    let ended = c.scheduler.as_mut().unwrap().0.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    std::thread::sleep(Duration::from_secs(15));
+    c.start_scheduler("fifo");
+    c.until_phase(job, "completed");
+    assert_eq!(notes(&c, "another"), "start end ");
+    // A request that is out of range is refused.
+    let stop = ["scheduler", "stop", "--for", "1e9", "--at", &c.at];
+    let out = blox().args(stop).output().unwrap();
+    let text = codes::without(&out.stderr);
+    assert!(text.contains("0 to 604800 seconds"), "{text}");
+}
+
+#[test]
+fn stopped_node_manager_leaves_jobs_running() {
+    let mut c = with_long_leases(&[1]);
+    let job = noting(&c, "job", &["--lease", "10"], 25);
+    signal("-TERM", c.nodes[0].as_ref().unwrap().0.id());
+    let ended = c.nodes[0].as_mut().unwrap().0.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    std::thread::sleep(Duration::from_secs(15));
+    let node = c.json(&["nodes"])[0].clone();
+    assert_eq!(node["status"], "up");
+    assert_eq!(
+        node["drained"],
+        "its manager is away as planned, and its jobs run on"
+    );
+    c.start_node(0, 1);
+    c.until("the node is used again", |c| {
+        c.json(&["nodes"])[0]["drained"] == ""
+    });
+    c.until_phase(job, "completed");
+    assert_eq!(launches(&c, job).0, 1);
+    assert_eq!(notes(&c, "job"), "start end ");
+}
+
+#[test]
+fn short_lease_moves_a_job_while_another_waits() {
+    let mut c = with_long_leases(&[2, 2]);
+    let all = ["--gpus", "1"];
+    let fast = noting(&c, "fast", &[&all[..], &["--lease", "10"]].concat(), 60);
+    let slow = noting(&c, "slow", &all, 60);
+    let node = |c: &Cluster, job| c.job(job)["nodes"][0].as_str().unwrap_or("").to_owned();
+    let name = node(&c, fast);
+    assert_eq!(name, node(&c, slow), "both run on one node");
+    let i: usize = name[1..].parse().unwrap();
+    // The whole node fails: its manager, its shims and its jobs.
+    let attempts = c.node_dir(i).join("attempts");
+    c.nodes[i].as_mut().unwrap().kill();
+    let begin = Instant::now();
+    for pid in pids(&attempts.to_string_lossy()) {
+        signal("-KILL", pid);
+    }
+    let moved = |c: &Cluster, job| {
+        let now = launches(c, job);
+        now.0 == 2 && now.1 == "running"
+    };
+    c.until("the job with the short lease moves", |c| moved(c, fast));
+    // 10 s, 2 % and 1 s; the other waits for 27 s, 2 % and 1 s.
+    let took = begin.elapsed().as_secs_f64();
+    assert!(took > 8.0, "{took}");
+    assert_eq!(launches(&c, slow).0, 1);
+    c.until("the other one moves", |c| moved(c, slow));
+    let took = begin.elapsed().as_secs_f64();
+    assert!(took > 25.0, "{took}");
+    // The ranks of killed shims still run.
+    for job in [fast, slow] {
+        c.run(&["cancel", &job.to_string()]).unwrap();
+        c.until_phase(job, "cancelled");
+    }
+    c.start_node(i, 2);
+    c.until("no process is left", |c| c.processes() == 0);
+}
+
+#[test]
+fn operator_declares_a_silent_node_down() {
+    let mut c = with_long_leases(&[1, 1]);
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
+    let name = c.job(job)["nodes"][0].as_str().unwrap().to_owned();
+    let no = c.run(&["down", &name]).unwrap_err();
+    assert!(no.contains("only a node that has been silent"), "{no}");
+    let i: usize = name[1..].parse().unwrap();
+    let attempts = c.node_dir(i).join("attempts");
+    c.nodes[i].as_mut().unwrap().kill();
+    for pid in pids(&attempts.to_string_lossy()) {
+        signal("-KILL", pid);
+    }
+    let lost = |c: &Cluster| {
+        let nodes = c.json(&["nodes"]);
+        nodes
+            .as_array()
+            .is_some_and(|all| all.iter().any(|n| n["status"] == "lost"))
+    };
+    c.until("it is lost", lost);
+    let begin = Instant::now();
+    c.run(&["down", &name]).unwrap();
+    c.until("the job runs elsewhere", |c| {
+        launches(c, job) == (2, "running".to_owned())
+    });
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    c.run(&["cancel", &job.to_string()]).unwrap();
+    c.until_phase(job, "cancelled");
+    c.start_node(i, 1);
+    c.until("no process is left", |c| c.processes() == 0);
+}
+
+#[test]
+fn loopback_for_a_remote_scheduler_is_refused() {
+    let c = Cluster::without_daemons(&[]);
+    // An address of a network that is reserved for documentation.
+    let far = ["--at", "192.0.2.1:7070", "--gpus", "1", "--address"];
+    let (mut node, output) = node_with_output(&c, "far", &[&far[..], &["127.0.0.1"]].concat());
+    let routes = read(Path::new("/proc/net/route"));
+    if routes.lines().count() < 2 {
+        eprintln!("SKIPPED: this machine has no route to another");
+        return;
+    }
+    line_with(
+        &output,
+        "--address is 127.0.0.1, which leads other nodes back to themselves",
+    );
+    assert_eq!(node.0.wait().unwrap().code(), Some(2));
+}
+
+/// Programs of an earlier version, and of this version.
+fn previous() -> Option<PathBuf> {
+    let path = std::env::var_os("BLOX_PREVIOUS").map(PathBuf::from);
+    if path.is_none() {
+        eprintln!("SKIPPED: $BLOX_PREVIOUS does not name a program of the version before");
+    }
+    path
+}
+
+#[test]
+fn rolling_upgrade_keeps_jobs_of_the_version_before() {
+    let Some(old) = previous() else { return };
+    let mut c = Cluster {
+        faster: &[],
+        ..Cluster::without_daemons(&[])
+    };
+    c.at = free_address();
+    let scheduler = |program: &Path, c: &Cluster| {
+        let child = Command::new(program)
+            .args(["scheduler", "--scheduler", "fifo", "--round", "0.5"])
+            .args(["--listen", &c.at, "--state-dir"])
+            .arg(c.dir.path().join("scheduler"))
+            .stderr(Stdio::null())
+            .spawn();
+        Some(Daemon(child.unwrap()))
+    };
+    let node = |program: &Path, c: &Cluster| {
+        let child = Command::new(program)
+            .args(["node", "--at", &c.at, "--name", "n0", "--gpus", "2"])
+            .arg("--state-dir")
+            .arg(c.node_dir(0))
+            .stderr(Stdio::null())
+            .spawn();
+        Some(Daemon(child.unwrap()))
+    };
+    let new = PathBuf::from(env!("CARGO_BIN_EXE_blox"));
+    c.scheduler = scheduler(&old, &c);
+    c.nodes = vec![node(&old, &c)];
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let job = noting(&c, "job", &[], 40);
+    // The scheduler first, then the node, then back and forth.
+    c.kill_scheduler();
+    c.scheduler = scheduler(&new, &c);
+    c.until("the new scheduler has the node", |c| {
+        c.phase(job) == "running"
+    });
+    std::thread::sleep(Duration::from_secs(6));
+    c.nodes[0].as_mut().unwrap().kill();
+    c.nodes[0] = node(&new, &c);
+    std::thread::sleep(Duration::from_secs(6));
+    let second = noting(&c, "second", &[], 25);
+    c.until_phase(second, "completed");
+    c.until_phase(job, "completed");
+    for (job, name) in [(job, "job"), (second, "second")] {
+        assert_eq!(launches(&c, job).0, 1);
+        assert_eq!(notes(&c, name), "start end ");
+    }
+    // A node of this version under a scheduler of the version before.
+    let mut c = Cluster {
+        faster: &[],
+        ..Cluster::without_daemons(&[])
+    };
+    c.at = free_address();
+    c.scheduler = scheduler(&old, &c);
+    c.nodes = vec![node(&new, &c)];
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let job = noting(&c, "job", &[], 20);
+    c.until_phase(job, "completed");
+    assert_eq!(notes(&c, "job"), "start end ");
 }
 
 /// Ticks of the processor that a process has used.

@@ -48,7 +48,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Starts node managers, unless they run, and notes their names.
 const RESUME: &str = r#"for name in $(echo "$1" | tr , ' '); do
   if [ -e $name.pid ] && kill -0 $(cat $name.pid) 2>/dev/null; then continue; fi
-  "$BLOX" node --faster 5 --at $(cat at) --gpus $GPUS --name $name --state-dir $name \
+  "$BLOX" node --at $(cat at) --gpus $GPUS --name $name --state-dir $name \
     >/dev/null 2>&1 </dev/null &
   echo $! > $name.pid
   echo "on $name" >> events
@@ -212,7 +212,7 @@ fn run_at<F: Future<Output = ()>>(
     );
     let programs = Programs::new(Some(resume.clone()), Some(suspend), dir.join("requests"));
     let settings = Settings {
-        timers: Timers::default().divided_by(FASTER),
+        timers: Timers::default().of_one_allocation().divided_by(FASTER),
         limits: NodeLimits {
             come: Millis::secs(30),
             go: Millis::secs(15),

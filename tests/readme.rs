@@ -779,7 +779,7 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 22] = [
+const CLUSTER: [&str; 23] = [
     "scheduler",
     "node",
     "submit",
@@ -796,6 +796,7 @@ const CLUSTER: [&str; 22] = [
     "drain",
     "resume",
     "remove",
+    "down",
     "why",
     "when",
     "show",

@@ -86,7 +86,16 @@ impl Cluster {
         more: &[&str],
     ) -> (Daemon, String) {
         let mut args = vec!["scheduler", "--scheduler", "fifo", "--round", "0.5"];
-        args.extend(["--faster", faster, "--state-dir", "state", "--listen", at]);
+        args.extend([
+            "--faster",
+            faster,
+            "--lease",
+            "15",
+            "--state-dir",
+            "state",
+            "--listen",
+            at,
+        ]);
         args.extend(more);
         let scheduler = Daemon::start(dir, "scheduler", prepare, &args);
         let address = |messages: String| {
@@ -110,15 +119,7 @@ impl Cluster {
     /// Starts a node manager with a state directory, and waits until the node is up.
     fn node(&self, name: &str, gpus: u32, dir: &str) -> Daemon {
         let gpus = gpus.to_string();
-        let args = [
-            "node",
-            "--at",
-            &self.at,
-            "--name",
-            name,
-            "--faster",
-            self.faster,
-        ];
+        let args = ["node", "--at", &self.at, "--name", name];
         let more = ["--gpus", &gpus, "--state-dir", dir];
         let node = Daemon::start(self.dir.path(), name, "", &[&args[..], &more].concat());
         until("the node is up", || {

@@ -353,6 +353,26 @@ impl Client {
         self.reply(reply).map(drop)
     }
 
+    /// Ends the launches of a silent node that its operator has powered off.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, there is no such node, or the node is not silent.
+    pub async fn down(&mut self, node: String) -> Result<(), ClientError> {
+        let reply = self.jobs.down(soon(pb::DownRequest { node })).await;
+        self.reply(reply).map(drop)
+    }
+
+    /// Stops the scheduler for up to this time, in which running jobs continue; `None` for the time
+    /// that it was started with.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or the time is too long.
+    pub async fn stop(&mut self, absence: Option<Seconds>) -> Result<pb::StopReply, ClientError> {
+        let absence_s = absence.map(Seconds::secs);
+        let reply = self.jobs.stop(soon(pb::StopRequest { absence_s })).await;
+        self.reply(reply)
+    }
+
     /// Lists the offers of nodes. Before that, sets the price of an hour of a node of `offer`, or
     /// announces that the provider takes `reclaim` of its nodes back.
     ///

@@ -99,6 +99,8 @@ impl Daemon {
     fn report(&mut self) {
         self.seq += 1;
         let report = Report {
+            protocol: blox_cluster::protocol::PROTOCOL,
+            absence: None,
             node: "n0".into(),
             boot: "b".into(),
             session: Session(1),

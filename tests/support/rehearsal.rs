@@ -168,6 +168,7 @@ impl Rehearsal {
                 Progress { done, saved: done }
             });
             AttemptReport {
+                lease_left: None,
                 id: *id,
                 fence: part.fence,
                 status: part.status.clone(),
@@ -179,6 +180,8 @@ impl Rehearsal {
             }
         };
         Report {
+            protocol: blox_cluster::protocol::PROTOCOL,
+            absence: None,
             node: model.name.clone(),
             boot: "boot".into(),
             session: Session(1),

@@ -5,15 +5,34 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
+use super::timers::Timers;
 use blox_core::{ActionId, Config, JobSpec, Name, NodeActionKind, NodeSpec, Share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// Version of the messages. Messages of version 1 do not state it.
+///
+/// A program understands its own version, the version before and the version after: it ignores
+/// unknown fields, and missing fields have defaults. Nodes can therefore be upgraded one by one.
+pub const PROTOCOL: u32 = 2;
+
+pub(crate) fn first_protocol() -> u32 {
+    1
+}
+
+/// Returns true if this program understands messages of a protocol version.
+pub fn understands(protocol: u32) -> bool {
+    protocol.abs_diff(PROTOCOL) <= 1
+}
+
 /// State of a node, sent by its node manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// Version of the sender's messages; see [`PROTOCOL`].
+    #[serde(default = "first_protocol")]
+    pub protocol: u32,
     /// Persistent name of the node. It is kept on the node's disk.
     pub node: Name,
     /// Boot id of the node's kernel. No process of another boot is still running.
@@ -32,6 +51,9 @@ pub struct Report {
     pub offer: Arc<NodeSpec>,
     /// Address at which other nodes reach this node.
     pub address: Name,
+    /// The node manager is about to stop for up to this time, and needs leases of this length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absence: Option<Millis>,
     /// All launches on the node that the scheduler has not ordered it to forget.
     pub attempts: Vec<AttemptReport>,
     /// Why no job should start on the node now, such as a foreign process on a GPU or a full disk.
@@ -54,6 +76,10 @@ pub struct AttemptReport {
     /// Progress and metrics that the job reported.
     #[serde(rename = "said")]
     pub reported: JobReport,
+    /// Longest time for which its processes may still run if nothing renews its lease, without the
+    /// time to kill them. `None` if none can run, or in a report of protocol version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_left: Option<Millis>,
 }
 
 /// Limit on the distinct metric names of a job. Further names are ignored.
@@ -195,6 +221,12 @@ impl fmt::Display for Exit {
 /// Orders of the scheduler for one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
+    /// Version of the sender's messages; see [`PROTOCOL`].
+    #[serde(default = "first_protocol")]
+    pub protocol: u32,
+    /// The timers of the cluster. `None` from a scheduler of protocol version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<Timers>,
     /// The node.
     pub node: Name,
     /// The cluster of the scheduler.
@@ -233,6 +265,11 @@ pub struct Order {
     /// Running time that the time limit of the job leaves to the launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left: Option<Millis>,
+    /// Length of the lease that the order grants, from the sending of the report that it answers.
+    /// `None` from a scheduler of protocol version 1, which grants
+    /// [`FIRST_LEASE`](super::timers::FIRST_LEASE).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Millis>,
 }
 
 /// Wanted state of a launch.

@@ -15,8 +15,8 @@ pub mod timers;
 pub use after::{AfterEnd, Dependency, DependencyError, HeldBack, InArray, JobName};
 pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 pub use message::{
-    AttemptReport, Exit, Final, JobReport, Meeting, NodeRequest, Order, Orders, Progress, Report,
-    Status, Task, Wish,
+    AttemptReport, Exit, Final, JobReport, Meeting, NodeRequest, Order, Orders, PROTOCOL, Progress,
+    Report, Status, Task, Wish,
 };
 pub use record::{FORMAT, Record};
 pub use timers::Timers;

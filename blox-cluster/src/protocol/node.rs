@@ -2,9 +2,11 @@
 //! and reports. It never blocks.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use super::message::{AttemptReport, Final, JobReport, Order, Orders, Report, Status, Task, Wish};
+use super::message::{
+    AttemptReport, Final, JobReport, Order, Orders, PROTOCOL, Report, Status, Task, Wish,
+};
 use super::shim::{Control, ShimWish};
-use super::timers::Timers;
+use super::timers::{FIRST_LEASE, Timers};
 use blox_core::{Name, NodeSpec, Used};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -47,6 +49,8 @@ pub struct Found {
     pub port: u16,
     /// End of its lease according to the journal.
     pub lease: Millis,
+    /// End of the lease that its shim follows, if the shim has stated it.
+    pub followed: Option<Millis>,
     /// Its result, if it has ended.
     pub done: Option<Final>,
     /// Its last reported progress and metrics.
@@ -62,6 +66,8 @@ pub enum ShimMessage {
     Stopping,
     /// New progress and metrics of the job.
     JobReport(JobReport),
+    /// The shim follows a lease with this end.
+    Lease(Millis),
     /// The launch is over, and its result is on disk.
     Done(Final),
 }
@@ -86,6 +92,8 @@ pub enum NodeInput {
     Shim(AttemptId, ShimMessage),
     /// The state of the node's GPUs.
     Gpus(GpuNews),
+    /// The node manager is about to stop for this time, and its launches are to continue.
+    Leave(Millis),
     /// A timeout may have passed.
     Tick,
 }
@@ -94,7 +102,7 @@ pub enum NodeInput {
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeEffect {
     /// Write this to disk before any later effect.
-    Remember(ClusterId, Epoch, Incarnation),
+    Remember(ClusterId, Epoch, Incarnation, Timers),
     /// Send a report.
     Send(Report),
     /// Start a shim. Its journal must be on disk before it starts a process. The shim receives the
@@ -137,7 +145,7 @@ pub enum Refused {
     OldIncarnation,
     /// The orders were repeated or reordered.
     Overtaken,
-    /// The orders answer a report that was sent longer than a lease ago.
+    /// The orders answer an unknown report, or grant a lease that has ended.
     TooLate,
 }
 
@@ -177,6 +185,12 @@ struct Local {
     task: Option<Arc<Task>>,
     port: u16,
     lease: Millis,
+    /// Length of its lease; `None` before the first order of this session.
+    term: Option<Millis>,
+    /// Latest end of the lease that its shim may follow.
+    held: Millis,
+    /// True if its shim states the lease that it follows, and can therefore follow a shorter one.
+    states_lease: bool,
     standing: Standing,
     reported: JobReport,
     /// True if its processes got a notice in this session.
@@ -194,6 +208,12 @@ pub struct Node {
     attempts: BTreeMap<AttemptId, Local>,
     next_report: Millis,
     news: bool,
+    /// Length of the planned absence, once the node manager is about to stop.
+    absence: Option<Millis>,
+    /// First report that announced it; 0 before.
+    announced_in: u64,
+    /// The scheduler has answered such a report.
+    announced: bool,
     refused: BTreeMap<Refused, u64>,
     /// GPUs on which no launch may start now.
     blocked: BTreeSet<u32>,
@@ -214,6 +234,9 @@ impl Node {
                 task: Some(f.task),
                 port: f.port,
                 lease: f.lease,
+                term: None,
+                held: f.lease.max(f.followed.unwrap_or_default()),
+                states_lease: f.followed.is_some(),
                 standing: match f.done {
                     Some(done) => Standing::Done(done),
                     None => Standing::live(f.lease),
@@ -231,6 +254,9 @@ impl Node {
             attempts: attempts.collect(),
             next_report: now,
             news: true,
+            absence: None,
+            announced_in: 0,
+            announced: false,
             refused: BTreeMap::new(),
             blocked: BTreeSet::new(),
             trouble: None,
@@ -252,6 +278,43 @@ impl Node {
         self.no_room = no_room;
     }
 
+    /// Returns the timers, which the scheduler determines.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// Returns the address at which other nodes reach this node; empty if it is unknown.
+    pub fn address(&self) -> &Name {
+        &self.who.address
+    }
+
+    /// Changes the address at which other nodes reach this node.
+    pub fn set_address(&mut self, address: Name) {
+        self.news |= self.who.address != address;
+        self.who.address = address;
+    }
+
+    /// Returns true if the scheduler knows the planned absence, and all launches have a lease for it.
+    pub fn can_leave(&self) -> bool {
+        self.announced && self.without_long_lease().next().is_none()
+    }
+
+    /// Returns the launches that do not yet have the lease of a planned absence.
+    pub fn without_long_lease(&self) -> impl Iterator<Item = AttemptId> + '_ {
+        let absence = self.absence.unwrap_or_default();
+        let short = move |a: &Local| match &a.standing {
+            Standing::Prepared => false,
+            Standing::Live { control, .. } => {
+                let has_it =
+                    a.term >= Some(absence) && (a.held == control.lease || !a.states_lease);
+                control.wish == ShimWish::Run && !has_it
+            }
+            Standing::Done(_) => false,
+        };
+        let all = self.attempts.iter();
+        all.filter(move |(_, a)| short(a)).map(|(id, _)| *id)
+    }
+
     /// Returns the number of refused orders by reason.
     pub fn refused(&self) -> &BTreeMap<Refused, u64> {
         &self.refused
@@ -261,8 +324,8 @@ impl Node {
     pub fn step(&mut self, now: Millis, input: NodeInput) -> Vec<NodeEffect> {
         self.leases(now);
         match input {
-            NodeInput::Orders(orders, port) => match self.check(now, &orders) {
-                Ok(lease) => self.obey(now, orders, lease, port),
+            NodeInput::Orders(orders, port) => match self.check(&orders) {
+                Ok(sent) => self.obey(now, orders, sent, port),
                 Err(why) => *self.refused.entry(why).or_default() += 1,
             },
             NodeInput::Shim(id, message) => self.shim_message(now, id, message),
@@ -270,6 +333,10 @@ impl Node {
                 self.news |= (&self.who.offer, &self.trouble) != (&gpus.offer, &gpus.trouble);
                 (self.who.offer, self.trouble) = (gpus.offer, gpus.trouble);
                 self.blocked = gpus.blocked;
+            }
+            NodeInput::Leave(absence) => {
+                self.absence = Some(absence);
+                self.news = true;
             }
             NodeInput::Tick => {}
         }
@@ -313,8 +380,8 @@ impl Node {
         }
     }
 
-    /// Returns the end of the lease that these orders grant.
-    fn check(&self, now: Millis, o: &Orders) -> Result<Millis, Refused> {
+    /// Returns the time from which the leases in these orders count.
+    fn check(&self, o: &Orders) -> Result<Millis, Refused> {
         if o.session != self.who.session || o.node != self.who.node {
             return Err(Refused::OtherSession);
         }
@@ -332,11 +399,7 @@ impl Node {
         }
         let sent = self.sent.iter().find(|(seq, _)| *seq == o.reply_to);
         let (_, sent) = sent.ok_or(Refused::TooLate)?;
-        let lease = *sent + self.timers.lease;
-        if now >= lease {
-            return Err(Refused::TooLate);
-        }
-        Ok(lease)
+        Ok(*sent)
     }
 
     fn is_of_another(&self, o: &Orders) -> bool {
@@ -344,15 +407,23 @@ impl Node {
         known.is_some_and(|known| *known != o.cluster)
     }
 
-    fn obey(&mut self, now: Millis, o: Orders, lease: Millis, port: u16) {
+    fn obey(&mut self, now: Millis, o: Orders, sent: Millis, port: u16) {
         let another = self.is_of_another(&o);
         if !another {
-            self.remember(&o);
+            self.announced |= self.announced_in > 0 && o.reply_to >= self.announced_in;
+            let adopted = self.adopt(now, &o);
+            self.remember(&o, adopted);
         }
         for order in o.orders.iter().cloned() {
-            // A scheduler of another cluster can only kill launches.
-            if !another || matches!(order.wish, Wish::Kill) {
-                self.follow(now, order, lease, port);
+            let term = order.lease.unwrap_or(FIRST_LEASE.min(self.timers.lease));
+            match order.wish {
+                Wish::Kill => self.follow(now, order, sent, term, port),
+                // A scheduler of another cluster can only kill launches.
+                _ if another => {}
+                _ if now >= sent + term => {
+                    *self.refused.entry(Refused::TooLate).or_default() += 1;
+                }
+                _ => self.follow(now, order, sent, term, port),
             }
         }
         for id in &o.forget {
@@ -365,28 +436,40 @@ impl Node {
         // A node changes its cluster only without launches, because launch ids of two clusters may
         // be equal.
         if another && self.attempts.is_empty() {
-            self.remember(&o);
+            self.remember(&o, false);
             // Orders that answer an earlier report may come from the previous cluster.
             self.sent.clear();
             self.news = true;
         }
     }
 
-    fn remember(&mut self, o: &Orders) {
+    /// Adopts the timers of the scheduler. Returns true if they are new.
+    fn adopt(&mut self, now: Millis, o: &Orders) -> bool {
+        let new = o.timers.filter(|timers| *timers != self.timers);
+        if let Some(timers) = new {
+            self.timers = timers;
+            self.next_report = self.next_report.min(now + timers.heartbeat);
+        }
+        new.is_some()
+    }
+
+    fn remember(&mut self, o: &Orders, adopted: bool) {
         let known = (self.who.epoch, self.who.incarnation) == (o.epoch, o.incarnation);
-        if !known || self.who.cluster.as_ref() != Some(&o.cluster) {
+        if adopted || !known || self.who.cluster.as_ref() != Some(&o.cluster) {
             self.who.cluster = Some(o.cluster.clone());
             (self.who.epoch, self.who.incarnation) = (o.epoch, o.incarnation);
             self.out.push(NodeEffect::Remember(
                 o.cluster.clone(),
                 o.epoch,
                 o.incarnation,
+                self.timers,
             ));
         }
         self.last_orders = o.seq;
     }
 
-    fn follow(&mut self, now: Millis, order: Order, lease: Millis, port: u16) {
+    fn follow(&mut self, now: Millis, order: Order, sent: Millis, term: Millis, port: u16) {
+        let lease = sent + term;
         let Order {
             id,
             fence,
@@ -394,6 +477,7 @@ impl Node {
             task,
             leaves_in,
             time_left,
+            lease: _,
         } = order;
         if !self.attempts.contains_key(&id) && !self.take_in(id, fence, &wish, task, lease, port) {
             return;
@@ -405,7 +489,20 @@ impl Node {
             return;
         }
         if !matches!(wish, Wish::Kill) {
-            a.lease = a.lease.max(lease);
+            // Orders of a scheduler or a manager that is back replace the long lease of a planned
+            // absence. The shorter lease must leave time for the next renewal, and its shim must be
+            // able to follow it.
+            let live = matches!(a.standing, Standing::Live { .. });
+            let shorter = a.term.is_none_or(|before| before > term);
+            let in_time = now + self.timers.margin < lease;
+            if lease >= a.lease || (shorter && in_time && (a.states_lease || !live)) {
+                (a.lease, a.term) = (lease, Some(term));
+            }
+            // A shim follows the longer lease until it states otherwise.
+            a.held = match live {
+                true => a.held.max(a.lease),
+                false => a.lease,
+            };
         }
         let lease = a.lease;
         match (&mut a.standing, wish) {
@@ -504,6 +601,9 @@ impl Node {
             task,
             port,
             lease,
+            term: None,
+            held: lease,
+            states_lease: false,
             standing,
             reported: JobReport::default(),
             warned: false,
@@ -555,12 +655,20 @@ impl Node {
             running,
             stopping,
             over_by,
+            control,
             ..
         } = &mut a.standing
         else {
             return;
         };
         match message {
+            ShimMessage::Lease(end) => {
+                a.states_lease = true;
+                // The shim has read the last control message.
+                if end == control.lease {
+                    a.held = end;
+                }
+            }
             ShimMessage::Running => self.news |= !std::mem::replace(running, true),
             ShimMessage::Stopping => {
                 self.news |= !std::mem::replace(stopping, true);
@@ -579,6 +687,9 @@ impl Node {
         self.news = false;
         self.next_report = now + self.timers.heartbeat;
         self.seq += 1;
+        if self.absence.is_some() && self.announced_in == 0 {
+            self.announced_in = self.seq;
+        }
         if self.sent.len() == REMEMBERED_REPORTS {
             self.sent.pop_front();
         }
@@ -595,8 +706,14 @@ impl Node {
             },
             port: a.port,
             reported: a.reported.clone(),
+            lease_left: match &a.standing {
+                Standing::Prepared | Standing::Live { .. } => Some(a.held - now),
+                Standing::Done(_) => None,
+            },
         });
         self.out.push(NodeEffect::Send(Report {
+            protocol: PROTOCOL,
+            absence: self.absence,
             node: self.who.node.clone(),
             boot: self.who.boot.clone(),
             session: self.who.session,
@@ -659,6 +776,7 @@ mod tests {
 
     fn orders(seq: u64, reply_to: u64, list: Vec<(u32, Wish)>) -> NodeInput {
         let order = |(job, wish): (u32, Wish)| Order {
+            lease: None,
             id: id(job),
             fence: Fence(1 + u64::from(job)),
             wish,
@@ -667,6 +785,8 @@ mod tests {
             time_left: None,
         };
         let orders = Orders {
+            protocol: PROTOCOL,
+            timers: None,
             node: "n0".into(),
             cluster: ClusterId("c".into()),
             epoch: Epoch(1),
@@ -790,7 +910,7 @@ mod tests {
         let e = n.step(Millis(50), of_other(0, n.seq, vec![], vec![id(0)]));
         let [
             NodeEffect::Forget(_),
-            NodeEffect::Remember(cluster, epoch, _),
+            NodeEffect::Remember(cluster, epoch, _, _),
             NodeEffect::Send(report),
         ] = &e[..]
         else {
@@ -828,6 +948,7 @@ mod tests {
             let mut task = task(&[0]).unwrap();
             Arc::get_mut(&mut task).unwrap().share = share;
             Order {
+                lease: None,
                 id: id(job),
                 fence: Fence(1 + u64::from(job)),
                 wish: run(),

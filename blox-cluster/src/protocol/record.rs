@@ -70,6 +70,22 @@ pub enum Record {
         #[serde(flatten)]
         known: KnownNode,
     },
+    /// Orders grant the launches of a node the long lease of a planned absence. The record is on disk
+    /// before the first such orders leave. The fence of these launches then counts with the long
+    /// lease, also in later runs of the scheduler.
+    Absent {
+        /// The node.
+        node: NodeId,
+        /// The absence.
+        #[serde(flatten)]
+        absence: Absence,
+    },
+    /// No launch of a node can have the lease of a planned absence any longer. The node has followed a
+    /// later scheduler or a later manager, and its shims follow shorter leases.
+    Present {
+        /// The node.
+        node: NodeId,
+    },
     /// The scheduler granted a launch.
     Granted {
         /// The launch.
@@ -195,6 +211,17 @@ pub enum Goal {
     Abort(String),
 }
 
+/// Planned absence of the scheduler or of a node manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// Length of the leases that the orders grant.
+    pub lease: Millis,
+    /// Epoch of these orders.
+    pub epoch: Epoch,
+    /// Session of the node manager that these orders are for.
+    pub session: Session,
+}
+
 /// A granted launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
@@ -206,6 +233,9 @@ pub struct Launch {
     /// Iterations of the job that were done before this launch.
     #[serde(default)]
     pub before: f64,
+    /// Its lease. `None` in the log of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Millis>,
 }
 
 /// Accounting record of one part: how the launch ended on a node.

@@ -81,6 +81,11 @@ pub enum Request {
     Resume(NodeId),
     /// Remove a node permanently. The node must be lost or drained, and empty.
     Remove(NodeId),
+    /// The operator has powered a silent node off: its launches have ended.
+    Down(NodeId),
+    /// The scheduler is about to stop for up to this time. It decides nothing any more, and grants
+    /// leases of this length.
+    Leave(Millis),
     /// Change the price of an offer and of its nodes.
     Price {
         /// The offer.
@@ -429,6 +434,10 @@ impl Controller {
     ///
     /// A decision that became due earlier is requested first, from the state without this input.
     pub fn step(&mut self, now: Millis, input: ControllerInput) -> Step {
+        // The next run of the scheduler asks again.
+        if self.launches.is_leaving() && matches!(input, ControllerInput::Answer(..)) {
+            return Step::default();
+        }
         let at = self.time(now).max(self.core.state().now());
         self.ask(at, |due, at| due < at);
         match input {
@@ -467,7 +476,7 @@ impl Controller {
             ControllerInput::Archived(jobs) => self.fact(Record::Archived { jobs }),
             ControllerInput::Provided(id, answer) => self.launches.provided(id, answer),
             ControllerInput::Request(request) => {
-                self.step.reply = Some(self.request(at, request));
+                self.step.reply = Some(self.request(now, at, request));
             }
         }
         self.settle(now, at);
@@ -512,6 +521,7 @@ impl Controller {
         }
         self.settle_requests(now);
         self.launches.orders();
+        self.step.records.append(&mut self.launches.out.records);
         let orders = std::mem::take(&mut self.launches.out.orders).into_iter();
         self.step.effects.extend(orders.map(Effect::Send));
     }
@@ -608,7 +618,7 @@ impl Controller {
         let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
             return;
         };
-        if self.late || !self.has_nodes() {
+        if self.late || self.launches.is_leaving() || !self.has_nodes() {
             return;
         }
         // If several decision times have passed without a question, only the present time counts.
@@ -629,7 +639,7 @@ impl Controller {
         self.core.state().cluster().nodes().len() >= self.settings.wait_for_nodes
     }
 
-    fn request(&mut self, at: Time, request: Request) -> Result<JobId, RequestError> {
+    fn request(&mut self, now: Millis, at: Time, request: Request) -> Result<JobId, RequestError> {
         match request {
             Request::Submit { key, spec } => self.submit(
                 at,
@@ -725,6 +735,11 @@ impl Controller {
             }
             Request::Resume(node) => self.node_action(at, node, NodeAction::Uncordon { node }),
             Request::Remove(node) => self.remove(at, node),
+            Request::Down(node) => self.down(now, node),
+            Request::Leave(absence) => {
+                self.launches.leave(absence);
+                Ok(JobId(0))
+            }
             Request::Price { offer, price } => {
                 self.offer_event(at, offer, Event::Priced { offer, price })
             }
@@ -961,6 +976,23 @@ impl Controller {
         self.handle(Input::Event { at, event });
         self.launches.part_with(node);
         Ok(JobId(0))
+    }
+
+    fn down(&mut self, now: Millis, node: NodeId) -> Result<JobId, RequestError> {
+        let there = self.core.view().node(node);
+        there
+            .filter(|n| n.status() != NodeStatus::Left)
+            .ok_or(RequestError::NoNode(node))?;
+        match self.launches.declare_down(now, self.core.view(), node) {
+            true => Ok(JobId(0)),
+            false => {
+                let secs = self.settings.timers.lost.as_secs();
+                let why = format!(
+                    "reports: only a node that has been silent for {secs} s can be declared down"
+                );
+                Err(RequestError::WrongNode { node, why })
+            }
+        }
     }
 
     fn node_action(

@@ -14,7 +14,7 @@ pub const SAVED: [i32; 2] = [75, 143];
 /// Order of the node manager: the wanted state, and the end of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    /// End of the lease, by the node's clock. A lease is never shortened.
+    /// End of the lease, by the node's clock. It can be earlier than the end before.
     pub lease: Millis,
     /// The wanted state.
     pub wish: ShimWish,
@@ -128,6 +128,11 @@ impl Shim {
         self
     }
 
+    /// Returns the end of the lease that the shim follows.
+    pub fn lease(&self) -> Millis {
+        self.lease
+    }
+
     /// Returns true if the launch is ending or has ended.
     pub fn is_stopping(&self) -> bool {
         self.phase != Phase::Running
@@ -179,7 +184,7 @@ impl Shim {
         if matches!(self.phase, Phase::Killing | Phase::Done) {
             return;
         }
-        self.lease = self.lease.max(c.lease);
+        self.lease = c.lease;
         match c.wish {
             ShimWish::Run => {}
             ShimWish::Yield(grace) => match self.phase {

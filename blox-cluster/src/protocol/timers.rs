@@ -9,15 +9,29 @@ use serde::{Deserialize, Serialize};
 /// applies.
 pub const LONGEST_GRACE_S: f64 = 86_400.0;
 
-/// Time limits of a cluster, shared by scheduler, node managers and shims.
+/// Shortest and longest lease of a job in seconds. If a job requests another, the cluster's default
+/// applies. A shorter lease would end with two lost heartbeats.
+pub const LEASES_S: (f64, f64) = (10.0, 86_400.0);
+
+/// Longest planned absence of a scheduler or a node manager.
+pub const LONGEST_ABSENCE: Millis = Millis::secs(7 * 86_400);
+
+/// Lease of all launches under a scheduler of protocol version 1, whose orders do not state it.
+pub const FIRST_LEASE: Millis = Millis::secs(15);
+
+/// Time limits of a cluster. The scheduler sends them to the node managers with every orders, and
+/// the shims take them from the node managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
     /// Longest interval between two reports of a node manager.
     pub heartbeat: Millis,
     /// Silence after which a node counts as lost.
     pub lost: Millis,
-    /// Duration of a lease. It counts from the time at which the node sent the report that the last
-    /// renewal answers.
+    /// Lease of a job that does not request one. It counts from the time at which the node sent the
+    /// report that the last renewal answers.
+    ///
+    /// A long lease lets jobs outlive an absent scheduler. A short lease lets the jobs of a lost node
+    /// start elsewhere sooner.
     pub lease: Millis,
     /// Time before the end of a lease at which a launch is signaled to save its work.
     pub margin: Millis,
@@ -39,6 +53,10 @@ pub struct Timers {
     pub quarantine: Millis,
     /// Upper limit on the quarantine.
     pub quarantine_limit: Millis,
+    /// Time for which launches continue after a planned stop of the scheduler; 0 if they keep their
+    /// leases.
+    #[serde(default)]
+    pub absence: Millis,
 }
 
 impl Default for Timers {
@@ -46,7 +64,7 @@ impl Default for Timers {
         Timers {
             heartbeat: Millis::secs(2),
             lost: Millis::secs(8),
-            lease: Millis::secs(15),
+            lease: Millis::secs(135),
             margin: Millis::secs(5),
             kill: Millis::secs(5),
             drift_per_mille: 10,
@@ -56,15 +74,47 @@ impl Default for Timers {
             back_off_limit: Millis::secs(300),
             quarantine: Millis::secs(60),
             quarantine_limit: Millis::secs(1_800),
+            absence: Millis::secs(3_600),
         }
     }
 }
 
 impl Timers {
-    /// Returns the time from a report's arrival at the scheduler until every process that runs on
-    /// the lease in the answer has ended. It is measured by the scheduler's clock.
-    pub fn fence(&self) -> Millis {
-        Millis(self.lease.0 + self.lease.0 * 2 * self.drift_per_mille / 1000) + self.kill
+    /// Returns the timers of a cluster whose nodes and scheduler end together: a short lease, and no
+    /// planned absence.
+    #[must_use]
+    pub fn of_one_allocation(self) -> Self {
+        Timers {
+            lease: FIRST_LEASE,
+            absence: Millis(0),
+            ..self
+        }
+    }
+
+    /// Returns the time from a report's arrival at the scheduler until every process that runs on a
+    /// lease of this length in the answer has ended. It is measured by the scheduler's clock.
+    ///
+    /// No job has two copies, for each launch by itself:
+    ///
+    /// - The holder counts the lease from the time at which it sent the report. The scheduler counts
+    ///   from the arrival of that report, which is later.
+    /// - The two clocks differ in speed by the drift at most. The scheduler adds twice as much.
+    /// - The holder ends all processes within the kill timeout after the end of its lease.
+    /// - Orders that answer an earlier report grant an earlier end of the same lease. Orders that
+    ///   grant a longer lease are on disk before they leave, see
+    ///   [`Record::Absent`](super::record::Record::Absent).
+    pub fn fence(&self, lease: Millis) -> Millis {
+        self.stretched(lease) + self.kill
+    }
+
+    /// Returns the longest time on another machine's clock in which a lease ends.
+    pub fn stretched(&self, lease: Millis) -> Millis {
+        lease + Millis(lease.0.saturating_mul(2 * self.drift_per_mille) / 1000)
+    }
+
+    /// Returns the time for which the status of a shim may stay the same. It changes every second.
+    pub fn stall(&self) -> Millis {
+        self.lost + self.lost
     }
 
     /// Divides all durations by a factor, for tests and demonstrations on one machine.
@@ -84,6 +134,10 @@ impl Timers {
             back_off_limit: d(self.back_off_limit),
             quarantine: d(self.quarantine),
             quarantine_limit: d(self.quarantine_limit),
+            absence: match self.absence {
+                Millis(0) => Millis(0),
+                absence => d(absence),
+            },
         }
     }
 
@@ -132,8 +186,20 @@ mod tests {
     #[test]
     fn a_lost_node_is_fenced_within_the_promised_time() {
         let t = Timers::default();
-        // 15 s lease, 2 % clock drift, 5 s to kill the last process.
-        assert_eq!(t.fence(), Millis(20_300));
-        assert!(t.margin < t.lease && t.lost < t.fence());
+        // 2 % clock drift, and 5 s to kill the last process.
+        assert_eq!(t.fence(Millis::secs(15)), Millis(20_300));
+        assert_eq!(t.fence(t.lease), Millis(142_700));
+        assert!(t.margin < Millis::secs(10) && t.lost < t.fence(Millis::secs(10)));
+        // Two minutes without a scheduler, and two reports that were lost before.
+        assert!(t.lease - t.margin >= Millis::secs(120) + t.heartbeat + t.heartbeat);
+    }
+
+    #[test]
+    fn timers_of_an_earlier_version_are_read() {
+        let text = r#"{"heartbeat":2000,"lost":8000,"lease":15000,"margin":5000,"kill":5000,
+            "drift_per_mille":10,"launch":30000,"grace":30000,"back_off":10000,
+            "back_off_limit":300000,"quarantine":60000,"quarantine_limit":1800000}"#;
+        let found: Timers = serde_json::from_str(text).unwrap();
+        assert_eq!(found, Timers::default().of_one_allocation());
     }
 }

@@ -192,7 +192,7 @@ fn watch(args: &[OsString]) -> io::Result<()> {
         }
         match Millis(u64::from_le_bytes(number)) {
             RELEASE => return Ok(()),
-            renewed => lease = lease.max(renewed),
+            renewed => lease = renewed,
         }
         if now() >= lease + after {
             break;

@@ -1,5 +1,6 @@
 //! Processes that run the state machines: clocks, files, sockets and child processes.
 
+mod address;
 mod archive;
 pub mod clock;
 pub mod containment;

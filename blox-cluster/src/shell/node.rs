@@ -1,6 +1,7 @@
 //! The node manager process: connects to the scheduler, starts and supervises shims, and adopts the
 //! shims of earlier sessions.
 
+use super::address;
 use super::clock;
 use super::containment::{self, Containment, Limited, MARK};
 use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
@@ -17,7 +18,7 @@ use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
     AttemptId, ClusterId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
 };
-use crate::wire::pb;
+use crate::wire::{WireError, pb};
 use blox_core::{Name, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -41,10 +43,12 @@ pub struct NodeSettings {
     pub dir: PathBuf,
     /// Hardware that the node offers.
     pub offer: NodeSpec,
-    /// Address at which other nodes reach this node.
-    pub address: String,
-    /// The timers, the same as the scheduler's.
-    pub timers: Timers,
+    /// Address at which other nodes reach this node; `None` for the local address of the connection
+    /// to the scheduler.
+    pub address: Option<String>,
+    /// Time for which launches continue after an order to stop the node manager; 0 if they keep their
+    /// leases.
+    pub absence: Millis,
     /// Program and arguments that run a shim. The launch's folder is appended.
     pub shim: Vec<String>,
     /// Device name of each GPU, by index; empty to use the indices.
@@ -71,9 +75,13 @@ const SETTLE: Millis = Millis(2_000);
 const AGAIN: Millis = Millis(1_000);
 /// Size of the file that an attempt writes.
 const PROBE: usize = 64 << 10;
+/// Longest time for which a node manager waits for long leases before it stops.
+const LEAVE: Millis = Millis(5_000);
+/// Interval of the checks of the connection to the scheduler.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// Runs a node manager until the future `stop` is ready. Launches continue without it while their
-/// leases last.
+/// leases last. Before it stops, it asks the scheduler for leases that cover its planned absence.
 ///
 /// Running launches need no room on the disk and no new file descriptors. After an error of either,
 /// the node manager calls `trouble` and reports it to the scheduler; new launches do not start until
@@ -81,7 +89,8 @@ const PROBE: usize = 64 << 10;
 /// it, and once when the scheduler answers again.
 ///
 /// # Errors
-/// The directory cannot be used at the start, or the scheduler does not admit the node.
+/// The directory cannot be used at the start, or the scheduler does not admit the node. The address
+/// of the node is a loopback address, and the scheduler runs on another machine.
 pub async fn run(
     mut settings: NodeSettings,
     stop: impl Future<Output = ()>,
@@ -98,11 +107,21 @@ pub async fn run(
     if let Some(text) = unlimited(&settings) {
         trouble(&text);
     }
-    let shell = Shell::open(settings).map_err(|e| io::Error::new(e.kind(), named(&e)))?;
-    tokio::select! {
-        () = stop => Ok(()),
-        why = live(shell, &mut trouble) => Err(io::Error::other(why)),
+    match (
+        &settings.address,
+        address::toward(&settings.scheduler).await,
+    ) {
+        (Some(given), Ok(route)) => address::check(given, route).map_err(io::Error::other)?,
+        (None, Ok(route)) => {
+            address::check(&route.local.to_string(), route).map_err(io::Error::other)?;
+        }
+        // The scheduler's name may be known later.
+        (_, Err(_)) => {}
     }
+    let shell = Shell::open(settings).map_err(|e| io::Error::new(e.kind(), named(&e)))?;
+    let stop = std::pin::pin!(stop);
+    let end = live(shell, stop, &mut trouble).await;
+    end.map_err(io::Error::other)
 }
 
 /// Describes which limits of launches this node cannot enforce.
@@ -127,18 +146,29 @@ fn unlimited(settings: &NodeSettings) -> Option<String> {
 /// Messages of the stream other than orders.
 enum News {
     Notice(String),
+    /// The local address of the connection to the scheduler.
+    Address(String),
     Refused(String),
 }
 
-/// Runs a session until the scheduler refuses the node. Returns the reason.
-async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> String {
+/// Runs a session until an order to stop, or until the scheduler refuses the node. After an order to
+/// stop, it waits for long leases for a while.
+///
+/// # Errors
+/// The reason of the refusal.
+async fn live(
+    mut shell: Shell,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+    trouble: &mut impl FnMut(&str),
+) -> Result<(), String> {
+    let mut leaving = None;
     let (reports, from_us) = mpsc::channel::<pb::Report>(16);
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
     let mut tasks = tokio::task::JoinSet::new();
     let (notify, mut news) = mpsc::unbounded_channel();
     tasks.spawn(link(shell.settings.clone(), from_us, to_us, notify));
     shell.notes.drain(..).for_each(|note| trouble(&note));
-    let mut health = probe(&shell.settings);
+    let mut health = probe(&shell.settings, shell.timers().heartbeat);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -152,24 +182,46 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> String {
                     trouble(&text);
                     continue;
                 }
-                News::Refused(why) => return why,
+                News::Address(address) => {
+                    shell.machine.set_address(address.into());
+                    continue;
+                }
+                News::Refused(why) => return Err(why),
             },
+            () = &mut stop, if leaving.is_none() => {
+                if shell.settings.absence == Millis(0) {
+                    return Ok(());
+                }
+                leaving = Some(clock::now() + LEAVE);
+                shell.input(NodeInput::Leave(shell.settings.absence))
+            }
             _ = look.tick() => shell.look(),
             Some(health) = health.recv() => shell.gpus(health),
         };
         shell.notes.drain(..).for_each(|note| trouble(&note));
-        for report in new_reports {
+        // Other nodes could not reach a node without an address.
+        let has_address = !shell.machine.address().is_empty();
+        for report in new_reports.iter().filter(|_| has_address) {
             // The next report replaces a report that does not fit into the channel.
-            let _ = reports.try_send((&report).into());
+            let _ = reports.try_send(report.into());
+        }
+        if let Some(until) = leaving
+            && (shell.machine.can_leave() || clock::now() >= until)
+        {
+            shell.farewell(trouble);
+            return Ok(());
         }
     }
 }
 
 /// Asks for the health of the GPUs again and again, in a thread of its own, because a driver may
 /// hang. The thread ends after the receiver.
-fn probe(settings: &NodeSettings) -> mpsc::UnboundedReceiver<Result<Vec<Health>, String>> {
+fn probe(
+    settings: &NodeSettings,
+    interval: Millis,
+) -> mpsc::UnboundedReceiver<Result<Vec<Health>, String>> {
     let (found, health) = mpsc::unbounded_channel();
-    let wait = Duration::from_millis(settings.timers.heartbeat.0);
+    let wait = Duration::from_millis(interval.0);
     if let Some(mut probe) = settings.health.probe() {
         std::thread::spawn(move || {
             while found.send(probe.probe()).is_ok() {
@@ -197,6 +249,11 @@ async fn link(
                 let _ = news.send(News::Notice(text));
             }
         };
+        if settings.address.is_none()
+            && let Ok(route) = address::toward(&settings.scheduler).await
+        {
+            let _ = news.send(News::Address(route.local.to_string()));
+        }
         match connected(&settings, &mut reports, &orders, on_message).await {
             Ok(()) => wait = Duration::from_millis(100),
             Err(e) => {
@@ -209,6 +266,9 @@ async fn link(
                     // The scheduler may be restarted with the right token or another version.
                     Some((tonic::Code::Unauthenticated | tonic::Code::InvalidArgument, why)) => {
                         format!("the scheduler at {at} turns this node away: {why}")
+                    }
+                    _ if e.downcast_ref::<WireError>().is_some() => {
+                        format!("this node cannot follow the scheduler at {at}: {e}")
                     }
                     _ => format!("the scheduler at {at} does not answer: {}", root(&*e)),
                 };
@@ -230,11 +290,10 @@ async fn connected(
     orders: &mpsc::Sender<Orders>,
     mut on_message: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let beat = Duration::from_millis(settings.timers.heartbeat.0.max(200));
     let channel = Endpoint::from_shared(settings.scheduler.clone())?
         .connect_timeout(Duration::from_secs(5))
-        .http2_keep_alive_interval(beat)
-        .keep_alive_timeout(beat)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true)
         .tcp_nodelay(true)
         .connect()
@@ -257,9 +316,13 @@ async fn connected(
             message = stream.message() => match message? {
                 // An invalid message is dropped; the next one replaces it.
                 Some(message) => {
-                    on_message();
-                    if let Ok(o) = Orders::try_from(message) {
-                        orders.send(o).await?;
+                    match Orders::try_from(message) {
+                        Ok(o) => {
+                            on_message();
+                            orders.send(o).await?;
+                        }
+                        Err(e) if e.is_of_version() => return Err(e.into()),
+                        Err(_) => on_message(),
                     }
                 }
                 None => return Ok(()),
@@ -298,6 +361,9 @@ struct Seen {
     incarnation: Incarnation,
     #[serde(default)]
     cluster: Option<ClusterId>,
+    /// Its timers, which apply until the next orders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timers: Option<Timers>,
 }
 
 /// A launch with a shim.
@@ -403,7 +469,7 @@ impl Shell {
             epoch: seen.epoch,
             incarnation: seen.incarnation,
             offer: Arc::new(settings.offer.clone()),
-            address: Name::from(settings.address.clone()),
+            address: Name::from(settings.address.clone().unwrap_or_default()),
         };
         let Left {
             found,
@@ -413,7 +479,7 @@ impl Shell {
         let now = clock::now();
         let ended = Ended::open(dir.join("logs"), settings.logs.ended)?;
         Ok(Shell {
-            machine: Node::new(settings.timers, who, found, now),
+            machine: Node::new(seen.timers.unwrap_or_default(), who, found, now),
             slots: (0..settings.offer.gpus).collect(),
             foreign: BTreeMap::new(),
             health_failure: None,
@@ -492,11 +558,12 @@ impl Shell {
         let mut reports = Vec::new();
         for effect in self.machine.step(clock::now(), input) {
             match effect {
-                NodeEffect::Remember(cluster, epoch, incarnation) => {
+                NodeEffect::Remember(cluster, epoch, incarnation, timers) => {
                     let seen = Seen {
                         epoch,
                         incarnation,
                         cluster: Some(cluster),
+                        timers: Some(timers),
                     };
                     if let Err(e) = keep(&self.settings.dir.join("seen"), &seen) {
                         self.unsaved = Some(seen);
@@ -523,7 +590,7 @@ impl Shell {
                         port,
                         boot: self.boot.clone(),
                         mark: format!("{}-{id}-{}", std::process::id(), fence.0),
-                        timers: self.settings.timers,
+                        timers: *self.machine.timers(),
                         log_bytes: Some(self.settings.logs.launch),
                         no_cgroup: self.settings.no_cgroup,
                         shim: self.settings.shim.get(1..).unwrap_or_default().to_vec(),
@@ -692,7 +759,7 @@ impl Shell {
     }
 
     fn timers(&self) -> Timers {
-        self.settings.timers
+        *self.machine.timers()
     }
 
     /// Returns whether a process belongs to a launch of this node, or has ended.
@@ -791,6 +858,24 @@ impl Shell {
         Ok((child, control, beat))
     }
 
+    /// States for how long the launches of a node manager that stops continue.
+    fn farewell(&self, trouble: &mut impl FnMut(&str)) {
+        let short: Vec<String> = (self.machine.without_long_lease())
+            .map(|id| id.to_string())
+            .collect();
+        let absence = self.settings.absence.as_secs();
+        if !short.is_empty() {
+            let short = short.join(", ");
+            trouble(&format!(
+                "the scheduler granted no lease of {absence} s to {short}: without a node manager, these launches end with their leases"
+            ));
+        } else if self.watched.values().any(|w| !w.done) {
+            trouble(&format!(
+                "the launches of this node continue for {absence} s without a node manager"
+            ));
+        }
+    }
+
     /// Polls all launches and timeouts.
     fn look(&mut self) -> Vec<Report> {
         self.probe();
@@ -822,6 +907,7 @@ impl Shell {
     fn look_into(&mut self, id: AttemptId) -> Result<Vec<ShimMessage>, ReadError> {
         let dir = self.folder(id);
         let settled = clock::now() - self.began > SETTLE;
+        let stall = self.machine.timers().stall().max(SETTLE);
         let Some(w) = self.watched.get_mut(&id) else {
             return Ok(Vec::new());
         };
@@ -860,6 +946,7 @@ impl Shell {
                 running: beat.running,
                 stopping: beat.stopping,
                 ran: beat.ran,
+                lease: status.as_ref().and_then(|s| s.lease),
                 reported: status.map(|s| s.reported).unwrap_or_default(),
             }),
         };
@@ -869,7 +956,7 @@ impl Shell {
         let before = w.status.replace(status.clone());
         if has_beaten || before.as_ref() != Some(&status) {
             w.moved = clock::now();
-        } else if clock::now() - w.moved > self.settings.timers.lease.max(SETTLE) {
+        } else if clock::now() - w.moved > stall {
             // The shim hangs, and could not end its launch in time.
             self.destroy(id);
             return Ok(Vec::new());
@@ -881,6 +968,11 @@ impl Shell {
         }
         if status.stopping && !before.is_some_and(|b| b.stopping) {
             messages.push(ShimMessage::Stopping);
+        }
+        if let Some(end) = status.lease
+            && before.is_none_or(|b| b.lease != status.lease)
+        {
+            messages.push(ShimMessage::Lease(end));
         }
         if before.is_none_or(|b| b.reported != status.reported) {
             messages.push(ShimMessage::JobReport(status.reported));
@@ -1033,6 +1125,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             task: Arc::new(launch.task),
             port: launch.port,
             lease: control.map_or(Millis(0), |c| c.lease),
+            followed: status.as_ref().and_then(|s| s.lease),
             done,
             reported: status.map(|s| s.reported).unwrap_or_default(),
         });
@@ -1084,6 +1177,7 @@ mod tests {
             epoch: Epoch(3),
             incarnation: Incarnation(2),
             cluster: None,
+            timers: None,
         };
         assert_eq!(seen, expected);
         let text = serde_json::to_string(&expected).unwrap();
@@ -1188,8 +1282,8 @@ mod tests {
             scheduler: "http://127.0.0.1:1".to_owned(),
             dir: dir.to_owned(),
             offer: NodeSpec::with_gpus(2),
-            address: "127.0.0.1".to_owned(),
-            timers: Timers::default(),
+            address: Some("127.0.0.1".to_owned()),
+            absence: Millis(0),
             shim: ["sh", "-c", "exec sleep 60"].map(str::to_owned).into(),
             devices: Vec::new(),
             device_files: Vec::new(),

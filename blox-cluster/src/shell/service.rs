@@ -14,6 +14,7 @@ use crate::history::{self, HistoryError};
 use crate::protocol::scheduler::{
     Controller, ControllerInput, LONGEST_ARRAY, Request as Ask, RequestError, SubmitMany,
 };
+use crate::protocol::timers::LONGEST_ABSENCE;
 use crate::protocol::{Dependency, Millis, Report, Session};
 use crate::wire::{LARGEST, check_new, job_spec, pb, too_large};
 use blox_core::forecast::Forecaster;
@@ -36,6 +37,10 @@ const LARGEST_ARRAY: usize = 16 << 20;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Interval at which the health service checks the log.
 const HEALTH: Duration = Duration::from_millis(250);
+/// Interval of the checks whether all nodes have acknowledged a planned absence.
+const CHECK: Duration = Duration::from_millis(50);
+/// Time for the reply to a request to stop.
+const REPLY: Duration = Duration::from_millis(200);
 
 /// Addresses and token of a scheduler. The addresses are bound, so an address in use is an error
 /// before the scheduler starts.
@@ -77,7 +82,9 @@ impl Listen {
     }
 }
 
-/// Serves nodes and users until `stop` is ready or the scheduler's thread ends. `ready` receives
+/// Serves nodes and users until `stop` is ready, a user stops the scheduler, or the scheduler's
+/// thread ends. Before it stops in order, it grants all launches leases that cover its planned
+/// absence, and waits for a few seconds until the nodes have acknowledged them. `ready` receives
 /// the bound addresses for users and for Prometheus. `notice` receives messages for the operator,
 /// such as nodes that join or are lost.
 ///
@@ -99,12 +106,14 @@ pub async fn serve(
         at
     });
     ready(listen.at, metrics);
+    let (stopped, mut is_stopped) = mpsc::channel(1);
     let (health, health_service) = tonic_health::server::health_reporter();
     let service = Service {
         handle: handle.clone(),
         desk: Desk::default(),
         speakers: Speakers::default(),
         forecaster: running.forecaster,
+        stopped: stopped.clone(),
     };
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -160,23 +169,84 @@ pub async fn serve(
         .serve_with_incoming(connections(listen.listener, ConnectionLimits::raise()));
     let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
     let mut over = over;
+    let mut stopping = false;
     loop {
         tokio::select! {
             served = &mut served => {
                 served.map_err(|e| SchedulerError::Network(root(&e)))?;
                 break;
             }
-            () = &mut stop => break,
+            () = &mut stop, if !stopping => {
+                stopping = true;
+                let (handle, stopped) = (handle.clone(), stopped.clone());
+                tokio::spawn(async move {
+                    leave(&handle, None).await;
+                    // The scheduler may have ended.
+                    let _ = stopped.send(()).await;
+                });
+            }
+            _ = is_stopped.recv() => break,
             _ = &mut over => break,
             Some(text) = notices.recv() => notice(&text),
         }
     }
     handle.stop();
+    while let Ok(text) = notices.try_recv() {
+        notice(&text);
+    }
     match watch.await {
         Ok(Ok(result)) => result,
         _ => Err(SchedulerError::Network(
             "the scheduler's thread panicked".to_owned(),
         )),
+    }
+}
+
+/// Grants all launches leases that cover the planned absence of the scheduler, and waits until their
+/// nodes have acknowledged them. Returns the length of the absence, and the nodes that have not.
+async fn leave(handle: &Handle, absence: Option<Millis>) -> (Millis, Vec<String>) {
+    let timers = handle.look(|s, _| *s.launches().timers()).await;
+    // Without room for the log, nothing can be granted.
+    let Some(timers) = timers else {
+        return (Millis(0), Vec::new());
+    };
+    let absence = absence.unwrap_or(timers.absence);
+    if absence == Millis(0) {
+        return (absence, Vec::new());
+    }
+    let leave = ControllerInput::Request(Ask::Leave(absence));
+    if handle.request(leave).await.is_none() {
+        return (Millis(0), Vec::new());
+    }
+    let names = |s: &Controller, _: Millis| {
+        let name = |node: NodeId| {
+            let spec = s.view().node(node).map(|n| n.spec());
+            let name = spec.and_then(|spec| spec.name.clone());
+            name.map_or_else(|| node.to_string(), |name| name.to_string())
+        };
+        let nodes = s.launches().without_long_lease().into_iter();
+        let nodes: Vec<String> = nodes.map(name).collect();
+        (nodes, s.launches().has_open())
+    };
+    let until = super::clock::now() + timers.margin;
+    loop {
+        let Some((short, has_open)) = handle.look(names).await else {
+            return (Millis(0), Vec::new());
+        };
+        if short.is_empty() || super::clock::now() >= until {
+            let secs = absence.as_secs();
+            let text = match short.join(", ") {
+                short if !short.is_empty() => Some(format!(
+                    "{short}: no acknowledgement of leases of {secs} s: without a scheduler, the jobs there may end with their leases"
+                )),
+                _ => has_open
+                    .then(|| format!("running jobs continue for {secs} s without a scheduler")),
+            };
+            // The scheduler may have ended.
+            let _ = text.map(|text| handle.to.send(Message::Notice(text)));
+            return (absence, short);
+        }
+        tokio::time::sleep(CHECK).await;
     }
 }
 
@@ -193,6 +263,8 @@ struct Service {
     desk: Desk,
     speakers: Speakers,
     forecaster: Option<Arc<dyn Forecaster>>,
+    /// Receives a message once the scheduler may stop.
+    stopped: mpsc::Sender<()>,
 }
 
 fn refused(e: &RequestError) -> Status {
@@ -650,13 +722,42 @@ impl pb::jobs_server::Jobs for Service {
         self.ask(Ask::Remove(id)).await?;
         self.all_nodes().await
     }
+
+    async fn down(&self, request: Request<pb::DownRequest>) -> Answer<pb::NodesReply> {
+        let id = self.node(request.into_inner().node).await?;
+        self.ask(Ask::Down(id)).await?;
+        self.all_nodes().await
+    }
+
+    async fn stop(&self, request: Request<pb::StopRequest>) -> Answer<pb::StopReply> {
+        let absence_s = request.into_inner().absence_s;
+        let longest = LONGEST_ABSENCE.as_secs();
+        if let Some(s) = absence_s.filter(|s| !(0.0..=longest).contains(s)) {
+            return Err(Status::invalid_argument(format!(
+                "absence_s is {s}, expected 0 to {longest} s"
+            )));
+        }
+        let absence = absence_s.map(|s| Millis((s * 1000.0) as u64));
+        let (absence, unacknowledged) = leave(&self.handle, absence).await;
+        let stopped = self.stopped.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(REPLY).await;
+            // The scheduler may have ended.
+            let _ = stopped.send(()).await;
+        });
+        let absence_s = absence.as_secs();
+        Ok(Response::new(pb::StopReply {
+            absence_s,
+            unacknowledged,
+        }))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::scheduler::Settings;
-    use crate::protocol::{Epoch, Incarnation};
+    use crate::protocol::{Epoch, Incarnation, PROTOCOL};
     use crate::shell::scheduler::{Limits, start};
     use blox_core::{Composition, NodeSpec, order::SortKey, policy::by_key};
     use blox_testing::FirstFit;
@@ -819,12 +920,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn report_of_another_protocol_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stop, served, channel) = served(dir.path()).await;
+        let mut client = pb::node_link_client::NodeLinkClient::new(channel);
+        let report = pb::Report {
+            json: br#"{"protocol":9}"#.to_vec(),
+        };
+        let orders = client.link(tokio_stream::once(report)).await;
+        let refused = orders.unwrap().into_inner().message().await.unwrap_err();
+        drop(stop);
+        served.await.unwrap().unwrap();
+        assert_eq!(
+            refused.message(),
+            "the sender's protocol version is 9 and that of the receiver 2, expected a difference of 1 at most: upgrade one version at a time"
+        );
+    }
+
+    #[tokio::test]
     async fn unreadable_report_is_answered_with_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let (stop, served, channel) = served(dir.path()).await;
         let mut client = pb::node_link_client::NodeLinkClient::new(channel);
         let (tx, rx) = mpsc::channel(4);
         let good = Report {
+            protocol: PROTOCOL,
+            absence: None,
             node: "n".into(),
             boot: "b".into(),
             session: Session(0),

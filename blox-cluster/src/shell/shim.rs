@@ -106,6 +106,10 @@ pub struct StatusFile {
     pub stopping: bool,
     /// Running time.
     pub ran: Millis,
+    /// End of the lease that the shim follows. A shim of an earlier version does not state it, and
+    /// follows no shorter lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Millis>,
     /// Last reported progress and metrics.
     #[serde(flatten)]
     pub reported: JobReport,
@@ -380,7 +384,7 @@ impl Watch<'_> {
         // Whatever stops the shim may have signaled the ranks, too: their exits are no failures.
         if self.stop.load(Ordering::Relaxed) {
             inputs.push(ShimInput::Control(Control {
-                lease: Millis(0),
+                lease: self.machine.lease(),
                 wish: ShimWish::Yield(self.grace),
             }));
         }
@@ -454,6 +458,7 @@ impl Watch<'_> {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
+            lease: Some(self.machine.lease()),
             // Whole seconds, because the file is rewritten when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
             reported: self.reported.clone(),

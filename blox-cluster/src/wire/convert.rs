@@ -2,12 +2,14 @@
 
 use super::pb;
 use crate::history::{Account, By};
-use crate::protocol::{AttemptId, Orders, Report, timers::LONGEST_GRACE_S};
+use crate::protocol::message::{first_protocol, understands};
+use crate::protocol::timers::{LEASES_S, LONGEST_GRACE_S};
+use crate::protocol::{AttemptId, Orders, PROTOCOL, Report};
 use blox_core::{
     Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Share, Submission, Time,
     TrainingSpec, Work,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,6 +25,16 @@ pub struct WireError {
     /// The expected value.
     pub expected: &'static str,
 }
+
+impl WireError {
+    /// Returns true if the sender has a protocol version that this program does not understand.
+    pub fn is_of_version(&self) -> bool {
+        self.field == VERSION
+    }
+}
+
+/// Field of the error of a protocol version.
+const VERSION: &str = "the sender's protocol version";
 
 fn wrong(field: &'static str, found: String, expected: &'static str) -> WireError {
     WireError {
@@ -93,6 +105,27 @@ impl From<AttemptId> for pb::AttemptId {
     }
 }
 
+/// The part of a message that all protocol versions have.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default = "first_protocol")]
+    protocol: u32,
+}
+
+/// Checks the protocol version of a message before the rest of it, which another version may have
+/// changed.
+fn check_version(json: &[u8]) -> Result<(), WireError> {
+    match serde_json::from_slice::<Head>(json) {
+        Ok(Head { protocol }) if !understands(protocol) => {
+            let found = format!("{protocol} and that of the receiver {PROTOCOL}");
+            let expected = "a difference of 1 at most: upgrade one version at a time";
+            Err(wrong(VERSION, found, expected))
+        }
+        // The parser of the message names other errors.
+        _ => Ok(()),
+    }
+}
+
 impl From<&Report> for pb::Report {
     fn from(report: &Report) -> Self {
         let json = json(report);
@@ -104,6 +137,7 @@ impl TryFrom<pb::Report> for Report {
     type Error = WireError;
 
     fn try_from(report: pb::Report) -> Result<Self, WireError> {
+        check_version(&report.json)?;
         let report: Report = parsed("report", &report.json)?;
         for progress in report.attempts.iter().filter_map(|a| a.reported.progress) {
             finite("progress.done", progress.done)?;
@@ -124,6 +158,7 @@ impl TryFrom<pb::Orders> for Orders {
     type Error = WireError;
 
     fn try_from(orders: pb::Orders) -> Result<Self, WireError> {
+        check_version(&orders.json)?;
         parsed("orders", &orders.json)
     }
 }
@@ -163,11 +198,12 @@ impl From<Account> for pb::GroupLine {
 const LONGEST_NAME: usize = 100;
 
 /// Attributes with a protobuf field of their own.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "array",
     "env",
     "working_directory",
     "grace_s",
+    "lease_s",
     "max_retries",
     "on_exit",
     "time_limit_s",
@@ -259,6 +295,11 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         let expected = "above 0, and a day (86400 s) at most";
         return Err(wrong("grace_s", format!("{grace_s} s"), expected));
     }
+    let (least, most) = LEASES_S;
+    if let Some(lease_s) = j.lease_s.filter(|s| !(least..=most).contains(s)) {
+        let expected = "10 s at least, and a day (86400 s) at most";
+        return Err(wrong("lease_s", format!("{lease_s} s"), expected));
+    }
     Ok(())
 }
 
@@ -324,6 +365,9 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     if let Some(grace_s) = j.grace_s {
         set("grace_s", finite("grace_s", grace_s)?.into());
     }
+    if let Some(lease_s) = j.lease_s {
+        set("lease_s", finite("lease_s", lease_s)?.into());
+    }
     if let Some(n) = j.max_retries {
         set("max_retries", n.into());
     }
@@ -362,6 +406,7 @@ mod tests {
     #[test]
     fn a_report_comes_back_as_it_went() {
         let attempt = |attempt, status| AttemptReport {
+            lease_left: None,
             id: AttemptId {
                 job: JobId(3),
                 attempt,
@@ -385,6 +430,8 @@ mod tests {
             why: "rank 0".to_owned(),
         };
         let report = Report {
+            protocol: PROTOCOL,
+            absence: None,
             node: "n".into(),
             boot: "b".into(),
             session: Session(1),
@@ -430,6 +477,7 @@ mod tests {
                 attempt: 1,
             };
             let order = Order {
+                lease: None,
                 id,
                 fence: Fence(5),
                 wish: Wish::Prepare,
@@ -438,6 +486,8 @@ mod tests {
                 time_left: Some(Millis(2)),
             };
             let orders = Orders {
+                protocol: PROTOCOL,
+                timers: None,
                 node: "n".into(),
                 cluster: ClusterId("c".into()),
                 epoch: Epoch(1),
@@ -671,5 +721,62 @@ mod tests {
             message.starts_with("batch_size is 63, expected at least the initial_batch"),
             "{message}"
         );
+    }
+
+    /// A report and orders of protocol version 1.
+    const FIRST_REPORT: &str = r#"{"node":"n","boot":"b","session":7,"seq":2,"cluster":"c","epoch":3,
+        "incarnation":1,"offer":{"name":"n0","gpus":2},"address":"10.0.0.2","attempts":[{"id":
+        {"job":4,"attempt":1},"fence":9,"status":"Running","port":29500,
+        "said":{"progress":{"done":2.0,"saved":1.0},"metrics":{"loss":0.5}}}]}"#;
+    const FIRST_ORDERS: &str = r#"{"node":"n","cluster":"c","epoch":3,"incarnation":1,"session":7,
+        "seq":5,"reply_to":2,"orders":[{"id":{"job":4,"attempt":1},"fence":9,"wish":{"Run":
+        {"address":"10.0.0.2","port":29500}},"task":null}],"forget":[]}"#;
+
+    #[test]
+    fn messages_of_the_version_before_are_read() {
+        let report = pb::Report {
+            json: FIRST_REPORT.into(),
+        };
+        let report = Report::try_from(report).unwrap();
+        assert_eq!((report.protocol, report.absence), (1, None));
+        assert_eq!(report.attempts[0].lease_left, None);
+        let orders = pb::Orders {
+            json: FIRST_ORDERS.into(),
+        };
+        let orders = Orders::try_from(orders).unwrap();
+        assert_eq!((orders.protocol, orders.timers), (1, None));
+        assert_eq!(orders.orders[0].lease, None);
+        // A later version adds fields.
+        let later = FIRST_ORDERS.replacen('{', r#"{"protocol":3,"moon":"full","#, 1);
+        let orders = Orders::try_from(pb::Orders { json: later.into() });
+        assert_eq!(orders.unwrap().protocol, 3);
+    }
+
+    #[test]
+    fn other_protocol_versions_are_refused_by_name() {
+        for (found, understood) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+            let with = |text: &str| {
+                let head = format!("{{\"protocol\":{found},");
+                text.replacen('{', &head, 1).into_bytes()
+            };
+            let json = with(FIRST_REPORT);
+            let report = Report::try_from(pb::Report { json }).map(drop);
+            let json = with(FIRST_ORDERS);
+            let orders = Orders::try_from(pb::Orders { json }).map(drop);
+            assert_eq!((report.is_ok(), orders.is_ok()), (understood, understood));
+            for error in [report, orders].into_iter().filter_map(Result::err) {
+                assert!(error.is_of_version());
+                assert_eq!(
+                    error.to_string(),
+                    format!(
+                        "the sender's protocol version is {found} and that of the receiver 2, expected a difference of 1 at most: upgrade one version at a time"
+                    )
+                );
+            }
+        }
+        // The rest of the message may have another form.
+        let json = br#"{"protocol":9,"nodes":[]}"#.to_vec();
+        let error = Report::try_from(pb::Report { json }).unwrap_err();
+        assert!(error.is_of_version());
     }
 }

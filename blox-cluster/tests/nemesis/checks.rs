@@ -21,6 +21,8 @@
 //!   same request. A node has one request at a time. The core waits only for open requests.
 //! - I17: a request ends within a time limit, also across restarts.
 //! - I18: a growth ends once all its nodes have joined, or with an event that states its failure.
+//! - I19: no launch that got a long lease notices the planned absence of the scheduler or of its node
+//!   manager.
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};

@@ -1,6 +1,7 @@
 //! Fault-injection tests of the scheduler daemon and the protocol's state machines, with seeded
 //! schedules in virtual time. Messages are lost, duplicated, delayed and reordered. The scheduler
-//! crashes at any write, synchronization or output, and its last writes may be torn. Its disk fails,
+//! crashes at any write, synchronization or output, and its last writes may be torn. Scheduler and node
+//! managers also stop as planned, with long leases. The scheduler's disk fails,
 //! or is full for a while. The provider of nodes fails, is late or never answers. Node managers, shims and whole nodes crash or pause at any step, and
 //! clocks run at different speeds. The invariants are checked after every step. Once fault injection ends, all
 //! jobs must end and all nodes must return.
@@ -14,12 +15,14 @@ mod process;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::{Bug, World};
+use world::{Bug, Reached, World};
 
-/// Runs the schedules with these seeds on all cores. Returns the first violation, if any.
-fn schedules(seeds: std::ops::Range<u64>, bug: Option<Bug>) -> Option<String> {
+/// Runs the schedules with these seeds on all cores. Returns the first violation, if any, else what
+/// they reached.
+fn schedules(seeds: std::ops::Range<u64>, bug: Option<Bug>) -> Result<Reached, String> {
     let next = AtomicU64::new(seeds.start);
     let found = std::sync::Mutex::new(None);
+    let reached = std::sync::Mutex::new(Reached::default());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -30,32 +33,65 @@ fn schedules(seeds: std::ops::Range<u64>, bug: Option<Bug>) -> Option<String> {
                     if seed >= seeds.end || done {
                         return;
                     }
-                    if let Err(violation) = World::new(seed, bug).run() {
-                        let text = format!("seed {seed}: {violation}");
-                        found.lock().unwrap().get_or_insert(text);
+                    match World::new(seed, bug).run() {
+                        Ok(of_seed) => *reached.lock().unwrap() += of_seed,
+                        Err(violation) => {
+                            let text = format!("seed {seed}: {violation}");
+                            found.lock().unwrap().get_or_insert(text);
+                        }
                     }
                 }
             });
         }
     });
-    found.into_inner().unwrap()
+    match found.into_inner().unwrap() {
+        Some(violation) => Err(violation),
+        None => Ok(reached.into_inner().unwrap()),
+    }
+}
+
+/// Checks that schedules find no violation, and reach all situations of planned absences and of
+/// leases.
+fn break_nothing(seeds: std::ops::Range<u64>) {
+    let reached = schedules(seeds, None).unwrap();
+    println!("{reached:?}");
+    let Reached {
+        without_scheduler,
+        without_manager,
+        ran_through,
+        unacknowledged,
+        off_meanwhile,
+        taken_back,
+        leases: [own, default],
+    } = reached;
+    let all = [
+        without_scheduler,
+        without_manager,
+        ran_through,
+        unacknowledged,
+        off_meanwhile,
+        taken_back,
+        own,
+        default,
+    ];
+    assert!(all.iter().all(|n| *n > 0), "{reached:?}");
 }
 
 #[test]
 fn a_thousand_schedules_break_nothing() {
-    assert_eq!(schedules(0..1_000, None), None);
+    break_nothing(0..1_000);
 }
 
 #[test]
 #[ignore = "long: run by name"]
 fn twenty_thousand_schedules_break_nothing() {
-    assert_eq!(schedules(1_000..21_000, None), None);
+    break_nothing(1_000..21_000);
 }
 
 #[test]
 #[ignore = "long: run by name"]
 fn a_hundred_thousand_schedules_break_nothing() {
-    assert_eq!(schedules(1_000..101_000, None), None);
+    break_nothing(1_000..101_000);
 }
 
 #[test]
@@ -70,7 +106,7 @@ fn one() {
 /// Checks that a planted bug is found. The first reported violation may be any of its consequences.
 fn finds(bug: Bug) {
     let found = schedules(0..2_000, Some(bug));
-    assert!(found.is_some(), "{bug:?} was not found in 2,000 schedules");
+    assert!(found.is_err(), "{bug:?} was not found in 2,000 schedules");
 }
 
 #[test]
@@ -106,6 +142,16 @@ fn a_node_that_frees_gpus_too_early_is_found() {
 #[test]
 fn scheduler_that_forgets_node_requests_is_found() {
     finds(Bug::ForgetRequests);
+}
+
+#[test]
+fn scheduler_that_forgets_absences_is_found() {
+    finds(Bug::ForgetAbsences);
+}
+
+#[test]
+fn shim_that_keeps_its_long_lease_is_found() {
+    finds(Bug::FalseLeases);
 }
 
 #[test]

@@ -88,6 +88,11 @@ pub struct NodeModel {
     // State that a restart of the node manager deletes.
     pub manager: Option<Node>,
     pub manager_paused_until: u64,
+    /// Time until which a manager that is to stop waits for long leases, and the length and the end of
+    /// its absence.
+    pub leaving: Option<(u64, u64, u64)>,
+    /// Launches that must not notice the planned absence of the manager, until a time.
+    pub unaware: (Vec<AttemptId>, u64),
     pub frozen_until: u64,
     pub deaf_until: u64,
     pub mute_until: u64,
@@ -122,6 +127,8 @@ impl NodeModel {
             off: false,
             manager: None,
             manager_paused_until: 0,
+            leaving: None,
+            unaware: (Vec::new(), 0),
             frozen_until: 0,
             deaf_until: 0,
             mute_until: 0,
@@ -159,6 +166,12 @@ impl NodeModel {
         }
     }
 
+    /// Returns the end of the lease that a shim states.
+    pub fn followed(&self, id: AttemptId) -> Option<Millis> {
+        let shim = self.shims.get(&id).filter(|s| s.alive && !s.displaced);
+        shim.map(|s| s.machine.lease())
+    }
+
     /// Returns the launches that a starting node manager finds in the journals.
     pub fn found(&self, adopt: bool) -> Vec<Found> {
         let all = self.journals.iter().filter(|_| adopt);
@@ -180,6 +193,7 @@ impl NodeModel {
                 task: Arc::clone(&j.task),
                 port: j.port,
                 lease: j.lease,
+                followed: self.followed(*id),
                 done,
                 reported: Default::default(),
             }

@@ -52,6 +52,43 @@ pub enum Bug {
     NoAdoption,
     /// The scheduler's log loses requests to the provider of nodes.
     ForgetRequests,
+    /// The scheduler's log loses planned absences.
+    ForgetAbsences,
+    /// Shims follow no shorter leases, and node managers report that they do.
+    FalseLeases,
+}
+
+/// Numbers of situations that schedules have reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reached {
+    /// Launches whose scheduler was away as planned, and whose node had acknowledged it.
+    pub without_scheduler: u64,
+    /// Launches whose node manager was away as planned, with long leases.
+    pub without_manager: u64,
+    /// Launches that were running when the scheduler or the manager was back.
+    pub ran_through: u64,
+    /// Planned absences without an acknowledgement of all nodes.
+    pub unacknowledged: u64,
+    /// Nodes that were switched off in a planned absence, with launches.
+    pub off_meanwhile: u64,
+    /// Long leases that were taken back.
+    pub taken_back: u64,
+    /// Launches with a lease of their own, and with the default.
+    pub leases: [u64; 2],
+}
+
+impl std::ops::AddAssign for Reached {
+    fn add_assign(&mut self, other: Self) {
+        self.without_scheduler += other.without_scheduler;
+        self.without_manager += other.without_manager;
+        self.ran_through += other.ran_through;
+        self.unacknowledged += other.unacknowledged;
+        self.off_meanwhile += other.off_meanwhile;
+        self.taken_back += other.taken_back;
+        for (sum, other) in self.leases.iter_mut().zip(other.leases) {
+            *sum += other;
+        }
+    }
 }
 
 /// Time in milliseconds at which fault injection ends.
@@ -74,6 +111,8 @@ enum What {
     /// The oldest snapshot of the policy's thread is written.
     Snapshot(u64),
     SchedulerBegins,
+    /// The scheduler stops as planned, for at most this time.
+    SchedulerStops(u64, u64),
     NodeTick(usize, u64),
     ManagerBegins(usize),
     /// A machine that crashed starts again, unless it was started since.
@@ -153,6 +192,11 @@ pub struct World {
     double: f64,
     late: f64,
     crash: f64,
+    /// Lease of jobs without one of their own.
+    lease: Millis,
+    /// Launches on nodes that must not notice the planned absence of the scheduler, until a time.
+    unaware: (Vec<(usize, AttemptId)>, u64),
+    reached: Reached,
 }
 
 impl World {
@@ -202,6 +246,9 @@ impl World {
             } else {
                 rng.random_range(0.0..0.01)
             },
+            lease: Millis::secs(rng.random_range(12..=40)),
+            unaware: (Vec::new(), 0),
+            reached: Reached::default(),
             rng,
         };
         let count = world.rng.random_range(2..=4);
@@ -237,7 +284,12 @@ impl World {
     fn some_job(&mut self, i: usize, gpus: u32) -> Job {
         let wide = self.rng.random_bool(0.3);
         let count = self.rng.random_range(1..=if wide { gpus } else { 2 });
-        let left = self.rng.random_range(1_000..30_000);
+        // A wrong lease matters only if the job runs for longer than its fence.
+        let most = match self.bug {
+            Some(Bug::FalseLeases | Bug::ForgetAbsences) => 120_000,
+            _ => 30_000,
+        };
+        let left = self.rng.random_range(1_000..most);
         // A job that fails at each launch fails in the end.
         let hopeless = self.rng.random_bool(0.05);
         let fails = match self.rng.random_bool(0.15) {
@@ -247,6 +299,10 @@ impl World {
         };
         let mut extras = Extras::default();
         extras.attributes.insert("grace_s".into(), 5.into());
+        if self.rng.random_bool(0.5) {
+            let lease = self.rng.random_range(10..30);
+            extras.attributes.insert("lease_s".into(), lease.into());
+        }
         let key = Name::from(format!("key-{i}"));
         let by_itself = match hopeless {
             true => Outcome::Failed,
@@ -306,7 +362,7 @@ impl World {
         }
     }
 
-    pub fn run(mut self) -> Result<(), String> {
+    pub fn run(mut self) -> Result<Reached, String> {
         while let Some(std::cmp::Reverse((when, n))) = self.heap.pop() {
             self.now = when;
             let Some(what) = self.events.remove(&n) else {
@@ -336,7 +392,8 @@ impl World {
                 ));
             }
         }
-        self.at_rest()
+        self.at_rest()?;
+        Ok(self.reached)
     }
 
     fn is_over(&self) -> bool {
@@ -424,6 +481,7 @@ impl World {
     fn happen(&mut self, what: What) -> Result<(), String> {
         match what {
             What::SchedulerBegins => self.scheduler_begins(),
+            What::SchedulerStops(number, absence) => self.scheduler_stops(number, absence),
             What::SchedulerTick(number) => {
                 let Some(life) = self.life.as_ref().filter(|l| l.number == number) else {
                     return Ok(());
@@ -539,7 +597,10 @@ impl World {
     }
 
     fn settings(&self) -> Settings {
-        let mut timers = Timers::default();
+        let mut timers = Timers {
+            lease: self.lease,
+            ..Timers::default()
+        };
         if self.bug == Some(Bug::ShortFence) {
             (timers.lease, timers.kill) = (Millis(100), Millis(100));
         }
@@ -561,7 +622,52 @@ impl World {
         self.life.as_ref().map(|l| l.paused_until)
     }
 
+    /// Stops the scheduler as planned.
+    fn scheduler_stops(&mut self, number: u64, absence: u64) -> Result<(), String> {
+        if self.life.as_ref().is_none_or(|l| l.number != number) {
+            return Ok(());
+        }
+        let leaves = |s: &&Controller| s.launches().is_leaving();
+        let Some(machine) = self.machine().filter(leaves) else {
+            // Its disk was full, so it could not write the absence.
+            return self.scheduler_crashes();
+        };
+        let short = machine.launches().without_long_lease();
+        let key = |node| machine.launches().durable().key_of(node);
+        let short: Vec<Name> = short.into_iter().filter_map(key).cloned().collect();
+        self.reached.unacknowledged += u64::from(!short.is_empty());
+        // The clocks of the nodes may be fast, and the lease counts from an earlier report.
+        let until = self.now + absence - absence / 50;
+        let until = until.saturating_sub(5_000 + 8_000 + 6_000);
+        self.unaware = (Vec::new(), until);
+        for (i, node) in self.nodes.iter().enumerate() {
+            if !short.contains(&node.key) {
+                let runs = |id: &&AttemptId| {
+                    let shim = node.shims.get(id);
+                    shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
+                };
+                let all = node.processes.keys().filter(runs);
+                self.unaware.0.extend(all.map(|id| (i, *id)));
+            }
+        }
+        self.reached.without_scheduler += self.unaware.0.len() as u64;
+        self.life = None;
+        self.process.state().crash(&mut self.rng);
+        self.reaches_disk(usize::MAX)?;
+        let most = match self.rng.random_range(0..10) {
+            0..5 => 5_000,
+            5..8 => absence,
+            _ => absence * 2,
+        };
+        let away = self.rng.random_range(100..most);
+        self.at(self.now + away, What::SchedulerBegins);
+        Ok(())
+    }
+
     fn scheduler_begins(&mut self) -> Result<(), String> {
+        let unaware = std::mem::take(&mut self.unaware).0;
+        let runs = |(i, id): &&(usize, AttemptId)| self.nodes[*i].processes.contains_key(id);
+        self.reached.ran_through += unaware.iter().filter(runs).count() as u64;
         let clock = self.some_clock();
         self.lives += 1;
         self.arm();
@@ -571,13 +677,17 @@ impl World {
             Ok(opened) => opened,
             Err(e) => return self.collect(Err(e.into())),
         };
-        let forgets = matches!(self.bug, Some(Bug::ForgetEnds | Bug::ForgetRequests));
+        let forgets = matches!(
+            self.bug,
+            Some(Bug::ForgetEnds | Bug::ForgetRequests | Bug::ForgetAbsences)
+        );
         if let Some(bug) = self.bug.filter(|_| forgets) {
             for entry in &mut recovered.records {
                 let records = serde_json::from_slice(entry);
                 let mut records: Vec<Record> = records.map_err(|e| e.to_string())?;
                 records.retain(|r| match bug {
                     Bug::ForgetEnds => !matches!(r, Record::Part { .. }),
+                    Bug::ForgetAbsences => !matches!(r, Record::Absent { .. }),
                     _ => !matches!(r, Record::Requested { .. }),
                 });
                 *entry = serde_json::to_vec(&records).map_err(|e| e.to_string())?;
@@ -751,6 +861,11 @@ impl World {
             let records: Vec<Record> = records.map_err(|e| e.to_string())?;
             self.checks.logged(&records)?;
             for record in &records {
+                if let Record::Granted { launch, .. } = record {
+                    let own = launch.lease != Some(self.lease);
+                    self.reached.leases[usize::from(own)] += 1;
+                }
+                self.reached.taken_back += u64::from(matches!(record, Record::Present { .. }));
                 self.history.durable.apply(record);
                 let Record::Core(input) = record else {
                     continue;
@@ -961,11 +1076,18 @@ impl World {
 
     fn switch_off(&mut self, i: usize) {
         let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
+        let n = &self.nodes[i];
+        let unaware = self.unaware.0.iter().any(|(node, _)| *node == i);
+        if !ids.is_empty() && (unaware || !n.unaware.0.is_empty()) {
+            self.reached.off_meanwhile += 1;
+        }
         for id in ids {
             self.gone(i, id);
         }
         let n = &mut self.nodes[i];
         n.shims.clear();
+        n.leaving = None;
+        n.unaware.0.clear();
         n.manager = None;
         (n.frozen_until, n.manager_paused_until) = (0, 0);
     }
@@ -978,6 +1100,10 @@ impl World {
         if n.manager.is_some() || n.off {
             return Ok(());
         }
+        let unaware = std::mem::take(&mut n.unaware.0);
+        let runs = |id: &&AttemptId| n.processes.contains_key(id);
+        self.reached.ran_through += unaware.iter().filter(runs).count() as u64;
+        n.leaving = None;
         n.session += 1;
         n.old = n.latest.take().or(n.old.take());
         let other = n.session > 1 && self.now < PEACE && self.rng.random_bool(0.3);
@@ -1009,6 +1135,13 @@ impl World {
         if self.now < self.nodes[i].frozen_until || self.now < self.nodes[i].manager_paused_until {
             return Ok(());
         }
+        if let Some((until, length, back)) = self.nodes[i].leaving {
+            let can = (self.nodes[i].manager.as_ref()).is_some_and(Node::can_leave);
+            if can || self.now >= until {
+                self.manager_stops(i, can, length, back);
+                return Ok(());
+            }
+        }
         let journals: Vec<_> = self.nodes[i]
             .journals
             .iter()
@@ -1031,6 +1164,14 @@ impl World {
                 }
                 _ => continue,
             };
+            // A paused shim states what it followed before.
+            let followed = match self.bug {
+                Some(Bug::FalseLeases) => self.nodes[i].journals.get(&id).map(|j| j.lease),
+                _ => self.nodes[i].followed(id),
+            };
+            if let Some(end) = followed {
+                self.manager(i, NodeInput::Shim(id, ShimMessage::Lease(end)))?;
+            }
             if let Some(report) = self.job_report(i, id) {
                 self.manager(i, NodeInput::Shim(id, ShimMessage::JobReport(report)))?;
             }
@@ -1068,7 +1209,7 @@ impl World {
                 return Ok(());
             }
             match effect {
-                NodeEffect::Remember(cluster, epoch, incarnation) => {
+                NodeEffect::Remember(cluster, epoch, incarnation, _) => {
                     let n = &mut self.nodes[i];
                     n.cluster = Some(cluster);
                     (n.epoch, n.incarnation) = (epoch, incarnation);
@@ -1117,7 +1258,13 @@ impl World {
                 }
                 NodeEffect::Control(id, control) => {
                     if let Some(j) = self.nodes[i].journals.get_mut(&id) {
-                        j.lease = j.lease.max(control.lease);
+                        j.lease = control.lease;
+                    }
+                    let mut control = control;
+                    if self.bug == Some(Bug::FalseLeases)
+                        && let Some(s) = self.nodes[i].shims.get(&id)
+                    {
+                        control.lease = control.lease.max(s.machine.lease());
                     }
                     self.shim(i, id, ShimInput::Control(control))?;
                 }
@@ -1153,7 +1300,13 @@ impl World {
             orders.incarnation = orders.incarnation.max(n.incarnation);
             orders.seq = self.next_event;
         }
+        if self.bug == Some(Bug::ShortFence) {
+            for order in &mut orders.orders {
+                order.lease = Some(Millis::secs(15));
+            }
+        }
         if self.bug == Some(Bug::NoLease) {
+            orders.timers = None;
             // Launches end only by order.
             orders
                 .orders
@@ -1162,8 +1315,41 @@ impl World {
         self.manager(i, NodeInput::Orders(orders, 29_500))
     }
 
+    /// Stops a node manager as planned. `can` is true if all launches have long leases.
+    fn manager_stops(&mut self, i: usize, can: bool, length: u64, back: u64) {
+        let until = self.now + length - length / 50;
+        let n = &mut self.nodes[i];
+        n.leaving = None;
+        n.manager = None;
+        n.unaware = (Vec::new(), until.saturating_sub(5_000 + 8_000));
+        if can {
+            let runs = |id: &&AttemptId| {
+                let shim = n.shims.get(id);
+                shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
+            };
+            n.unaware.0 = n.processes.keys().filter(runs).copied().collect();
+        }
+        self.reached.unacknowledged += u64::from(!can);
+        self.reached.without_manager += n.unaware.0.len() as u64;
+        let off = !n.unaware.0.is_empty() && self.rng.random_bool(0.3);
+        if off {
+            // A reboot, which the new boot id proves, or a machine that stays off for long.
+            let span = self.rng.random_range(500..length * 2);
+            self.switch_off(i);
+            let boot = self.nodes[i].boot;
+            self.nodes[i].trouble_until = self.now + span + 1_000;
+            self.at(self.now + span, What::PowerOn(i, boot));
+            return;
+        }
+        self.at(back, What::ManagerBegins(i));
+    }
+
     fn manager_dies(&mut self, i: usize) {
-        let away = self.rng.random_range(100..25_000);
+        // Longer than most leases, or shorter.
+        let long = self.rng.random_bool(0.2);
+        let away = self
+            .rng
+            .random_range(100..if long { 60_000 } else { 25_000 });
         let n = &mut self.nodes[i];
         n.manager = None;
         n.trouble_until = self.now + away + 1_000;
@@ -1205,7 +1391,11 @@ impl World {
         if self.bug == Some(Bug::NoLease) && matches!(input, ShimInput::Tick) {
             return Ok(());
         }
+        let ticks = matches!(input, ShimInput::Tick);
         for effect in s.machine.step(now, input) {
+            if ticks && effect == ShimEffect::Term {
+                self.notices(i, id)?;
+            }
             match effect {
                 ShimEffect::Term => self.terminate(i, id),
                 ShimEffect::KillAll if self.hangs(i, id) => {}
@@ -1230,6 +1420,19 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// I19: no launch with a long lease notices a planned absence.
+    fn notices(&self, i: usize, id: AttemptId) -> Result<(), String> {
+        let (of_manager, until) = &self.nodes[i].unaware;
+        let (of_scheduler, other) = &self.unaware;
+        let early = |listed: bool, until: u64| listed && self.now < until;
+        match early(of_manager.contains(&id), *until)
+            || early(of_scheduler.contains(&(i, id)), *other)
+        {
+            true => Err(format!("I19: {id} notices a planned absence on node {i}")),
+            false => Ok(()),
+        }
     }
 
     /// Lets a shim that is to kill its processes hang instead, if its node manager can find it.
@@ -1425,6 +1628,19 @@ impl World {
         if self.peace() {
             return Ok(());
         }
+        let idle = |l: &Life| l.paused_until <= self.now && l.full_until <= self.now;
+        if let Some(number) = self.life.as_ref().filter(|l| idle(l)).map(|l| l.number)
+            && self.rng.random_bool(0.003)
+        {
+            let long = self.rng.random_bool(0.3);
+            let absence = self
+                .rng
+                .random_range(20_000..if long { 120_000 } else { 60_000 });
+            let leave = Request::Leave(Millis(absence));
+            self.scheduler_input(ControllerInput::Request(leave), None)?;
+            let wait = self.rng.random_range(1_000..6_000);
+            self.at(self.now + wait, What::SchedulerStops(number, absence));
+        }
         if let Some(life) = &mut self.life
             && self.rng.random_bool(0.001)
         {
@@ -1452,7 +1668,15 @@ impl World {
         }
         let span = self.rng.random_range(500..40_000);
         self.nodes[i].trouble_until = self.now + span + 1_000;
-        match self.rng.random_range(0..11) {
+        match self.rng.random_range(0..14) {
+            11.. => {
+                // The node manager stops as planned.
+                let length = self.rng.random_range(20_000..60_000);
+                let back = self.now + 5_500 + self.rng.random_range(0..length);
+                self.nodes[i].trouble_until = back + 1_000;
+                self.nodes[i].leaving = Some((self.now + 5_000, length, back));
+                self.manager(i, NodeInput::Leave(Millis(length)))?;
+            }
             10 => {
                 // The last orders before a silence arrive late.
                 self.nodes[i].slow_until = self.now + 3_000;

@@ -1,5 +1,6 @@
 //! Transitions of launches, caused by commands, reports and timeouts.
 
+use super::report::AWAY;
 use super::training::{batch, modelled_rate};
 use super::{Attempt, End, Goal, Launch, Launches, Link};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
@@ -85,11 +86,15 @@ impl Launches {
             if now - silent_since < self.timers.lost {
                 continue;
             }
-            // The silence of a node that is being returned is no loss.
+            // The silence of a node that is being returned is no loss. Nor is that of a node whose
+            // manager is away as planned, while its long leases last.
+            let until = self.long_until.get(&node).copied().unwrap_or_default();
+            let away =
+                |n: &Node| n.cordoned().is_some_and(|why| why.as_str() == AWAY) && now <= until;
             let leaves = |n: &Node| matches!(n.wanted(), Some(Wanted::Leave(_)));
             if view
                 .node(node)
-                .is_some_and(|n| n.status() == NodeStatus::Up && !leaves(n))
+                .is_some_and(|n| n.status() == NodeStatus::Up && !leaves(n) && !away(n))
             {
                 self.lost(node, now);
             }
@@ -99,7 +104,7 @@ impl Launches {
                     self.want(part.id, Goal::Abort("a node was lost".to_owned()));
                 }
                 // The only place where a timeout alone ends a launch.
-                if now - last_report_at > self.timers.fence() {
+                if now > self.fenced_at(part, last_report_at) {
                     let end = self.estimate(view, part, reported_at, "its node was lost");
                     self.end_part(part, end);
                 }
@@ -413,6 +418,7 @@ impl Launches {
         let Some(bound) = j.bound() else { return };
         let id = AttemptId { job, attempt };
         let launch = Launch {
+            lease: Some(self.lease_for(&j.truth().shared_spec())),
             parts: parts(view, &j, bound),
             after,
             before: j.work_done(),

@@ -6,6 +6,8 @@
 
 mod advance;
 mod forward;
+#[cfg(test)]
+mod leases;
 mod lost;
 mod nodes;
 mod orders;
@@ -19,8 +21,8 @@ use super::after::{HeldBack, InArray};
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
 use super::message::{AttemptReport, Exit, Final, JobReport, NodeRequest, Orders, Progress};
 use super::record::Record;
-pub use super::record::{End, Goal, KnownNode, Launch};
-use super::timers::Timers;
+pub use super::record::{Absence, End, Goal, KnownNode, Launch};
+use super::timers::{FIRST_LEASE, LEASES_S, LONGEST_ABSENCE, Timers};
 pub use advance::{MAX_RETRIES, max_retries};
 use blox_core::{
     ActionId, AdmissionDecision, Class, Event, Input, JobId, JobSpec, Name, NodeId, Reason,
@@ -218,6 +220,9 @@ pub struct Durable {
     /// Persistent names of removed nodes.
     #[serde(with = "pairs", default)]
     pub left: BTreeMap<NodeId, Name>,
+    /// Nodes whose launches may have the long lease of a planned absence.
+    #[serde(with = "pairs", default)]
+    pub absent: BTreeMap<NodeId, Absence>,
     /// Launches that are not over.
     #[serde(with = "pairs")]
     pub attempts: BTreeMap<AttemptId, Attempt>,
@@ -320,6 +325,12 @@ impl Durable {
             }
             Record::Node { node, known } => {
                 self.nodes.insert(*node, known.clone());
+            }
+            Record::Absent { node, absence } => {
+                self.absent.insert(*node, *absence);
+            }
+            Record::Present { node } => {
+                self.absent.remove(node);
             }
             Record::Granted { id, fence, launch } => {
                 self.fence = *fence;
@@ -442,6 +453,7 @@ impl Durable {
                 });
             }
             Event::NodeLeft { node } => {
+                self.absent.remove(node);
                 if let Some(known) = self.nodes.remove(node) {
                     self.left.insert(*node, known.key);
                 }
@@ -582,6 +594,10 @@ struct Link {
     has_reported: bool,
     last_orders: u64,
     address: Name,
+    /// Protocol version of the node manager.
+    protocol: u32,
+    /// Length of the planned absence that the node manager announced.
+    absence: Option<Millis>,
     /// Times of recent losses.
     losses: Vec<Millis>,
     /// Recent ends of shims on the node: their times and jobs.
@@ -608,6 +624,8 @@ impl Link {
             has_reported: false,
             last_orders: 0,
             address: Name::from(""),
+            protocol: 0,
+            absence: None,
             losses: Vec::new(),
             shims: Vec::new(),
             sick: (0, Millis(0)),
@@ -685,6 +703,12 @@ pub struct Launches {
     launch_by: BTreeMap<AttemptId, Millis>,
     /// Launches of which at least one node has reported a state after [`Status::Prepared`](super::message::Status::Prepared).
     going: BTreeSet<AttemptId>,
+    /// Latest end of the long leases of a planned absence, by the node's launches.
+    long_until: BTreeMap<NodeId, Millis>,
+    /// Length of the scheduler's planned absence, once it is about to stop.
+    absence: Option<Millis>,
+    /// Nodes whose launches have the long lease, as their reports show.
+    has_long_lease: BTreeSet<NodeId>,
     /// Time at which each open request was made in this run of the scheduler.
     asked: BTreeMap<ActionId, Millis>,
     /// Ends of the notices of launches.
@@ -715,6 +739,10 @@ impl Launches {
             a.open().map(part)
         });
         let ordered = parts.collect();
+        // Orders of an earlier run left before this run started.
+        let long_until = durable.absent.iter();
+        let long_until = long_until.map(|(node, a)| (*node, now + timers.stretched(a.lease)));
+        let long_until = long_until.collect();
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
@@ -728,6 +756,9 @@ impl Launches {
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
+            long_until,
+            absence: None,
+            has_long_lease: BTreeSet::new(),
             asked: BTreeMap::new(),
             notices: BTreeMap::new(),
             last_tick: now,
@@ -768,11 +799,97 @@ impl Launches {
 
     fn lost(&mut self, node: NodeId, now: Millis) {
         self.out.events.push(Event::NodeLost { node });
+        // A planned absence is no sign of a bad node.
+        if self.is_absent(node) {
+            return;
+        }
         if let Some(link) = self.links.get_mut(&node) {
             let window = Millis(self.timers.quarantine.0 * 10);
             link.losses.retain(|at| now - *at <= window);
             link.losses.push(now);
         }
+    }
+
+    /// Returns the lease of a launch. An earlier version granted [`FIRST_LEASE`] to all launches.
+    fn lease_of(a: &Attempt) -> Millis {
+        a.launch.lease.unwrap_or(FIRST_LEASE)
+    }
+
+    /// Returns the lease for a new launch of a job: its own `lease_s`, or the cluster's default.
+    fn lease_for(&self, spec: &JobSpec) -> Millis {
+        let own = spec.extras().attributes.get("lease_s");
+        let own = own.and_then(serde_json::Value::as_f64);
+        let own = own.filter(|s| (LEASES_S.0..=LEASES_S.1).contains(s));
+        own.map_or(self.timers.lease, |s| Millis((s * 1000.0) as u64))
+    }
+
+    /// Returns the time at which all processes of a part have ended. `reported_at` is the time of the
+    /// last report that orders answered.
+    fn fenced_at(&self, part: PartId, reported_at: Millis) -> Millis {
+        let attempt = self.durable.attempts.get(&part.id);
+        let lease = attempt.map_or(self.timers.lease, Self::lease_of);
+        let long = self.long_until.get(&part.node).copied();
+        let long = long.map_or(Millis(0), |end| end + self.timers.kill);
+        long.max(reported_at + self.timers.fence(lease))
+    }
+
+    /// Grants long leases from now on, because the scheduler is about to stop for up to this time.
+    pub fn leave(&mut self, absence: Millis) {
+        let before = self.absence.unwrap_or_default();
+        self.absence = Some(before.max(absence.min(LONGEST_ABSENCE)));
+        self.has_long_lease.clear();
+        self.out.dirty.extend(self.links.keys());
+    }
+
+    /// Returns the timers.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// Returns true if a launch is open.
+    pub fn has_open(&self) -> bool {
+        !self.durable.attempts.is_empty()
+    }
+
+    /// Returns true if the scheduler is about to stop.
+    pub fn is_leaving(&self) -> bool {
+        self.absence.is_some()
+    }
+
+    /// Returns the nodes with launches that do not yet have the lease of the scheduler's planned
+    /// absence.
+    pub fn without_long_lease(&self) -> Vec<NodeId> {
+        let nodes = self.links.keys().copied();
+        let short =
+            |node: &NodeId| !self.has_long_lease.contains(node) && !self.open_on(*node).is_empty();
+        nodes.filter(short).collect()
+    }
+
+    /// Ends the launches of a silent node that its operator has powered off. Returns false if the
+    /// node is not silent.
+    pub(super) fn declare_down(&mut self, now: Millis, view: View<'_>, node: NodeId) -> bool {
+        let Some(link) = self.links.get(&node) else {
+            return true;
+        };
+        let reported_at = link.reported_at();
+        if now - link.last_report_at.max(self.awake_since) < self.timers.lost {
+            return false;
+        }
+        self.long_until.remove(&node);
+        if self.durable.absent.contains_key(&node) {
+            self.note(Record::Present { node });
+        }
+        for part in self.open_on(node) {
+            let why = "its node was declared down";
+            let end = self.estimate(view, part, reported_at, why);
+            self.end_part(part, end);
+        }
+        true
+    }
+
+    /// Returns true if a node is away as planned.
+    pub fn is_absent(&self, node: NodeId) -> bool {
+        self.durable.absent.contains_key(&node)
     }
 
     /// Returns a job that may still run on a node.
@@ -783,6 +900,8 @@ impl Launches {
     /// Discards the volatile state of a removed node.
     pub(super) fn part_with(&mut self, node: NodeId) {
         self.links.remove(&node);
+        self.long_until.remove(&node);
+        self.has_long_lease.remove(&node);
     }
 
     /// Returns the reports of a launch: the largest progress of its nodes, and for each metric the

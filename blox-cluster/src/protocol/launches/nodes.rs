@@ -236,7 +236,7 @@ impl Launches {
 mod tests {
     use super::*;
     use crate::protocol::scheduler::{Controller, ControllerInput, Effect, Saved, Settings, Step};
-    use crate::protocol::{ClusterId, Epoch, Incarnation, Report, Session};
+    use crate::protocol::{ClusterId, Epoch, Incarnation, PROTOCOL, Report, Session};
     use blox_core::trigger::Rounds;
     use blox_core::{AfterDrain, Decision, NodeSpec, Offer, OfferId, Seconds, Time};
     use std::sync::Arc;
@@ -314,6 +314,8 @@ mod tests {
                 self.seq += 1;
                 for (name, gpus) in self.nodes.clone() {
                     let report = Report {
+                        protocol: PROTOCOL,
+                        absence: None,
                         node: name.clone(),
                         boot: "b".into(),
                         session: Session(1),

@@ -1,8 +1,9 @@
 //! Orders for nodes.
 
 use super::{Attempt, Goal, Launches};
-use crate::protocol::ids::{AttemptId, PartId};
-use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Task, Wish};
+use crate::protocol::ids::{AttemptId, Millis, PartId};
+use crate::protocol::message::{Exit, Meeting, Order, Orders, PROTOCOL, Status, Task, Wish};
+use crate::protocol::record::{Absence, Record};
 use crate::protocol::shim::grace_of;
 use blox_core::{NodeId, Seconds};
 use std::sync::Arc;
@@ -64,7 +65,9 @@ impl Launches {
 
     fn orders_for(&mut self, node: NodeId) -> Option<Orders> {
         // Nodes that have not reported in this run receive no orders.
-        let link = self.links.get(&node).filter(|link| link.has_reported)?;
+        self.links.get(&node).filter(|link| link.has_reported)?;
+        let long = self.grant_long(node);
+        let link = self.links.get(&node)?;
         // A node may still hold GPUs for launches that ended by timeout. A new launch waits for the
         // node's report, and for the end of such launches.
         let silent = self.last_tick - link.last_report_at >= self.timers.lost;
@@ -79,7 +82,7 @@ impl Launches {
             }
             // If ordered to end an unknown launch, a node would report that it never ran.
             if a.launch.after.is_none() && !self.doubted.contains_key(&part) {
-                orders.push(self.order(part, a));
+                orders.push(self.order(part, a, long));
             }
         }
         let seen = |id: AttemptId| self.seen.contains_key(&PartId { id, node });
@@ -92,6 +95,7 @@ impl Launches {
         let link = self.links.get_mut(&node)?;
         for (id, fence) in &link.strays {
             orders.push(Order {
+                lease: None,
                 id: *id,
                 fence: *fence,
                 wish: Wish::Kill,
@@ -102,6 +106,8 @@ impl Launches {
         }
         link.last_orders += 1;
         Some(Orders {
+            protocol: PROTOCOL,
+            timers: Some(self.timers),
             node: known.key.clone(),
             cluster: self.durable.cluster.clone()?,
             epoch: self.durable.epoch,
@@ -114,7 +120,34 @@ impl Launches {
         })
     }
 
-    fn order(&self, part: PartId, a: &Attempt) -> Order {
+    /// Writes down that the next orders for a node grant the lease of a planned absence, if they do.
+    /// Returns its length.
+    fn grant_long(&mut self, node: NodeId) -> Option<Millis> {
+        let link = self.links.get(&node)?;
+        let lease = self.absence.max(link.absence)?;
+        // Managers of version 1 do not read the lease in an order. A lost node keeps its fence.
+        let silent = self.last_tick - link.last_report_at >= self.timers.lost;
+        if link.protocol < 2 || silent {
+            return None;
+        }
+        let (epoch, session) = (self.durable.epoch, link.session);
+        let until = link.last_report_at + self.timers.stretched(lease);
+        let before = self.durable.absent.get(&node).copied();
+        let absence = Absence {
+            // Earlier orders may have granted a longer lease.
+            lease: before.map_or(lease, |before| before.lease.max(lease)),
+            epoch,
+            session,
+        };
+        if before != Some(absence) {
+            self.note(Record::Absent { node, absence });
+        }
+        let known = self.long_until.entry(node).or_default();
+        *known = until.max(*known);
+        Some(lease)
+    }
+
+    fn order(&self, part: PartId, a: &Attempt, long: Option<Millis>) -> Order {
         let status = self.seen.get(&part).map(|s| &s.status);
         let wish = match &a.goal {
             Goal::Run => match self.meeting(part.id, a) {
@@ -133,7 +166,9 @@ impl Launches {
             .then(|| a.launch.parts.iter().find(|(n, _)| *n == part.node))
             .flatten()
             .map(|(_, task)| Arc::clone(task));
+        let lease = Self::lease_of(a);
         Order {
+            lease: Some(long.map_or(lease, |long| long.max(lease))),
             id: part.id,
             fence: a.fence,
             wish,
@@ -168,13 +203,13 @@ impl Launches {
     }
 
     /// Returns the time until the stop of a launch with a notice.
-    fn leaves_in(&self, id: AttemptId) -> Option<crate::protocol::Millis> {
+    fn leaves_in(&self, id: AttemptId) -> Option<Millis> {
         let by = self.notices.get(&id)?;
         Some(self.clock.back(*by - self.clock.time(self.last_tick)))
     }
 
     /// Returns the job's own `grace_s`, or the cluster's default.
-    fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
+    fn grace(&self, a: &Attempt) -> Millis {
         let first = a.launch.parts.first();
         first.map_or(self.timers.grace, |(_, task)| {
             grace_of(&task.spec, &self.timers)
@@ -184,7 +219,7 @@ impl Launches {
     /// Returns the grace period of the remaining parts of an aborted launch. If a rank failed or
     /// the launch never fully started, it is the kill timeout, because there is little to save. If
     /// a part was lost, it is the grace period of a normal stop.
-    fn grace_of_rest(&self, a: &Attempt) -> crate::protocol::Millis {
+    fn grace_of_rest(&self, a: &Attempt) -> Millis {
         let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. } | Exit::BadFile);
         if !a.started || a.ends.values().any(failed) {
             self.timers.kill
@@ -239,6 +274,7 @@ mod tests {
             config: Config::NONE,
         };
         Order {
+            lease: None,
             id: AttemptId {
                 job: JobId(job),
                 attempt: 1,

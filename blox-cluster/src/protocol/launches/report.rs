@@ -2,8 +2,11 @@
 
 use super::{Goal, KnownNode, Launches, Link};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
-use crate::protocol::message::{AttemptReport, Exit, Order, Orders, Report, Status, Wish};
+use crate::protocol::message::{
+    AttemptReport, Exit, Order, Orders, PROTOCOL, Report, Status, Wish,
+};
 use crate::protocol::record::Record;
+use crate::protocol::timers::LONGEST_ABSENCE;
 use blox_core::{
     Event, Name, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome as How, Phase, View,
     Wanted,
@@ -14,6 +17,8 @@ const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
 /// Beginning of the reason of the cordon on a node that reports trouble.
 const TROUBLE: &str = "reported by the node: ";
+/// Reason of the cordon on a node whose manager is away as planned.
+pub(in crate::protocol) const AWAY: &str = "its manager is away as planned, and its jobs run on";
 /// Reason for refusing a node manager with an outdated session.
 const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
     has reported: give this one a new --state-dir";
@@ -77,6 +82,8 @@ impl Launches {
         (link.session, link.last_report_seq) = (r.session, r.seq);
         (link.last_report_at, link.has_reported) = (now, true);
         link.address = r.address.clone();
+        link.protocol = r.protocol;
+        link.absence = r.absence.map(|absence| absence.min(LONGEST_ABSENCE));
         if new_session {
             // A new session may not know the launches of an earlier one. Keep the last reported
             // state of these parts.
@@ -98,11 +105,12 @@ impl Launches {
             self.doubt_unlisted(node, later, before, view, r);
         }
         self.process_attempts(node, now, view, r);
+        self.check_leases(node, r);
         self.forward(now, view, r);
         let node = if offers_another(view, node, r) {
             self.renew(node, now, view, r)
         } else {
-            self.same_again(node, view);
+            self.same_again(node, view, r);
             self.welcome_back(node, now, view, r);
             self.note_trouble(node, view, r);
             node
@@ -136,6 +144,7 @@ impl Launches {
     fn farewell(&self, r: &Report) -> Option<Orders> {
         let is_over = |a: &&AttemptReport| matches!(a.status, Status::Done(_));
         let kill = |a: &AttemptReport| Order {
+            lease: None,
             id: a.id,
             fence: a.fence,
             wish: Wish::Kill,
@@ -145,6 +154,8 @@ impl Launches {
         };
         let live = r.attempts.iter().filter(|a| !is_over(a));
         Some(Orders {
+            protocol: PROTOCOL,
+            timers: None,
             node: r.node.clone(),
             cluster: self.durable.cluster.clone()?,
             epoch: self.durable.epoch,
@@ -196,7 +207,10 @@ impl Launches {
         self.out.events.push(Event::NodeJoined {
             spec: Box::new((*r.offer).clone()),
         });
-        if let Some(why) = old.cordoned().filter(|w| w.as_str() != OTHER_INVENTORY) {
+        if let Some(why) = old
+            .cordoned()
+            .filter(|w| !matches!(w.as_str(), OTHER_INVENTORY | AWAY))
+        {
             let why = why.clone();
             let action = NodeAction::Cordon { node: new, why };
             self.out.events.push(Event::NodeManaged { action });
@@ -209,11 +223,27 @@ impl Launches {
         new
     }
 
-    /// Removes the cordon of a node that returned with its original inventory before it rejoined.
-    fn same_again(&mut self, node: NodeId, view: View<'_>) {
-        let drained = view.node(node).and_then(Node::cordoned);
-        if drained.is_some_and(|why| why.as_str() == OTHER_INVENTORY) {
+    /// Removes the cordon of a node that returned with its original inventory before it rejoined, or
+    /// whose manager is back. Cordons a node whose manager is about to stop.
+    fn same_again(&mut self, node: NodeId, view: View<'_>, r: &Report) {
+        let Some(n) = view.node(node) else {
+            return;
+        };
+        let over = |why: &Name| match why.as_str() {
+            OTHER_INVENTORY => true,
+            AWAY => r.absence.is_none(),
+            _ => false,
+        };
+        if n.cordoned().is_some_and(over) {
             let action = NodeAction::Uncordon { node };
+            self.out.events.push(Event::NodeManaged { action });
+            return;
+        }
+        // A node without launches may be silent, such as one that its provider takes back.
+        let runs = n.status() == NodeStatus::Up && !self.open_on(node).is_empty();
+        if r.absence.is_some() && runs && n.cordoned().is_none() && n.wanted().is_none() {
+            let why = Name::from(AWAY);
+            let action = NodeAction::Cordon { node, why };
             self.out.events.push(Event::NodeManaged { action });
         }
     }
@@ -325,10 +355,45 @@ impl Launches {
             } else if doubtful && self.ordered.contains(&part) && !self.doubted.contains_key(&part)
             {
                 let end = self.estimate(view, part, reported_at, UNLISTED);
-                let until = before + self.timers.fence();
+                let until = self.fenced_at(part, before);
                 self.doubted.insert(part, (until, end));
                 self.want(part.id, Goal::Abort(UNLISTED.to_owned()));
             }
+        }
+    }
+
+    /// Finds whether the launches of a node have the long lease of a planned absence.
+    ///
+    /// Once the node has followed a later scheduler or a later manager, it refuses the orders that
+    /// granted the long lease. If its shims follow shorter leases then, no process has the long lease
+    /// any longer.
+    fn check_leases(&mut self, node: NodeId, r: &Report) {
+        let Some(absence) = self.durable.absent.get(&node).copied() else {
+            return;
+        };
+        let lives = |a: &&AttemptReport| !matches!(a.status, Status::Done(_));
+        let mut live = r.attempts.iter().filter(lives);
+        let later = r.session > absence.session || r.epoch > absence.epoch;
+        if later && r.epoch == self.durable.epoch {
+            let follows = |a: &AttemptReport| {
+                let lease = self.durable.attempts.get(&a.id).map(Self::lease_of);
+                let lease = lease.unwrap_or(self.timers.lease);
+                a.lease_left.is_some_and(|left| left <= lease)
+            };
+            let doubted = self.doubted.keys().any(|part| part.node == node);
+            if !doubted && live.all(follows) {
+                self.long_until.remove(&node);
+                self.note(Record::Present { node });
+            }
+        } else {
+            let least = absence.lease - self.timers.lost;
+            let long = live.all(|a| a.lease_left.is_some_and(|left| left >= least));
+            // A launch that the report does not list may start with earlier orders.
+            let unlisted = |part: &PartId| self.ordered.contains(part) && !is_listed(r, part);
+            match long && !self.open_on(node).iter().any(unlisted) {
+                true => self.has_long_lease.insert(node),
+                false => self.has_long_lease.remove(&node),
+            };
         }
     }
 
@@ -513,7 +578,8 @@ mod tests {
         Controller, ControllerInput, Effect, Request, RequestError, Saved, Settings, Step,
     };
     use crate::protocol::{
-        AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
+        AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, PROTOCOL, Report,
+        Session,
     };
     use blox_core::trigger::Rounds;
     use blox_core::{
@@ -541,6 +607,8 @@ mod tests {
         fn report(&mut self) -> NodeStatus {
             self.seq += 1;
             let report = Report {
+                protocol: PROTOCOL,
+                absence: None,
                 node: "n".into(),
                 boot: "b".into(),
                 session: Session(1),
@@ -622,6 +690,8 @@ mod tests {
             attempts: Vec<AttemptReport>,
         ) -> Step {
             self.step(ControllerInput::Report(Report {
+                protocol: PROTOCOL,
+                absence: None,
                 node: key.into(),
                 boot: "b".into(),
                 session: Session(session),
@@ -718,6 +788,8 @@ mod tests {
             panic!("{step:?}");
         };
         let report = |session, seq| Report {
+            protocol: PROTOCOL,
+            absence: None,
             node: "k".into(),
             boot: "b".into(),
             session: Session(session),
@@ -757,6 +829,7 @@ mod tests {
         // The other cluster has a higher epoch and session.
         (all.cluster, all.epoch) = (ClusterId("d".into()), 3);
         let launch = |status| AttemptReport {
+            lease_left: None,
             id: AttemptId {
                 job: JobId(0),
                 attempt: 1,
@@ -898,6 +971,7 @@ mod tests {
         let mut all = All::new();
         all.report("k", 1, 1, named("n", 2));
         let stray = AttemptReport {
+            lease_left: None,
             id: AttemptId {
                 job: JobId(0),
                 attempt: 1,
@@ -939,6 +1013,7 @@ mod tests {
         all.report("k", 1, 1, named("n", 2));
         all.silence(9);
         let stray = AttemptReport {
+            lease_left: None,
             id: AttemptId {
                 job: JobId(0),
                 attempt: 1,

@@ -7,7 +7,9 @@ use crate::protocol::message::{
 use crate::protocol::scheduler::{
     Controller, ControllerInput, Effect, Request, Saved, Settings, Step,
 };
-use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
+use crate::protocol::{
+    AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PROTOCOL, Record, Session, Timers,
+};
 use blox_core::trigger::Rounds;
 use blox_core::{
     Action, Adapts, Assignment, Config, Decision, DecisionError, Event, Extras, GpuCount, GpuId,
@@ -25,6 +27,7 @@ const FIRST_LIFE: u64 = 1 << 32;
 /// Starts a scheduler that waits for two nodes.
 fn begun(saved: Saved, log: &[Record], cluster: &str, now: u64, at: Time) -> Controller {
     let settings = Settings {
+        timers: Timers::default().of_one_allocation(),
         wait_for_nodes: 2,
         ..Settings::default()
     };
@@ -227,6 +230,7 @@ impl Gang {
     fn report(&mut self, node: usize) {
         self.seq += 1;
         let attempt = |(attempt, status): (&u32, &Status)| AttemptReport {
+            lease_left: None,
             id: id(*attempt),
             // There is one job and one epoch, so each launch has one grant.
             fence: Fence(FIRST_LIFE + u64::from(*attempt)),
@@ -235,6 +239,8 @@ impl Gang {
             reported: self.reported.clone(),
         };
         let report = Report {
+            protocol: PROTOCOL,
+            absence: None,
             node: format!("n{node}").into(),
             boot: "b".into(),
             session: Session(self.sessions[node]),

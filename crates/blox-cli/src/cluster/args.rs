@@ -33,12 +33,38 @@ fn hide_simulation(arg: Arg) -> Arg {
 }
 
 #[derive(Args)]
-#[command(mut_args(hide_simulation))]
+#[command(
+    mut_args(hide_simulation),
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct SchedulerArgs {
+    #[command(subcommand)]
+    pub command: Option<SchedulerCommand>,
     #[command(flatten)]
     pub simulate: SimulateArgs,
     #[command(flatten, next_help_heading = "Cluster")]
     pub daemon: DaemonArgs,
+}
+
+/// Commands to a scheduler.
+#[derive(Subcommand)]
+pub(crate) enum SchedulerCommand {
+    /// Stop the scheduler in order: running jobs continue without it
+    Stop(StopArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Longest time until the scheduler is started again; jobs of a node that is lost meanwhile wait
+    /// for as long [default: --absence of the scheduler]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = absence)]
+    pub absence: Option<f64>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Carrier of the jobs of a scheduler.
@@ -51,8 +77,8 @@ pub(crate) enum Carrier {
 #[derive(Args)]
 pub(crate) struct DaemonArgs {
     /// Directory of the scheduler's log
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    pub state_dir: Option<PathBuf>,
     /// Carrier of the jobs: nodes with node managers, or slurm with held jobs of users
     #[arg(
         long,
@@ -87,6 +113,13 @@ pub(crate) struct DaemonArgs {
     /// are registered then are rejected
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub wait_for_nodes: usize,
+    /// Default lease of jobs. They outlive a lost scheduler for 5 s less. The jobs of a lost node start
+    /// elsewhere after 2 % and 5 s more
+    #[arg(long, value_name = "SECONDS", default_value = "135", value_parser = lease)]
+    pub lease: f64,
+    /// Time for which running jobs continue after SIGTERM or `blox scheduler stop`; 0 for --lease
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = absence)]
+    pub absence: f64,
     /// Cluster file with the offers of nodes that the scheduler may request; needs --resume-program
     #[arg(long, value_name = "FILE")]
     pub offers: Option<PathBuf>,
@@ -299,8 +332,8 @@ pub(crate) struct NodeArgs {
     /// Node name without blanks and commas; not a number [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Address at which other nodes reach this node [default: 127.0.0.1; with --on slurm, the
-    /// host's name]
+    /// Address at which other nodes reach this node [default: the local address of the connection to
+    /// the scheduler; with --on slurm, the host's name]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
     /// Log space of a launch on this node, shared equally by outputs and errors of its ranks;
@@ -321,9 +354,10 @@ pub(crate) struct NodeArgs {
     /// [default: /dev/nvidiaN, if NVIDIA's driver reports the GPUs]
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
     pub device_files: Vec<PathBuf>,
-    /// Divide all timers of the protocol by this factor, as for the scheduler
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub faster: u64,
+    /// Time for which running jobs continue after SIGTERM, until the node manager is started again; 0
+    /// for their leases [default: 3600; with --on slurm, 0]
+    #[arg(long, value_name = "SECONDS", value_parser = absence)]
+    pub absence: Option<f64>,
 }
 
 #[derive(Args)]
@@ -387,6 +421,10 @@ pub(crate) struct SubmitArgs {
     /// Time from SIGTERM to the end when the job is preempted [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
     pub grace: Option<f64>,
+    /// Lease of the job. It outlives a lost scheduler for 5 s less. After the loss of its node, it starts
+    /// elsewhere after 2 % and 5 s more [default: --lease of the scheduler]
+    #[arg(long, value_name = "SECONDS", value_parser = lease)]
+    pub lease: Option<f64>,
     /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
@@ -839,6 +877,22 @@ pub(crate) enum Meaning {
     Requeue,
 }
 
+fn lease(text: &str) -> Result<f64, Expected> {
+    let (least, most) = (10.0, 86_400.0);
+    let lease = text.parse().ok();
+    lease
+        .filter(|s| (least..=most).contains(s))
+        .ok_or(Expected("10 to 86400 seconds"))
+}
+
+fn absence(text: &str) -> Result<f64, Expected> {
+    let longest = 7.0 * 86_400.0;
+    let absence = text.parse().ok();
+    absence
+        .filter(|s| (0.0..=longest).contains(s))
+        .ok_or(Expected("0 to 604800 seconds"))
+}
+
 fn part(text: &str) -> Result<f64, Expected> {
     let part = text.parse().ok();
     part.filter(|part| Share::of(*part).is_some())
@@ -1027,6 +1081,11 @@ pub(crate) enum ClusterCommand {
     Resume(ResumeArgs),
     /// Permanently remove a node that is lost, or drained and empty
     Remove(ResumeArgs),
+    /// Declare a silent node powered off: its jobs start elsewhere at once
+    ///
+    /// Without this, the jobs of a node that is lost start elsewhere after their leases. If the node
+    /// still runs, its jobs run twice.
+    Down(ResumeArgs),
     /// List offers of nodes, set a price, or announce that nodes are taken back
     Offers(OffersArgs),
     /// Explain the state of a job

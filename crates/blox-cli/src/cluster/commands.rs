@@ -1,7 +1,7 @@
 //! Commands that send a request to a scheduler and print the response.
 
 use super::args::{
-    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, LogsArgs, Meaning, SubmitArgs,
+    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, LogsArgs, Meaning, StopArgs, SubmitArgs,
 };
 use super::cells::{client, id, own_name, short, span};
 use super::daemons::runtime;
@@ -84,6 +84,10 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             client(&a.at).await?.remove(a.node.clone()).await?;
             confirm(a.json, &json!({"node": a.node}), terminal)?;
         }
+        ClusterCommand::Down(a) => {
+            client(&a.at).await?.down(a.node.clone()).await?;
+            confirm(a.json, &json!({"node": a.node}), terminal)?;
+        }
         ClusterCommand::Logs(a) => logs(a, terminal).await?,
         ClusterCommand::Why(a) => {
             let j = one(&a).await?;
@@ -120,6 +124,41 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         | ClusterCommand::Shim { .. } => {}
     }
     Ok(OK)
+}
+
+/// Stops a scheduler.
+pub(super) fn stop(a: StopArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    runtime()?.block_on(async {
+        let mut client = client(&a.at).await?;
+        let reply = client.stop(a.absence.map(Seconds::new)).await?;
+        if a.json {
+            let what = json!({
+                "absence_s": reply.absence_s,
+                "unacknowledged": reply.unacknowledged,
+            });
+            print(terminal, &what)?;
+        } else if reply.absence_s > 0.0 {
+            writeln!(
+                terminal.out,
+                "the scheduler stops; running jobs continue for {} s without it",
+                reply.absence_s
+            )?;
+        } else {
+            writeln!(
+                terminal.out,
+                "the scheduler stops; running jobs end with their leases without it"
+            )?;
+        }
+        if !reply.unacknowledged.is_empty() {
+            let nodes = reply.unacknowledged.join(", ");
+            writeln!(
+                terminal.err,
+                "{}: not acknowledged in time, so the jobs there may end with their leases",
+                plain(&nodes)
+            )?;
+        }
+        Ok(OK)
+    })
 }
 
 async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
@@ -380,6 +419,7 @@ async fn submit(
         env,
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace,
+        lease_s: a.lease,
         max_retries: a.max_retries,
         on_exit,
         attributes,

@@ -71,6 +71,7 @@ pub(super) fn scheduler(
     let SchedulerArgs {
         simulate,
         daemon: a,
+        command: _,
     } = *late.args;
     let listen = a.listen;
     let token = token(a.token_file.as_deref())?;
@@ -88,11 +89,13 @@ pub(super) fn scheduler(
     let settings = Settings {
         limits: limits_of_nodes,
         offers: offers(a.offers.as_deref())?,
+        timers: timers(a.lease, a.absence).divided_by(a.service.faster),
         ..settings(&a.service, a.wait_for_nodes)
     };
-    let requests = a.state_dir.join("node-requests");
+    let dir = a.state_dir.unwrap_or_default();
+    let requests = dir.join("node-requests");
     let daemon = Daemon {
-        dir: a.state_dir,
+        dir,
         listen,
         token,
         settings,
@@ -290,9 +293,9 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     }
     let first = offered.first.as_ref();
     let gpu_type = a.gpu_type.or_else(|| first.map(|g: &Gpu| g.model.clone()));
-    let address = a.address.unwrap_or_else(|| match in_step {
-        true => host(),
-        false => "127.0.0.1".to_owned(),
+    let absence = a.absence.unwrap_or(match in_step {
+        true => 0.0,
+        false => ABSENCE_S,
     });
     let settings = node::NodeSettings {
         scheduler: client::url(&a.at.at)?,
@@ -309,8 +312,8 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
             memory_gib: offered.memory_gib,
             ..NodeSpec::default()
         },
-        address,
-        timers: Timers::default().divided_by(a.faster),
+        address: a.address.or_else(|| in_step.then(host)),
+        absence: millis(absence),
         shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
         health: match a.gpu_health {
             Some(file) => HealthSource::File(file),
@@ -368,6 +371,9 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         Ok(OK)
     })
 }
+
+/// Default time for which jobs continue without their node manager.
+const ABSENCE_S: f64 = 3600.0;
 
 /// Time for which a leaving node tries to reach its scheduler.
 const LEAVE: Duration = Duration::from_secs(30);
@@ -488,10 +494,23 @@ fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
     }
 }
 
-/// Returns the settings of a scheduler.
+fn millis(seconds: f64) -> Millis {
+    Millis((seconds * 1000.0).round() as u64)
+}
+
+/// Returns the timers of a scheduler with a lease and a planned absence in seconds.
+fn timers(lease_s: f64, absence_s: f64) -> Timers {
+    Timers {
+        lease: millis(lease_s),
+        absence: millis(absence_s),
+        ..Timers::default()
+    }
+}
+
+/// Returns the settings of a scheduler that ends with its nodes.
 pub(super) fn settings(a: &ServiceArgs, wait_for_nodes: usize) -> Settings {
     Settings {
-        timers: Timers::default().divided_by(a.faster),
+        timers: Timers::default().of_one_allocation().divided_by(a.faster),
         wait_for_nodes,
         hold_after: a.hold_after,
         ..Settings::default()
@@ -562,6 +581,7 @@ mod tests {
                     come: Millis::secs(daemon.resume_limit),
                     go: Millis::secs(daemon.suspend_limit),
                 },
+                timers: timers(daemon.lease, daemon.absence),
                 ..settings(&daemon.service, daemon.wait_for_nodes)
             },
             limits(&daemon.service),
@@ -573,6 +593,7 @@ mod tests {
             node::LogRoom::default(),
         );
         assert_eq!(ours, theirs);
+        assert_eq!(millis(ABSENCE_S), Timers::default().absence);
         let submit = SubmitArgs::augment_args(Command::new("blox"));
         let grace = Timers::default().grace.0 / 1000;
         for (id, default) in [("grace", grace), ("max_retries", u64::from(MAX_RETRIES))] {

@@ -12,7 +12,7 @@ use crate::output::scratch;
 use async_trait::async_trait;
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
-use blox_cluster::protocol::{NodeRequest, Timers};
+use blox_cluster::protocol::{Millis, NodeRequest, Timers};
 use blox_cluster::provider::{NodeProvider, ProviderError};
 use blox_cluster::shell::gpus::HealthSource;
 use blox_cluster::shell::{node, scheduler, service};
@@ -81,8 +81,8 @@ impl Nodes {
                 name: Some(name.clone()),
                 ..spec
             },
-            address: "127.0.0.1".to_owned(),
-            timers: Timers::default().divided_by(FASTER),
+            address: None,
+            absence: Millis(0),
             shim: vec![self.program.clone(), "shim".to_owned()],
             devices: Vec::new(),
             device_files: Vec::new(),
@@ -167,7 +167,7 @@ pub(super) fn run<T>(
 ) -> Result<T, Failure> {
     let folder = scratch()?;
     let settings = Settings {
-        timers: Timers::default().divided_by(FASTER),
+        timers: Timers::default().of_one_allocation().divided_by(FASTER),
         ..settings
     };
     let runtime = runtime()?;

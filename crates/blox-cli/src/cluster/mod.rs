@@ -103,6 +103,11 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
+        #[cfg(feature = "cluster")]
+        ClusterCommand::Scheduler(late) if late.args.command.is_some() => match late.args.command {
+            Some(args::SchedulerCommand::Stop(a)) => commands::stop(a, terminal),
+            None => Ok(crate::terminal::OK),
+        },
         ClusterCommand::Scheduler(late) if late.args.daemon.on == args::Carrier::Slurm => {
             slurm::scheduler(registry, late, terminal)
         }

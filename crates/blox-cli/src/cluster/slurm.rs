@@ -29,6 +29,7 @@ pub(super) fn scheduler(
     let SchedulerArgs {
         simulate,
         daemon: a,
+        command: _,
     } = *late.args;
     let others = [
         ("token-file", a.token_file.is_some()),
@@ -54,7 +55,7 @@ pub(super) fn scheduler(
     possible(&pipeline)?;
     let daemon =
         |error: &dyn std::fmt::Display| Failure::of(Code::Daemon, plain(&error.to_string()));
-    let folder = Folder::open(&a.state_dir).map_err(|e| daemon(&e))?;
+    let folder = Folder::open(&a.state_dir.clone().unwrap_or_default()).map_err(|e| daemon(&e))?;
     let trigger = pipeline.trigger();
     let restored = folder.restore(Box::new(pipeline), trigger);
     let mut restored = restored.map_err(|e| daemon(&e))?;
