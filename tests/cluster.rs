@@ -14,7 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    // The token of the user who runs the tests stays as it is.
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 /// A daemon that is killed at the end of the test.

@@ -779,7 +779,11 @@ fn components_of_the_site_work_on_the_command_line() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 23] = [
+const CLUSTER: [&str; 27] = [
+    "init",
+    "login",
+    "token",
+    "whoami",
     "scheduler",
     "node",
     "submit",

@@ -1,11 +1,20 @@
 //! Client of the scheduler for users' commands.
 
+use crate::identity::tls::explain;
+use crate::identity::tokens::Invitation;
+use crate::identity::{IdentityError, IdentityFile, Role, request};
+use crate::private;
 use crate::protocol::Millis;
 use crate::shell::clock;
+pub use crate::shell::dial::Credentials;
+use crate::shell::dial::dial;
 pub use crate::shell::token::Token;
 use crate::wire::{LARGEST, pb};
 use blox_core::Seconds;
+use pb::access_client::AccessClient;
+use pb::entry_client::EntryClient;
 use pb::jobs_client::JobsClient;
+use std::path::Path;
 use std::time::Duration;
 use tonic::Response;
 use tonic::service::interceptor::InterceptedService;
@@ -49,7 +58,8 @@ pub enum ClientError {
 /// Connection to a scheduler.
 pub struct Client {
     at: String,
-    jobs: JobsClient<InterceptedService<Channel, Token>>,
+    jobs: JobsClient<InterceptedService<Channel, Credentials>>,
+    access: AccessClient<InterceptedService<Channel, Credentials>>,
 }
 
 /// Creates a request with a timeout.
@@ -89,27 +99,85 @@ pub fn url(at: &str) -> Result<String, ClientError> {
         .ok_or_else(|| ClientError::NoAddress(at.to_owned()))
 }
 
+/// Joins a cluster: creates a key, gets its certificate for a token, and writes both to `file`.
+/// A token without a name takes `name`, or else `host`. Returns name and role.
+///
+/// # Errors
+/// The scheduler does not answer or is not of the token's authority. It refuses the token, or the
+/// file cannot be written.
+pub async fn join(
+    at: &str,
+    token: &Invitation,
+    name: &str,
+    host: &str,
+    file: &Path,
+) -> Result<(String, String), ClientError> {
+    let refused = |e: IdentityError| ClientError::Refused(e.to_string());
+    let (key, request) = request().map_err(refused)?;
+    // A token is not used up for a file that cannot be written.
+    let folder = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    private::folder(folder).map_err(|e| {
+        let folder = folder.display();
+        ClientError::Refused(format!("{folder}: {e}"))
+    })?;
+    let unreachable = |why: String| ClientError::Unreachable {
+        at: at.to_owned(),
+        why,
+    };
+    let newcomer = Credentials::Newcomer(token.fingerprint.clone());
+    let (beat, url) = (Duration::from_secs(4), url(at)?);
+    let channel = dial(&url, &newcomer, (beat, beat), false).await;
+    let channel = channel.map_err(|e| unreachable(root(&e)))?;
+    let request = pb::JoinRequest {
+        secret: token.secret.clone(),
+        request,
+        name: name.to_owned(),
+        host: host.to_owned(),
+    };
+    let reply = EntryClient::new(channel).join(soon(request)).await;
+    let reply = reply.map_err(|status| match status.code() {
+        tonic::Code::PermissionDenied | tonic::Code::InvalidArgument => {
+            ClientError::Refused(status.message().to_owned())
+        }
+        _ => unreachable(explain(&root(&status))),
+    })?;
+    let reply = reply.into_inner();
+    IdentityFile::write(file, &key, &reply.chain).map_err(refused)?;
+    Ok((reply.name, reply.role))
+}
+
 impl Client {
-    /// Connects to the scheduler at `host:port`, with its secret if it requires one.
+    /// Connects to the scheduler at `host:port`, with a secret or a certificate if it requires one.
     ///
     /// # Errors
-    /// The scheduler does not answer.
-    pub async fn connect(at: &str, token: Token) -> Result<Self, ClientError> {
+    /// The scheduler does not answer, is another one than the authority names, or refuses the
+    /// certificate.
+    pub async fn connect(
+        at: &str,
+        credentials: impl Into<Credentials>,
+    ) -> Result<Self, ClientError> {
+        let credentials = credentials.into();
         let unreachable = |e: tonic::transport::Error| ClientError::Unreachable {
             at: at.to_owned(),
             why: root(&e),
         };
-        let endpoint = Endpoint::from_shared(url(at)?)
-            .map_err(unreachable)?
-            .connect_timeout(Duration::from_secs(5))
-            .http2_keep_alive_interval(Duration::from_secs(2))
-            .keep_alive_timeout(Duration::from_secs(4))
-            .tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(unreachable)?;
-        Ok(Client {
+        let beat = (Duration::from_secs(2), Duration::from_secs(4));
+        let url = url(at)?;
+        let channel = dial(&url, &credentials, beat, false);
+        let channel = channel.await.map_err(unreachable)?;
+        let own = credentials.clone();
+        let mut client = Client {
             at: at.to_owned(),
-            jobs: JobsClient::with_interceptor(channel, token).max_decoding_message_size(LARGEST),
-        })
+            access: AccessClient::with_interceptor(channel.clone(), own),
+            jobs: JobsClient::with_interceptor(channel, credentials.clone())
+                .max_decoding_message_size(LARGEST),
+        };
+        if let Credentials::Identity(_) = credentials {
+            // The scheduler refuses a certificate after the client's side of the handshake.
+            client.who_am_i().await?;
+        }
+        Ok(client)
     }
 
     fn failed(&self, status: &tonic::Status) -> ClientError {
@@ -125,8 +193,45 @@ impl Client {
         }
         ClientError::Unreachable {
             at: self.at.clone(),
-            why: root(status),
+            why: explain(&root(status)),
         }
+    }
+
+    /// Returns name and role of this client.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or refuses the certificate.
+    pub async fn who_am_i(&mut self) -> Result<pb::WhoAmIReply, ClientError> {
+        let reply = self.access.who_am_i(soon(pb::WhoAmIRequest {})).await;
+        self.reply(reply)
+    }
+
+    /// Creates a token with which one user or node joins within `seconds`.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or this client is no admin.
+    pub async fn create_token(
+        &mut self,
+        role: Role,
+        name: Option<String>,
+        seconds: u64,
+    ) -> Result<String, ClientError> {
+        let request = pb::CreateTokenRequest {
+            role: role.to_string(),
+            name: name.unwrap_or_default(),
+            seconds,
+        };
+        let reply = self.access.create_token(soon(request)).await;
+        Ok(self.reply(reply)?.token)
+    }
+
+    /// Refuses all certificates of a name that were issued until now, or one serial number.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or this client is no admin.
+    pub async fn revoke(&mut self, what: String) -> Result<(), ClientError> {
+        let reply = self.access.revoke(soon(pb::RevokeRequest { what })).await;
+        self.reply(reply).map(drop)
     }
 
     fn reply<T>(&self, reply: Result<Response<T>, tonic::Status>) -> Result<T, ClientError> {

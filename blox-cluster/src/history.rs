@@ -149,6 +149,12 @@ fn prepared(path: &Path) -> Result<Connection, HistoryError> {
         path: path.to_owned(),
         error,
     };
+    // The database and its journal take the rights of an existing file. After an error, the next
+    // line fails for the same reason.
+    let _ = crate::private::options()
+        .create(true)
+        .append(true)
+        .open(path);
     let connection = Connection::open(path).map_err(failed)?;
     let found = version(&connection).map_err(failed)?;
     if found > 1 {

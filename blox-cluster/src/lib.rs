@@ -5,7 +5,7 @@
 //! `wire` defines the messages, `shell` has the processes, and `client` the requests of users'
 //! commands.
 //!
-//! `client`, `shell` and `wire` need the feature `rpc`.
+//! `client`, `identity`, `shell` and `wire` need the feature `rpc`.
 //!
 //! Read [`protocol`] first: it has all decisions of the cluster backend, and is tested without
 //! processes.
@@ -20,9 +20,11 @@
 //! | Change timeouts | [`protocol::Timers`] |
 //! | Follow an input to the log and to its reply | [`daemon::Daemon`] |
 //! | Read or write the persistent log | [`log::Log`] |
+//! | Keep files from other users | [`private`] |
 //! | Supply and take back nodes | [`provider::NodeProvider`] |
 //! | Send requests to a scheduler | `client::Client` |
 //! | Read accounts of ended jobs | `history::accounts` |
+//! | Issue certificates and decide what a role may do | `identity` |
 //! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -33,18 +35,13 @@ pub mod client;
 pub mod daemon;
 #[cfg(feature = "rpc")]
 pub mod history;
+#[cfg(feature = "rpc")]
+pub mod identity;
 pub mod log;
+pub mod private;
 pub mod protocol;
 pub mod provider;
 #[cfg(feature = "rpc")]
 pub mod shell;
 #[cfg(feature = "rpc")]
 pub mod wire;
-
-/// Creates a folder, unless it exists.
-fn folder(dir: &std::path::Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir).map_err(|e| match dir.is_file() {
-        true => std::io::Error::other("is a file, expected a folder"),
-        false => e,
-    })
-}

@@ -10,7 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Returns a command for the program.
 pub fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    // The token of the user who runs the tests stays as it is.
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 /// Result of a run.

@@ -1,5 +1,6 @@
 //! Files of a log: the operating system's, or a model with faults in tests.
 
+use crate::private;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -126,7 +127,7 @@ pub struct SystemFiles;
 
 impl Files for SystemFiles {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        crate::folder(dir)
+        private::folder(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -138,7 +139,7 @@ impl Files for SystemFiles {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn FileHandle>> {
-        Ok(Box::new(File::create(path)?))
+        Ok(Box::new(private::create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn FileHandle>> {

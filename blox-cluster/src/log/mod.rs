@@ -15,7 +15,7 @@ pub use check::{Check, Content, Damage, FileCheck, check, dump};
 pub use files::{FileHandle, Files, SystemFiles};
 use frame::{HEAD, Kind};
 pub use repair::{Lost, Repair, repair};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ impl Log {
     /// # Errors
     /// The directory is in use, cannot be read, or is damaged.
     pub fn open(dir: &Path) -> Result<(Log, Recovered), LogError> {
-        crate::folder(dir).map_err(at(dir))?;
+        crate::private::folder(dir).map_err(at(dir))?;
         let lock = lock(dir)?;
         let (log, recovered) = Log::open_in(Arc::new(SystemFiles), dir)?;
         Ok((
@@ -480,7 +480,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 fn lock(dir: &Path) -> Result<File, LogError> {
     let path = dir.join("lock");
-    let file = OpenOptions::new()
+    let file = crate::private::options()
         .create(true)
         .truncate(false)
         .write(true)

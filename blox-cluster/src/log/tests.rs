@@ -1,7 +1,7 @@
 //! Tests that written records are read again, whatever the last write left behind.
 
 use super::*;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 fn text(records: &[Vec<u8>]) -> Vec<String> {

@@ -5,10 +5,11 @@
 //! last complete line counts. A job is archived before the log records that the scheduler drops it,
 //! so no job is in neither place.
 
+use crate::private;
 use crate::protocol::launches::Past;
 use blox_core::JobId;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ impl Archive {
 
     /// Appends jobs. They are on disk when it returns.
     pub fn add(&self, jobs: &[Past]) -> io::Result<()> {
-        fs::create_dir_all(&self.0)?;
+        private::folder(&self.0)?;
         let mut files: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
         for past in jobs {
             let lines = files.entry(past.job.0 / PER_FILE).or_default();
@@ -37,7 +38,7 @@ impl Archive {
         }
         for (number, lines) in files {
             let path = self.file(number);
-            let mut options = OpenOptions::new();
+            let mut options = private::options();
             let mut file = options.create(true).append(true).read(true).open(path)?;
             // A torn line must not swallow the next one.
             if !ends_with_newline(&mut file)? {
@@ -110,6 +111,7 @@ mod tests {
     use super::*;
     use crate::protocol::launches::Brief;
     use blox_core::{Outcome, Time};
+    use std::fs::OpenOptions;
 
     fn past(job: u32, name: &str) -> Past {
         Past {

@@ -1,5 +1,6 @@
 //! Small JSON files that are replaced atomically, and files that jobs write.
 
+use crate::private;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
@@ -69,7 +70,8 @@ fn named(path: &Path, e: &io::Error) -> io::Error {
 
 /// Opens a file without blocking, even if it is a pipe without a writer.
 pub fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits();
+    // A link could lead to a file that the job may not read.
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits();
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags as i32).open(path)
 }
@@ -130,7 +132,11 @@ pub fn read_checked<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Optio
 /// The operating system failed.
 pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<()> {
     let tmp = path.with_extension("tmp");
-    let mut file = File::create(&tmp)?;
+    // A job may have put a link there.
+    let mut options = private::options();
+    options.write(true).create(true).truncate(true);
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    let mut file = options.open(&tmp)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     if durable {
         file.sync_all()?;

@@ -1,18 +1,23 @@
 //! Incoming connections, with limits on their number and on the time until the first authenticated
 //! request.
 
+use super::dial::Io;
+use super::notes::Notes;
+use crate::identity::Principal;
+use crate::identity::tls::{self, ServerTls};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
@@ -22,6 +27,8 @@ const RESERVE: u64 = 128;
 const MOST: u64 = 16_384;
 /// Limit on concurrent connections for metrics.
 const METRICS: usize = 64;
+/// Time for which a refused handshake waits for the other side to close the connection.
+const LINGER: Duration = Duration::from_secs(1);
 /// Delay after a failed accept, for example because no file descriptor is left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -83,9 +90,12 @@ impl ConnectionLimits {
 }
 
 /// Returns the incoming connections of a socket, until the stream is dropped.
+///
+/// An incomplete handshake of TLS counts as a connection without an authenticated request.
 pub(super) fn connections(
     listener: TcpListener,
     limits: ConnectionLimits,
+    tls: Option<(Arc<ServerTls>, Notes)>,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (tx, rx) = mpsc::channel(16);
     let table = Arc::new(Table {
@@ -103,21 +113,41 @@ pub(super) fn connections(
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             };
-            let Some((peer, admitted)) = table.add(from.ip()) else {
+            let Some((peer, admitted)) = table.add(from) else {
                 continue;
             };
             let _ = tcp.set_nodelay(true);
-            let connection = Connection {
-                tcp,
-                peer,
-                unknown: Some(Unknown {
-                    admitted,
-                    by: Box::pin(tokio::time::sleep(limits.first_request)),
-                }),
+            let Some((tls, notes)) = &tls else {
+                let connection = Connection::new(Box::new(tcp), peer, admitted, limits);
+                if tx.send(Ok(connection)).await.is_err() {
+                    return;
+                }
+                continue;
             };
-            if tx.send(Ok(connection)).await.is_err() {
-                return;
-            }
+            let (acceptor, tx) = (TlsAcceptor::from(tls.config()), tx.clone());
+            let notes = notes.clone();
+            tokio::spawn(async move {
+                let (mut peer, mut admitted) = (peer, admitted);
+                let secured = tokio::select! {
+                    secured = secured(acceptor, tcp, limits.first_request) => secured,
+                    // A newer connection needs the place.
+                    _ = &mut admitted => return,
+                };
+                match secured {
+                    Ok((stream, principal)) => {
+                        peer.principal = principal;
+                        let connection = Connection::new(stream, peer, admitted, limits);
+                        // The server may be stopping.
+                        let _ = tx.send(Ok(connection)).await;
+                    }
+                    Err((label, why, tcp)) => {
+                        notes.refused(peer.address, None, "", label, &why);
+                        if let Some(tcp) = tcp {
+                            let _ = tokio::time::timeout(LINGER, linger(tcp)).await;
+                        }
+                    }
+                }
+            });
         }
     });
     ReceiverStream::new(rx)
@@ -148,8 +178,8 @@ impl Table {
 
     /// Adds a connection, and closes an older one without an authenticated request if there are
     /// too many. Returns `None` if the connection must be closed.
-    fn add(self: &Arc<Self>, ip: IpAddr) -> Option<(Peer, oneshot::Receiver<()>)> {
-        let group = group(ip);
+    fn add(self: &Arc<Self>, address: SocketAddr) -> Option<(Peer, oneshot::Receiver<()>)> {
+        let group = group(address.ip());
         let mut open = self.open();
         let of = open.unknown.iter().filter(|(_, (from, _))| *from == group);
         let (first, count) = of.fold((None, 0), |(first, count), (id, _)| {
@@ -179,7 +209,8 @@ impl Table {
             id,
         };
         let peer = Peer {
-            ip,
+            address,
+            principal: None,
             slot: Arc::new(slot),
         };
         Some((peer, admitted))
@@ -220,7 +251,9 @@ impl Drop for Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     /// Its address.
-    pub ip: IpAddr,
+    pub address: SocketAddr,
+    /// Holder of its certificate.
+    pub principal: Option<Principal>,
     slot: Arc<Slot>,
 }
 
@@ -244,9 +277,66 @@ struct Unknown {
 
 /// A connection that fails without an authenticated request in time.
 pub(super) struct Connection {
-    tcp: TcpStream,
+    stream: Box<dyn Io>,
     peer: Peer,
     unknown: Option<Unknown>,
+}
+
+impl Connection {
+    fn new(
+        stream: Box<dyn Io>,
+        peer: Peer,
+        admitted: oneshot::Receiver<()>,
+        limits: ConnectionLimits,
+    ) -> Self {
+        Connection {
+            stream,
+            peer,
+            unknown: Some(Unknown {
+                admitted,
+                by: Box::pin(tokio::time::sleep(limits.first_request)),
+            }),
+        }
+    }
+}
+
+/// Reads until the other side closes a connection. A connection that is closed with unread bytes
+/// could lose the alert that states why it is refused.
+async fn linger(mut tcp: TcpStream) -> io::Result<()> {
+    tcp.shutdown().await?;
+    let mut buffer = [0; 1024];
+    while tcp.read(&mut buffer).await? > 0 {}
+    Ok(())
+}
+
+/// Reason of a refused handshake: a label, a sentence, and the connection if it still exists.
+type RefusedHandshake = (&'static str, String, Option<TcpStream>);
+
+/// Completes the handshake of a connection. Returns the holder of its certificate.
+async fn secured(
+    acceptor: TlsAcceptor,
+    tcp: TcpStream,
+    limit: Duration,
+) -> Result<(Box<dyn Io>, Option<Principal>), RefusedHandshake> {
+    let accepted = tokio::time::timeout(limit, acceptor.accept(tcp).into_fallible()).await;
+    let late = |_| {
+        let seconds = limit.as_secs();
+        (
+            "timeout",
+            format!("the handshake took longer than {seconds} s"),
+            None,
+        )
+    };
+    let stream = accepted.map_err(late)?;
+    let stream = stream.map_err(|(e, tcp)| {
+        let (label, why) = tls::reason(&e, "the client");
+        (label, why, Some(tcp))
+    })?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let own = shown.and_then(|chain| chain.first());
+    let principal = own.map(|der| Principal::of(der)).transpose();
+    let principal = principal.map_err(|e| ("invalid", e.to_string(), None))?;
+    Ok((Box::new(stream), principal))
 }
 
 impl Connected for Connection {
@@ -276,7 +366,7 @@ impl AsyncRead for Connection {
                 }
             }
         }
-        Pin::new(&mut self.tcp).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -286,15 +376,15 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -302,11 +392,11 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 }
 
@@ -336,7 +426,7 @@ mod tests {
             unknown_per_address: 2,
             first_request: Duration::from_secs(5),
         });
-        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let ip = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
         let is_closed = |r: &mut oneshot::Receiver<()>| {
             r.try_recv() == Err(oneshot::error::TryRecvError::Closed)
         };

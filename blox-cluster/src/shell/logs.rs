@@ -285,8 +285,10 @@ async fn read_on(
     Ok(found)
 }
 
-type Channel =
-    tonic::service::interceptor::InterceptedService<tonic::transport::Channel, super::token::Token>;
+type Channel = tonic::service::interceptor::InterceptedService<
+    tonic::transport::Channel,
+    super::dial::Credentials,
+>;
 
 /// Answers the scheduler's log requests on a node, until the stream ends.
 pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {

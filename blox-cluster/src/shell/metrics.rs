@@ -18,7 +18,7 @@ use tokio_stream::StreamExt;
 /// Serves `GET /metrics` and `GET /healthz` forever.
 pub(super) async fn serve(listener: TcpListener, handle: Handle, refusals: Refusals) {
     let limits = ConnectionLimits::metrics();
-    let mut connections = connections(listener, limits);
+    let mut connections = connections(listener, limits, None);
     while let Some(connection) = connections.next().await {
         let Ok(connection) = connection else {
             continue;
@@ -81,7 +81,8 @@ launches_open gauge Launches that have not ended.
 node_requests_total counter Requests to the provider of nodes that have ended.
 node_requests_open gauge Requests to the provider of nodes that have not ended.
 ignored_messages_total counter Messages without effect.
-requests_refused_total counter Requests refused for lack of a valid token.
+requests_refused_total counter Connections and requests refused for lack of a valid token, \
+certificate or right.
 epoch gauge Starts of the scheduler on this log.
 plans_refused_total counter Plans rejected because they contradict their state.
 stale_steps_total counter Actions of decisions that a later event made impossible, \

@@ -1,16 +1,24 @@
 //! Processes that run the state machines: clocks, files, sockets and child processes.
 
+pub mod account;
 mod address;
+mod admit;
 mod archive;
 pub mod clock;
 pub mod containment;
+pub mod dial;
+mod entry;
 pub mod files;
 pub mod gpus;
 pub mod guard;
+#[cfg(test)]
+mod hostile;
 mod listen;
 mod logs;
 mod metrics;
 pub mod node;
+mod notes;
+pub(crate) mod peer;
 mod progress;
 pub mod provider;
 mod record;

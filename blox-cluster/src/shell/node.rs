@@ -4,14 +4,17 @@
 use super::address;
 use super::clock;
 use super::containment::{self, Containment, Limited, MARK};
+use super::dial::{Credentials, dial};
 use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
 use super::gpus::{Health, HealthSource};
 use super::room::Ended;
 pub use super::room::LogRoom;
 use super::shim::{Beat, LaunchFile, StatusFile};
 use super::slots::{Slots, keep, kept, session};
-use super::token::Token;
 use crate::client::root;
+use crate::identity::IdentityFile;
+use crate::identity::tls::explain;
+use crate::private;
 use crate::protocol::message::{SHIM_ENDED, Task};
 use crate::protocol::node::{Found, GpuNews, Identity, Node, NodeEffect, NodeInput, ShimMessage};
 use crate::protocol::shim::{Control, ShimWish};
@@ -32,7 +35,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
 
 /// Settings of a node manager.
 #[derive(Clone, Debug)]
@@ -61,10 +63,19 @@ pub struct NodeSettings {
     pub processes: u64,
     /// True if launches stay in the cgroup of the node manager.
     pub no_cgroup: bool,
-    /// Secret of the scheduler.
-    pub token: Token,
+    /// Secret or certificate for the scheduler. A certificate is renewed in time.
+    pub credentials: Credentials,
     /// Disk quotas of logs.
     pub logs: LogRoom,
+}
+
+impl NodeSettings {
+    /// Returns true if each job runs with the account of its user: the node manager is root, and the
+    /// scheduler vouches for names.
+    pub fn as_users(&self) -> bool {
+        let vouched = matches!(self.credentials, Credentials::Identity(_));
+        vouched && private::user().is_ok_and(|user| user == 0)
+    }
 }
 
 /// Polling interval of launches.
@@ -264,13 +275,21 @@ async fn link(
                         return;
                     }
                     // The scheduler may be restarted with the right token or another version.
-                    Some((tonic::Code::Unauthenticated | tonic::Code::InvalidArgument, why)) => {
+                    Some((
+                        tonic::Code::Unauthenticated
+                        | tonic::Code::PermissionDenied
+                        | tonic::Code::InvalidArgument,
+                        why,
+                    )) => {
                         format!("the scheduler at {at} turns this node away: {why}")
                     }
                     _ if e.downcast_ref::<WireError>().is_some() => {
                         format!("this node cannot follow the scheduler at {at}: {e}")
                     }
-                    _ => format!("the scheduler at {at} does not answer: {}", root(&*e)),
+                    _ => format!(
+                        "the scheduler at {at} does not answer: {}",
+                        explain(&root(&*e))
+                    ),
                 };
                 if !std::mem::replace(&mut out, true) {
                     let _ = news.send(News::Notice(text));
@@ -290,16 +309,12 @@ async fn connected(
     orders: &mpsc::Sender<Orders>,
     mut on_message: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let channel = Endpoint::from_shared(settings.scheduler.clone())?
-        .connect_timeout(Duration::from_secs(5))
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect()
-        .await?;
-    let token = settings.token.clone();
-    let mut client = pb::node_link_client::NodeLinkClient::with_interceptor(channel, token)
+    let beat = KEEP_ALIVE;
+    let credentials = settings.credentials.clone();
+    let channel = dial(&settings.scheduler, &credentials, (beat, beat), true).await?;
+    let renewal = renewed(credentials.clone(), channel.clone());
+    let mut renewal = std::pin::pin!(renewal);
+    let mut client = pb::node_link_client::NodeLinkClient::with_interceptor(channel, credentials)
         .max_decoding_message_size(crate::wire::LARGEST);
     let (tx, rx) = mpsc::channel(16);
     let mut stream = client.link(ReceiverStream::new(rx)).await?.into_inner();
@@ -309,6 +324,8 @@ async fn connected(
     tasks.spawn(async move { super::logs::answer(client, &dir).await });
     loop {
         tokio::select! {
+            // The next connection shows the new certificate. The launches keep their leases.
+            () = &mut renewal => return Ok(()),
             report = reports.recv() => match report {
                 Some(report) => tx.send(report).await?,
                 None => return Ok(()),
@@ -328,6 +345,36 @@ async fn connected(
                 None => return Ok(()),
             },
         }
+    }
+}
+
+/// Interval of the checks of the node's certificate.
+const KEEP: Duration = Duration::from_secs(1);
+
+/// Waits until the certificate has lived for two thirds of its life, and renews it. After an error,
+/// it tries again. The file is replaced as a whole.
+async fn renewed(credentials: Credentials, channel: tonic::transport::Channel) {
+    let Credentials::Identity(path) = credentials else {
+        return std::future::pending().await;
+    };
+    let mut client = pb::access_client::AccessClient::new(channel);
+    loop {
+        tokio::time::sleep(KEEP).await;
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let due = IdentityFile::read(&path).map(|file| file.renew_at_s());
+        if due.is_ok_and(|at| now.as_secs() < at) {
+            continue;
+        }
+        let Ok((key, request)) = crate::identity::request() else {
+            continue;
+        };
+        let reply = client.renew(pb::RenewRequest { request }).await;
+        if let Ok(reply) = reply
+            && IdentityFile::write(&path, &key, &reply.into_inner().chain).is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(KEEP * 10).await;
     }
 }
 
@@ -440,9 +487,13 @@ struct Shell {
 impl Shell {
     fn open(settings: NodeSettings) -> io::Result<Self> {
         let dir = &settings.dir;
-        crate::folder(dir)?;
-        fs::create_dir_all(dir.join("attempts"))?;
-        let lock = File::create(dir.join("lock"))?;
+        let folder = match settings.as_users() {
+            true => private::passage,
+            false => private::folder,
+        };
+        folder(dir)?;
+        folder(&dir.join("attempts"))?;
+        let lock = private::create(&dir.join("lock"))?;
         lock.try_lock()
             .map_err(|_| io::Error::other("another node manager uses this directory"))?;
         let boot = clock::boot_id()?;
@@ -599,6 +650,7 @@ impl Shell {
                         slots,
                         time_left,
                         folder: 0,
+                        as_user: self.settings.as_users(),
                     };
                     self.spawn(&launch, lease);
                 }
@@ -610,8 +662,13 @@ impl Shell {
                     // The time by the clock that the job reads.
                     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
                     let by = now.as_secs() + left.0 / 1000;
-                    match files::replace(&self.folder(id).join("notice"), &by, false) {
-                        Ok(()) => {}
+                    let path = self.folder(id).join("notice");
+                    match files::replace(&path, &by, false) {
+                        // The job reads it with its own account.
+                        Ok(()) => {
+                            // After an error, the job only misses the notice.
+                            let _ = private::show(&path);
+                        }
                         Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
                         Err(ReadError::Io(e)) => self.in_trouble(&e),
                     }
@@ -833,7 +890,10 @@ impl Shell {
         launch: &LaunchFile,
         lease: Millis,
     ) -> io::Result<(Child, Slots, Slots)> {
-        fs::create_dir_all(dir)?;
+        match launch.as_user {
+            true => private::passage(dir)?,
+            false => private::folder(dir)?,
+        }
         let wish = ShimWish::Run;
         let control = Slots::create(&dir.join("control"), &Control { lease, wish })?;
         let beat = Slots::create(&dir.join("beat"), &Beat::default())?;
@@ -1021,7 +1081,7 @@ impl Shell {
         let done = Final::unobserved(exit, status.map_or(Millis(0), |s| s.ran), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
             // The job may have removed the folder.
-            let _ = fs::create_dir_all(&dir);
+            let _ = private::folder(&dir);
             if let Err(e) = files::replace(&dir.join("final.json"), &done, true) {
                 // No process is left: a later session finds the same.
                 w.unwritten = Some(done);
@@ -1134,7 +1194,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::protocol::message::Meeting;
     use blox_core::{GpuCount, JobId, JobSpec, Seconds, Share, Time};
@@ -1218,6 +1278,7 @@ mod tests {
             slots: vec![0],
             time_left: None,
             folder: 0,
+            as_user: false,
         }
     }
 
@@ -1276,9 +1337,9 @@ mod tests {
         }
     }
 
-    /// Creates a node manager whose shims only sleep.
-    fn shell(dir: &Path) -> Shell {
-        let settings = NodeSettings {
+    /// Returns settings of a node manager whose shims only sleep.
+    pub(crate) fn settings(dir: &Path) -> NodeSettings {
+        NodeSettings {
             scheduler: "http://127.0.0.1:1".to_owned(),
             dir: dir.to_owned(),
             offer: NodeSpec::with_gpus(2),
@@ -1290,10 +1351,13 @@ mod tests {
             health: HealthSource::None,
             processes: 4_096,
             no_cgroup: false,
-            token: Token::none(),
+            credentials: Credentials::default(),
             logs: LogRoom::default(),
-        };
-        Shell::open(settings).unwrap()
+        }
+    }
+
+    fn shell(dir: &Path) -> Shell {
+        Shell::open(settings(dir)).unwrap()
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Requests to a provider of nodes: the thread that makes them, and programs as a provider.
 
+use crate::private;
 use crate::protocol::NodeRequest;
 use crate::protocol::launches::NodeLimits;
 use crate::provider::{NodeProvider, ProviderError};
 use async_trait::async_trait;
 use blox_core::{ActionId, NodeActionKind, NodeActionKinds};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::fs::File;
 use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -127,14 +128,15 @@ impl Programs {
             let path = path.to_owned();
             move |error| ProviderError::Io { path, error }
         };
-        crate::folder(&self.dir).map_err(of(&self.dir))?;
+        private::folder(&self.dir).map_err(of(&self.dir))?;
         let file = self.dir.join(format!("{}.json", request.id));
         let errors = self.dir.join(format!("{}.err", request.id));
         let text = serde_json::to_vec(request).map_err(|e| ProviderError::Other(e.to_string()))?;
-        std::fs::write(&file, text).map_err(of(&file))?;
+        let mut written = private::create(&file).map_err(of(&file))?;
+        written.write_all(&text).map_err(of(&file))?;
         // The file may stay open in a process that the program leaves behind. A pipe would then
         // never end.
-        let output = File::create(&errors).map_err(of(&errors))?;
+        let output = private::create(&errors).map_err(of(&errors))?;
         let names: Vec<&str> = request.names.iter().map(|name| name.as_str()).collect();
         let child = Command::new(program)
             .arg(names.join(","))

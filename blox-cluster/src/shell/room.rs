@@ -1,7 +1,8 @@
 //! Disk quotas of logs on a node: for each running launch, and for all ended launches.
 
+use crate::private;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ impl Shares {
         let each = share(room.unwrap_or(u64::MAX), paths.len());
         // Not in append mode, which would ignore the position of writes.
         let open = |path: &PathBuf| {
-            let mut options = OpenOptions::new();
+            let mut options = private::options();
             options.create(true).truncate(false).write(true).open(path)
         };
         Shares {
@@ -125,7 +126,7 @@ impl Ended {
             // A launch that never ran has no folder.
             return Ok(());
         };
-        fs::create_dir_all(&self.dir)?;
+        private::folder(&self.dir)?;
         let kept = self.dir.join(name);
         if kept.exists() {
             // A launch of another scheduler with the same number.
@@ -160,6 +161,7 @@ fn bytes_in(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::io::Write;
 
     #[test]

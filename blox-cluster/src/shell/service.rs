@@ -1,16 +1,22 @@
 //! Network services of the scheduler.
 
+use super::admit::{Caller, Guard, Guarded, Object};
+use super::entry::{Names, NodeOf, own, submitter};
 use super::listen::{ConnectionLimits, connections};
 use super::logs::{self, Desk};
 use super::metrics;
+use super::notes::Notes;
 use super::refusals::Refusals;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::select;
 use super::shown;
 use super::speakers::{Claim, Speakers};
-use super::token::{Guard, Token};
+use super::token::Token;
 use crate::client::root;
 use crate::history::{self, HistoryError};
+use crate::identity::audit::Audit;
+use crate::identity::authority::Authority;
+use crate::identity::tls::ServerTls;
 use crate::protocol::scheduler::{
     Controller, ControllerInput, LONGEST_ARRAY, Request as Ask, RequestError, SubmitMany,
 };
@@ -26,7 +32,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Limit on the concurrent requests of a connection.
@@ -50,10 +55,12 @@ pub struct Listen {
     at: SocketAddr,
     metrics: Option<(TcpListener, SocketAddr)>,
     token: Token,
+    tls: Option<Arc<ServerTls>>,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Listen {
-    /// Binds an address for nodes and users, who must present the token, and optionally an address
+    /// Binds an address for nodes and users that present the token, and optionally an address
     /// for Prometheus.
     ///
     /// # Errors
@@ -73,7 +80,23 @@ impl Listen {
             at,
             metrics,
             token,
+            tls: None,
+            audit: None,
         })
+    }
+
+    /// Requires TLS and certificates of an authority instead of the token.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(Arc::new(tls));
+        self
+    }
+
+    /// Records calls in an audit log.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = Some(Arc::new(audit));
+        self
     }
 
     /// Returns the bound address for nodes and users.
@@ -108,8 +131,21 @@ pub async fn serve(
     ready(listen.at, metrics);
     let (stopped, mut is_stopped) = mpsc::channel(1);
     let (health, health_service) = tonic_health::server::health_reporter();
+    let notes = Notes {
+        refusals,
+        audit: listen.audit,
+    };
+    let guard = Guard {
+        token: listen.token,
+        authority: listen.tls.as_ref().map(|tls| Arc::clone(tls.authority())),
+        notes: notes.clone(),
+    };
+    if let Some(authority) = guard.authority.clone() {
+        tasks.spawn(keep(authority, handle.clone()));
+    }
     let service = Service {
         handle: handle.clone(),
+        guard: guard.clone(),
         desk: Desk::default(),
         speakers: Speakers::default(),
         forecaster: running.forecaster,
@@ -123,10 +159,6 @@ pub async fn serve(
     // Older clients ask for the alpha version.
     let reflection_alpha = reflection().build_v1alpha().map_err(failed)?;
     let reflection = reflection().build_v1().map_err(failed)?;
-    let guard = Guard {
-        token: listen.token,
-        refusals,
-    };
     let counters = Arc::clone(&handle.counters);
     tasks.spawn(async move {
         loop {
@@ -157,16 +189,25 @@ pub async fn serve(
         .add_service(health_service)
         .add_service(reflection)
         .add_service(reflection_alpha)
-        .add_service(InterceptedService::new(
+        .add_service(pb::entry_server::EntryServer::new(Names(guard.clone())))
+        .add_service(Guarded::new(
+            pb::access_server::AccessServer::new(Names(guard.clone())),
+            guard.clone(),
+        ))
+        .add_service(Guarded::new(
             pb::node_link_server::NodeLinkServer::new(service.clone())
                 .max_decoding_message_size(LARGEST),
             guard.clone(),
         ))
-        .add_service(InterceptedService::new(
+        .add_service(Guarded::new(
             pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST),
             guard,
         ))
-        .serve_with_incoming(connections(listen.listener, ConnectionLimits::raise()));
+        .serve_with_incoming(connections(
+            listen.listener,
+            ConnectionLimits::raise(),
+            listen.tls.map(|tls| (tls, notes)),
+        ));
     let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
     let mut over = over;
     let mut stopping = false;
@@ -257,9 +298,29 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Schedule
     Ok((listener, at))
 }
 
+/// Interval of the checks of the scheduler's own certificate.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Renews the certificate of the scheduler in time, forever.
+async fn keep(authority: Arc<Authority>, handle: Handle) {
+    let mut failure = String::new();
+    loop {
+        let kept = authority.keep_scheduler();
+        let text = kept.err().map_or_else(String::new, |e| e.to_string());
+        if text != failure && !text.is_empty() {
+            let text = format!("the scheduler's certificate cannot be renewed: {text}");
+            // The scheduler may be stopping.
+            let _ = handle.to.send(Message::Notice(text));
+        }
+        failure = text;
+        tokio::time::sleep(KEEP).await;
+    }
+}
+
 #[derive(Clone)]
 struct Service {
     handle: Handle,
+    guard: Guard,
     desk: Desk,
     speakers: Speakers,
     forecaster: Option<Arc<dyn Forecaster>>,
@@ -280,6 +341,14 @@ fn refused(e: &RequestError) -> Status {
         RequestError::OtherJob { .. } => Status::already_exists(e.to_string()),
         _ => Status::invalid_argument(e.to_string()),
     }
+}
+
+/// Sets the user of a submitted job to the caller, if the caller has a name.
+fn named(caller: &Caller, mut job: Option<pb::Job>) -> Result<Option<pb::Job>, Status> {
+    if let Some(job) = &mut job {
+        job.user = submitter(caller, std::mem::take(&mut job.user))?;
+    }
+    Ok(job)
 }
 
 /// Checks key and description of a new job.
@@ -408,6 +477,7 @@ impl pb::node_link_server::NodeLink for Service {
     type LinkStream = ReceiverStream<Result<pb::Orders, Status>>;
 
     async fn link(&self, request: Request<Streaming<pb::Report>>) -> Answer<Self::LinkStream> {
+        let node = NodeOf::of(&request, &self.handle, &self.guard)?;
         let mut reports = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
         let (handle, speakers) = (self.handle.clone(), self.speakers.clone());
@@ -422,6 +492,10 @@ impl pb::node_link_server::NodeLink for Service {
                         return;
                     }
                 };
+                if let Err(status) = node.sends(&report).await {
+                    let _ = tx.send(Err(status)).await;
+                    return;
+                }
                 if let Err(why) = speaking.report(&report, &handle) {
                     let _ = tx.send(Err(why)).await;
                     return;
@@ -448,12 +522,14 @@ impl pb::node_link_server::NodeLink for Service {
     >;
 
     async fn logs(&self, request: Request<Streaming<pb::LogPart>>) -> Answer<Self::LogsStream> {
+        let node = NodeOf::of(&request, &self.handle, &self.guard)?;
         let mut parts = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
         let desk = self.desk.clone();
         tokio::spawn(async move {
             while let Ok(Some(part)) = parts.message().await {
                 match part.request {
+                    0 if !node.owns(&part.node).await => return,
                     0 => desk.link(part.node, Session(part.session), tx.clone()),
                     _ => desk.answer(part),
                 }
@@ -468,8 +544,10 @@ impl pb::node_link_server::NodeLink for Service {
 #[tonic::async_trait]
 impl pb::jobs_server::Jobs for Service {
     async fn submit(&self, request: Request<pb::SubmitRequest>) -> Answer<pb::JobReply> {
+        let caller = Caller::of(&request)?;
+        Object::of(&request, format!("key {}", request.get_ref().key));
         let pb::SubmitRequest { key, job } = request.into_inner();
-        let (key, spec) = sound(key, job)?;
+        let (key, spec) = sound(key, named(&caller, job)?)?;
         self.ask(Ask::Submit { key, spec }).await
     }
 
@@ -477,9 +555,11 @@ impl pb::jobs_server::Jobs for Service {
         &self,
         request: Request<pb::SubmitManyRequest>,
     ) -> Answer<pb::SubmitManyReply> {
+        let caller = Caller::of(&request)?;
+        Object::of(&request, format!("key {}", request.get_ref().key));
         let request = request.into_inner();
         let bytes = request.job.as_ref().map_or(0, pb::Job::encoded_len);
-        let (key, spec) = sound(request.key, request.job)?;
+        let (key, spec) = sound(request.key, named(&caller, request.job)?)?;
         let indices = request.indices;
         let invalid = |text: String| Status::invalid_argument(text);
         if indices.len() > LONGEST_ARRAY {
@@ -521,8 +601,16 @@ impl pb::jobs_server::Jobs for Service {
         &self,
         request: Request<pb::ChangeManyRequest>,
     ) -> Answer<pb::ChangeManyReply> {
+        let caller = Caller::of(&request)?;
+        let verb = request.get_ref().verb().as_str_name();
+        let verb = verb.trim_start_matches("VERB_").to_lowercase();
+        Object::of(&request, format!("jobs {verb}"));
         let request = request.into_inner();
         let (verb, priority) = (request.verb(), request.priority);
+        if verb == pb::Verb::Prioritize && caller.owner("Jobs/ChangeMany").is_some() {
+            let text = "only an operator changes the priority of a queued job";
+            return Err(Status::permission_denied(text));
+        }
         let filter = request.filter.unwrap_or_default();
         if filter == pb::Filter::default() {
             let text = "no job is selected: expected numbers of jobs or a filter";
@@ -534,6 +622,13 @@ impl pb::jobs_server::Jobs for Service {
         // All inputs are sent before the first reply, so that one synchronization writes many.
         let mut open = Vec::new();
         for job in jobs {
+            if let Err(status) = own(&self.handle, &caller, "Jobs/ChangeMany", job).await {
+                reply.refused.push(pb::RefusedLine {
+                    job: job.0,
+                    why: status.message().to_owned(),
+                });
+                continue;
+            }
             let ask = ask_of(verb, job, priority)?;
             open.push((job, self.handle.send(ControllerInput::Request(ask))));
         }
@@ -554,7 +649,12 @@ impl pb::jobs_server::Jobs for Service {
     }
 
     async fn change(&self, request: Request<pb::ChangeRequest>) -> Answer<pb::JobReply> {
+        let caller = Caller::of(&request)?;
+        let verb = request.get_ref().verb().as_str_name();
+        let verb = verb.trim_start_matches("VERB_").to_lowercase();
+        Object::of(&request, format!("job {} {verb}", request.get_ref().job));
         let request = request.into_inner();
+        own(&self.handle, &caller, "Jobs/Change", JobId(request.job)).await?;
         let ask = match request.verb() {
             pb::Verb::Prioritize => return Err(Status::invalid_argument("priority is missing")),
             verb => ask_of(verb, JobId(request.job), 0)?,
@@ -588,6 +688,10 @@ impl pb::jobs_server::Jobs for Service {
     type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;
 
     async fn logs(&self, request: Request<pb::LogsRequest>) -> Answer<Self::LogsStream> {
+        let caller = Caller::of(&request)?;
+        let job = request.get_ref().job;
+        Object::of(&request, format!("job {job}"));
+        own(&self.handle, &caller, "Jobs/Logs", JobId(job)).await?;
         let (tx, rx) = mpsc::channel(16);
         let (handle, desk) = (self.handle.clone(), self.desk.clone());
         tokio::spawn(logs::hand_on(handle, desk, request.into_inner(), tx));
@@ -649,6 +753,7 @@ impl pb::jobs_server::Jobs for Service {
     }
 
     async fn drain(&self, request: Request<pb::DrainRequest>) -> Answer<pb::NodesReply> {
+        Object::of(&request, format!("node {}", request.get_ref().node));
         let pb::DrainRequest {
             node,
             why,
@@ -676,6 +781,7 @@ impl pb::jobs_server::Jobs for Service {
     }
 
     async fn resume(&self, request: Request<pb::ResumeRequest>) -> Answer<pb::NodesReply> {
+        Object::of(&request, format!("node {}", request.get_ref().node));
         let id = self.node(request.into_inner().node).await?;
         self.ask(Ask::Resume(id)).await?;
         self.all_nodes().await
@@ -718,6 +824,7 @@ impl pb::jobs_server::Jobs for Service {
     }
 
     async fn remove(&self, request: Request<pb::RemoveRequest>) -> Answer<pb::NodesReply> {
+        Object::of(&request, format!("node {}", request.get_ref().node));
         let id = self.node(request.into_inner().node).await?;
         self.ask(Ask::Remove(id)).await?;
         self.all_nodes().await

@@ -7,6 +7,7 @@
 //! `rank-N.out` and `rank-N.err` are the logs. Lease, state and result need no room on the disk
 //! once the shim has started.
 
+use super::account::Account;
 use super::clock::now;
 use super::containment::{Containment, Limited, Limits, MARK};
 use super::files::{self, BadFile, ReadError};
@@ -14,11 +15,12 @@ use super::guard::{self, Guard};
 use super::progress;
 use super::room::Shares;
 use super::slots::Slots;
+use crate::private;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of};
 use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -82,9 +84,30 @@ pub struct LaunchFile {
     /// has another number.
     #[serde(default)]
     pub folder: u64,
+    /// True if the ranks run with the account of the job's user.
+    #[serde(default)]
+    pub as_user: bool,
 }
 
 impl LaunchFile {
+    /// Returns the account of the ranks; `None` for that of the node manager.
+    fn account(&self) -> Result<Option<Account>, String> {
+        if !self.as_user {
+            return Ok(None);
+        }
+        let user = self.task.spec.user.as_deref();
+        let user = user.ok_or("the job has no user, and jobs of this node run as their users")?;
+        Account::of(user).map(Some)
+    }
+
+    /// Returns the folder in which the ranks may write.
+    fn folder_of_job(&self, dir: &Path) -> PathBuf {
+        match self.as_user {
+            true => dir.join("job"),
+            false => dir.to_owned(),
+        }
+    }
+
     fn limits(&self) -> Limits {
         let t = &self.task;
         let above_zero = |x: f64| (x > 0.0).then_some(x);
@@ -143,7 +166,7 @@ fn write_reserved(path: &Path, done: &Final) -> io::Result<()> {
     }
     json.resize(RESERVE, b' ');
     let tmp = path.with_extension("tmp");
-    let file = OpenOptions::new().write(true).open(&tmp)?;
+    let file = private::options().write(true).open(&tmp)?;
     std::os::unix::fs::FileExt::write_all_at(&file, &json, 0)?;
     file.sync_all()?;
     std::fs::rename(&tmp, path)?;
@@ -217,6 +240,7 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
         None => machine,
     };
     Watch {
+        progress: launch.folder_of_job(dir).join("progress"),
         dir: dir.to_owned(),
         orders,
         beat: Slots::open(&dir.join("beat")).ok(),
@@ -259,7 +283,7 @@ struct Lock {
 impl Lock {
     fn take(dir: &Path) -> io::Result<Self> {
         let path = dir.join("lock");
-        let file = File::create(&path)?;
+        let file = private::create(&path)?;
         file.try_lock().map_err(io::Error::other)?;
         Ok(Lock { file, path })
     }
@@ -320,6 +344,8 @@ struct Watch<'a> {
     /// Orders of the node manager; `None` for a node manager of an earlier version.
     orders: Option<Slots>,
     beat: Option<Slots>,
+    /// The progress file.
+    progress: PathBuf,
     lock: Lock,
     machine: Shim,
     /// Ends the launch without the shim.
@@ -442,7 +468,7 @@ impl Watch<'_> {
 
     /// Reads the progress file. Returns the error once the file has been invalid for long enough.
     fn read_progress(&mut self) -> Option<BadFile> {
-        match progress::read(&self.dir.join("progress")) {
+        match progress::read(&self.progress) {
             Ok(report) => (self.reported, self.wrong_since) = (report, None),
             // The next poll may succeed.
             Err(ReadError::Io(_)) => {}
@@ -487,8 +513,13 @@ type Started = Result<Vec<Child>, (Vec<Child>, String)>;
 
 fn start_all(dir: &Path, launch: &LaunchFile) -> Started {
     let mut children = Vec::new();
+    let account = match prepared(dir, launch) {
+        Ok(account) => account,
+        Err(why) => return Err((children, why)),
+    };
+    let account = account.as_ref();
     for (local, rank) in launch.task.ranks.iter().enumerate() {
-        match start(dir, launch, local, *rank) {
+        match start(dir, launch, account, local, *rank) {
             Ok(child) => children.push(child),
             Err(why) => return Err((children, why)),
         }
@@ -501,7 +532,25 @@ fn log(dir: &Path, rank: u32, kind: &str) -> PathBuf {
     dir.join(format!("rank-{rank}.{kind}"))
 }
 
-fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Child, String> {
+/// Returns the account of the ranks, with a folder in which it may write.
+fn prepared(dir: &Path, launch: &LaunchFile) -> Result<Option<Account>, String> {
+    let account = launch.account()?;
+    if let Some(account) = &account {
+        let folder = launch.folder_of_job(dir);
+        private::folder(&folder)
+            .and_then(|()| account.own(&folder))
+            .map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    Ok(account)
+}
+
+fn start(
+    dir: &Path,
+    launch: &LaunchFile,
+    account: Option<&Account>,
+    local: usize,
+    rank: u32,
+) -> Result<Child, String> {
     let extras = launch.task.spec.extras();
     let (program, arguments) = extras
         .command
@@ -509,18 +558,30 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         .ok_or("the job has no command")?;
     let log = |kind: &str| {
         let path = log(dir, rank, kind);
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        file.map_err(|e| format!("{}: {e}", path.display()))
+        let file = private::options().create(true).append(true).open(&path);
+        // A rank may open its outputs again by their names in /dev.
+        let owned = file.and_then(|file| match account {
+            Some(account) => account.own(&path).map(|()| file),
+            None => Ok(file),
+        });
+        owned.map_err(|e| format!("{}: {e}", path.display()))
     };
+    // A process of root takes the account of the user, and becomes the program.
+    let mut words: Vec<&str> = vec![program];
+    words.extend(arguments.iter().map(String::as_str));
+    let starter = account.map(Account::starter);
+    let starter = starter.iter().flatten().map(String::as_str);
+    let words: Vec<&str> = starter.chain(words).collect();
+    let (first, rest) = words.split_first().ok_or("the job has no command")?;
     // The program is started by this program, which ends with the shim.
     let mut command = match launch.shim.is_empty() {
-        true => Command::new(program),
-        false => guard::rank(&launch.shim, program),
+        true => Command::new(first),
+        false => guard::rank(&launch.shim, first),
     };
     command
-        .args(arguments)
+        .args(rest)
         .env_clear()
-        .envs(environment(dir, launch, local, rank))
+        .envs(environment(dir, launch, account, local, rank))
         .stdout(log("out")?)
         .stderr(log("err")?)
         .process_group(0);
@@ -548,12 +609,19 @@ fn in_gib(bytes: u64) -> f64 {
 
 /// Returns the environment of a rank: a minimal base, then the variables of the job, then the
 /// variables for launchers and trainers. The job cannot override the variables of the protocol.
-fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<(String, String)> {
+fn environment(
+    dir: &Path,
+    launch: &LaunchFile,
+    account: Option<&Account>,
+    local: usize,
+    rank: u32,
+) -> Vec<(String, String)> {
     let t = &launch.task;
     let mut env: Vec<(String, String)> = ["PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR"]
         .into_iter()
         .filter_map(|k| Some((k.to_owned(), std::env::var(k).ok()?)))
         .collect();
+    env.extend(account.iter().flat_map(|account| account.environment()));
     if let Some(own) = t
         .spec
         .extras()
@@ -653,7 +721,7 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("BLOX_NODELIST", &nodes.join(","));
     set(
         "BLOX_PROGRESS_FILE",
-        &dir.join("progress").to_string_lossy(),
+        &launch.folder_of_job(dir).join("progress").to_string_lossy(),
     );
     set("BLOX_NOTICE_FILE", &dir.join("notice").to_string_lossy());
     set(MARK, &launch.mark);

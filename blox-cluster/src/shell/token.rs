@@ -1,23 +1,32 @@
 //! Shared secret of the scheduler and its clients and nodes.
 
-use super::listen::Peer;
-use super::refusals::Refusals;
+use crate::private;
+use rustix::fs::OFlags;
+use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tonic::codegen::http::HeaderValue;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-const HEADER: &str = "authorization";
+/// Header of a request with the secret.
+pub(super) const HEADER: &str = "authorization";
 /// Minimum length of a secret in characters. A shorter one could be guessed.
 const SHORTEST: usize = 16;
 
 /// A secret, or none.
 #[derive(Clone, Default)]
-pub struct Token(Option<Arc<MetadataValue<Ascii>>>);
+pub struct Token(Option<Arc<Secret>>);
+
+struct Secret {
+    value: MetadataValue<Ascii>,
+    /// Owner of its file.
+    owner: Option<u32>,
+}
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,24 +39,32 @@ impl std::fmt::Debug for Token {
     }
 }
 
+fn bad(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+/// Returns 256 random bits as hexadecimal digits.
+pub(crate) fn random() -> io::Result<String> {
+    let mut bits = [0; 32];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 impl Token {
     /// Returns a token without a secret.
     pub fn none() -> Self {
         Token(None)
     }
 
-    /// Reads the secret from a file that is private to its owner.
+    /// Returns a new secret that is in no file.
     ///
     /// # Errors
-    /// The file cannot be read, other users can read it, or its content is not a valid secret.
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let mode = fs::metadata(path)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(bad("others may read it: expected mode 600"));
-        }
-        let text = fs::read_to_string(path)?;
-        let text = text.trim();
+    /// The system has no random numbers.
+    pub fn random() -> io::Result<Self> {
+        Self::of(&random()?, None)
+    }
+
+    fn of(text: &str, owner: Option<u32>) -> io::Result<Self> {
         if text.len() < SHORTEST {
             return Err(bad(
                 "the token is too short: expected 16 characters or more",
@@ -56,12 +73,93 @@ impl Token {
         let value = format!("Bearer {text}").parse();
         let value =
             value.map_err(|_| bad("the token holds other than visible ASCII characters"))?;
-        Ok(Token(Some(Arc::new(value))))
+        Ok(Token(Some(Arc::new(Secret { value, owner }))))
+    }
+
+    /// Reads the secret from a file that is private to its owner: this user or root.
+    /// Root may read the file of any user.
+    ///
+    /// # Errors
+    /// The file cannot be read, other users can read it, another user owns it, or its content is
+    /// not a valid secret.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let file = fs::File::open(path)?;
+        let meta = file.metadata()?;
+        if meta.mode() & 0o077 != 0 {
+            return Err(bad("others may read it: expected mode 600"));
+        }
+        let (owner, own) = (meta.uid(), private::user()?);
+        if own != 0 && owner != 0 && owner != own {
+            return Err(bad(format!(
+                "it belongs to user {owner}, expected a file of user {own}"
+            )));
+        }
+        let mut text = String::new();
+        file.take(1 << 16).read_to_string(&mut text)?;
+        Self::of(text.trim(), Some(owner))
+    }
+
+    /// Returns the file with the user's own token, which this user's schedulers on this machine
+    /// share: `blox/token` in `$XDG_STATE_HOME`, or else in `~/.local/state`. `None` if both
+    /// variables are missing.
+    pub fn own_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let absolute = |name: &str| {
+            let path = variable(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+        };
+        let state = absolute("XDG_STATE_HOME");
+        let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+        Some(state.join("blox").join("token"))
+    }
+
+    /// Reads the user's own token, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// The file cannot be created or read, or other users can read it.
+    pub fn create_own(path: &Path) -> io::Result<Self> {
+        if !path.exists() {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            private::folder(folder)?;
+            // The file appears as a whole, and the first of two processes wins.
+            let new = path.with_extension(format!("{}", std::process::id()));
+            let mut options = private::options();
+            options.write(true).create(true).truncate(true);
+            options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+            let mut file = options.open(&new)?;
+            writeln!(file, "{}", random()?)?;
+            file.sync_all()?;
+            let linked = fs::hard_link(&new, path);
+            fs::remove_file(&new)?;
+            match linked {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                _ => {}
+            }
+        }
+        Self::read(path)
     }
 
     /// Returns true if there is a secret.
     pub fn is_some(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Checks the header of an incoming request. Returns a label of metrics and the error.
+    pub(super) fn check(&self, shown: Option<&HeaderValue>) -> Result<(), (&'static str, Status)> {
+        let Some(secret) = &self.0 else {
+            return Ok(());
+        };
+        let (label, what) = match shown {
+            Some(shown) if same(shown.as_bytes(), secret.value.as_bytes()) => return Ok(()),
+            Some(_) => ("wrong_token", "the token is not this scheduler's"),
+            None => ("no_token", "this scheduler asks for a token"),
+        };
+        let text = format!("{what}: give --token-file, or be the user that started it");
+        Err((label, Status::unauthenticated(text)))
+    }
+
+    /// Returns the owner of the secret's file.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.0.as_ref()?.owner
     }
 }
 
@@ -69,40 +167,9 @@ impl Token {
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(secret) = &self.0 {
-            request.metadata_mut().insert(HEADER, (**secret).clone());
+            request.metadata_mut().insert(HEADER, secret.value.clone());
         }
         Ok(request)
-    }
-}
-
-/// Checks the secret of incoming requests.
-#[derive(Clone, Debug)]
-pub(super) struct Guard {
-    pub token: Token,
-    pub refusals: Refusals,
-}
-
-impl Interceptor for Guard {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let peer = request.extensions().get::<Peer>();
-        let shown = request.metadata().get(HEADER);
-        let (reason, why) = match (&self.token.0, shown) {
-            (Some(secret), Some(shown)) if !same(shown.as_bytes(), secret.as_bytes()) => {
-                ("wrong_token", "the token is not this scheduler's")
-            }
-            (Some(_), None) => (
-                "no_token",
-                "this scheduler asks for a token: give --token-file",
-            ),
-            _ => {
-                if let Some(peer) = peer {
-                    peer.admit();
-                }
-                return Ok(request);
-            }
-        };
-        self.refusals.add(peer.map(|peer| peer.ip), reason, why);
-        Err(Status::unauthenticated(why))
     }
 }
 
@@ -115,8 +182,9 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
-    fn file(text: &str, mode: u32) -> (tempfile::TempDir, std::path::PathBuf) {
+    fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         fs::write(&path, text).unwrap();
@@ -126,13 +194,9 @@ mod tests {
 
     fn shown(to: &Token, by: &Token) -> Result<(), String> {
         let request = by.clone().call(Request::new(())).unwrap();
-        let (notices, _) = std::sync::mpsc::channel();
-        let mut guard = Guard {
-            token: to.clone(),
-            refusals: Refusals::new(notices),
-        };
-        let answer = guard.call(request);
-        answer.map(drop).map_err(|s| s.message().to_owned())
+        let (metadata, _, ()) = request.into_parts();
+        let answer = to.check(metadata.into_headers().get(HEADER));
+        answer.map_err(|(_, status)| status.message().to_owned())
     }
 
     #[test]
@@ -163,5 +227,20 @@ mod tests {
         };
         assert!(message("0123456789abcdef", 0o644).contains("mode 600"));
         assert!(message("short", 0o600).contains("too short"));
+    }
+
+    #[test]
+    fn own_token_is_made_once_and_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let home = |name: &str| (name == "XDG_STATE_HOME").then(|| state.clone().into());
+        let path = Token::own_file(home).unwrap();
+        assert_eq!(path, state.join("blox").join("token"));
+        let (first, second) = (Token::create_own(&path), Token::create_own(&path));
+        assert_eq!(shown(&first.unwrap(), &second.unwrap()), Ok(()));
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        let relative = |name: &str| (name == "HOME").then(|| "home".into());
+        assert_eq!(Token::own_file(relative), None);
     }
 }

@@ -18,9 +18,79 @@ pub(crate) struct At {
     /// Address of the scheduler
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
     pub at: String,
-    /// File with the secret that the scheduler requires [default: $BLOX_TOKEN_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// File with the secret that the scheduler requires [default: $BLOX_TOKEN_FILE, or your own
+    /// token for your scheduler on this machine]
+    #[arg(long, value_name = "FILE", conflicts_with = "identity")]
     pub token_file: Option<PathBuf>,
+    /// File with your key and certificate for TLS [default: $BLOX_IDENTITY, or what `blox login`
+    /// wrote for this address]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+/// The first certificates of a cluster.
+#[derive(Args)]
+pub(crate) struct InitArgs {
+    /// New directory of the authority, with its key; only the scheduler needs it
+    pub dir: PathBuf,
+    /// Host name or address at which clients reach the scheduler; may be given more than once
+    /// [default: the host's name; localhost and the loopback addresses are added]
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// Name of the first admin [default: $USER]
+    #[arg(long, value_name = "NAME")]
+    pub admin: Option<String>,
+}
+
+/// A user who joins.
+#[derive(Args)]
+pub(crate) struct LoginArgs {
+    /// Token of `blox token create`
+    pub token: String,
+    /// Address of the scheduler
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
+    pub at: String,
+    /// File to write [default: one for this address in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+/// Tokens to join, and certificates.
+#[derive(Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Create a token with which one user or node joins; needs the role admin
+    Create(CreateTokenArgs),
+    /// Refuse all certificates that a name has until now, or one serial number; needs the role admin
+    Revoke(RevokeArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct CreateTokenArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// viewer, user, operator, admin or node
+    #[arg(long, value_name = "ROLE")]
+    pub role: String,
+    /// Name of the user or node; a node without one gets its host's name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Time in which the token can be used
+    #[arg(long = "for", value_name = "SECONDS", default_value = "600")]
+    pub valid: Duration,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct RevokeArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Name, or serial number of a certificate
+    pub what: String,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn hide_simulation(arg: Arg) -> Arg {
@@ -94,8 +164,8 @@ pub(crate) struct DaemonArgs {
     /// Schedule the jobs of all users of Slurm; needs the rights of an operator
     #[arg(long)]
     pub all_users: bool,
-    /// Address and port for nodes and users; not encrypted. An address other than loopback requires
-    /// --token-file
+    /// Address and port for nodes and users; encrypted only with --identity. An address other than
+    /// loopback requires --identity or --token-file
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -103,10 +173,16 @@ pub(crate) struct DaemonArgs {
         value_parser = parser::<SocketAddr>("ADDRESS:PORT")
     )]
     pub listen: SocketAddr,
-    /// File with a secret that nodes and users must present [default: $BLOX_TOKEN_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// File with a secret that nodes and users must present [default: $BLOX_TOKEN_FILE, or
+    /// blox/token in $XDG_STATE_HOME or ~/.local/state, which the scheduler creates]
+    #[arg(long, value_name = "FILE", conflicts_with = "identity")]
     pub token_file: Option<PathBuf>,
-    /// Let everyone with access to the address run programs
+    /// Directory of `blox init`: listen with TLS only, and give each user and node the rights of its
+    /// certificate
+    #[arg(long, value_name = "DIR", conflicts_with = "insecure")]
+    pub identity: Option<PathBuf>,
+    /// Require no secret: everyone with access to the address can run programs, on loopback each
+    /// user of this machine
     #[arg(long)]
     pub insecure: bool,
     /// Number of registered nodes required for the first decision; jobs that request more GPUs than
@@ -323,6 +399,10 @@ pub(crate) struct NodeArgs {
     /// Requeue the job of Slurm if the scheduler does not answer for this time
     #[arg(long, value_name = "SECONDS", requires = "on")]
     pub requeue_job_after: Option<u64>,
+    /// Token of `blox token create --role node`; the certificate for it is written to --state-dir and
+    /// used from then on
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["on", "token_file", "identity"])]
+    pub join: Option<String>,
     /// GPU slots [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub gpus: Option<u32>,
@@ -1048,6 +1128,15 @@ pub(crate) enum ClusterCommand {
     Scheduler(Late<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
     Node(NodeArgs),
+    /// Create the authority of a cluster with TLS, and the certificate of its first admin
+    Init(InitArgs),
+    /// Get a certificate for a token, to use a cluster with TLS
+    Login(LoginArgs),
+    /// Create tokens to join a cluster with TLS, and revoke certificates
+    #[command(subcommand, arg_required_else_help = true)]
+    Token(TokenCommand),
+    /// Show your name and role on a cluster
+    Whoami(NodesArgs),
     /// Submit a job to a real cluster
     #[command(visible_alias = "sbatch")]
     Submit(Late<SubmitArgs>),
@@ -1108,6 +1197,15 @@ pub(crate) enum ClusterCommand {
     Cluster(PilotCommand),
     /// Run a cluster of four small nodes for half a minute, and remove it
     Demo,
+    /// Become a program with the account of a job's user (shims call this)
+    #[command(hide = true)]
+    Rank {
+        /// Numbers of user, group and groups
+        account: String,
+        /// Program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     /// Run the processes of one launch (node managers call this)
     #[command(hide = true)]
     Shim {

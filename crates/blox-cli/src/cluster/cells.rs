@@ -1,7 +1,7 @@
 //! The connection to a scheduler, and texts that several commands print.
 
 use super::args::At;
-use super::daemons::token;
+use super::daemons::credentials;
 use crate::failure::{Code, Failure};
 use crate::text::plain;
 use blox_cluster::client::{Client, ClientError};
@@ -31,8 +31,7 @@ pub(super) fn short(text: &str) -> String {
 }
 
 pub(super) async fn client(at: &At) -> Result<Client, Failure> {
-    let token = token(at.token_file.as_deref())?;
-    Ok(Client::connect(&at.at, token).await?)
+    Ok(Client::connect(&at.at, credentials(at)?).await?)
 }
 
 /// Returns the name of the user of this process; empty if unknown.

@@ -4,7 +4,7 @@ use super::args::{
     At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, LogsArgs, Meaning, StopArgs, SubmitArgs,
 };
 use super::cells::{client, id, own_name, short, span};
-use super::daemons::runtime;
+use super::daemons::{credentials, runtime};
 use super::sbatch::{self, Options, Script};
 use super::{acct, batch, top};
 use crate::failure::{Code, Failure};
@@ -12,7 +12,7 @@ use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
 use crate::trace::info::date;
-use blox_cluster::client::ClientError;
+use blox_cluster::client::{ClientError, Credentials};
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::grid::Grid;
@@ -121,6 +121,11 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         | ClusterCommand::Log(_)
         | ClusterCommand::Cluster(_)
         | ClusterCommand::Demo
+        | ClusterCommand::Init(_)
+        | ClusterCommand::Login(_)
+        | ClusterCommand::Token(_)
+        | ClusterCommand::Whoami(_)
+        | ClusterCommand::Rank { .. }
         | ClusterCommand::Shim { .. } => {}
     }
     Ok(OK)
@@ -258,7 +263,11 @@ fn list(
 }
 
 /// Prints what was changed, if JSON is requested.
-fn confirm(json: bool, what: &Value, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+pub(super) fn confirm(
+    json: bool,
+    what: &Value,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
     match json {
         true => print(terminal, what),
         false => Ok(()),
@@ -384,13 +393,19 @@ async fn submit(
     }
     let iterations = a.iterations.unwrap_or(duration);
     let speed = a.iterations.map_or(1.0, |_| iterations / duration);
+    // With a certificate, the scheduler takes the name from it.
+    let is_named = matches!(credentials(&a.at)?, Credentials::Identity(_));
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
     let here = match &described.chdir {
         Some(dir) => here.join(dir),
         None => here,
     };
-    let user = a.user.unwrap_or_else(own_name);
+    let user = match a.user {
+        Some(user) => user,
+        None if is_named => String::new(),
+        None => own_name(),
+    };
     let name = a.name.unwrap_or_default();
     let variables = [
         ("SLURM_JOB_NAME", name.clone()),
@@ -598,7 +613,7 @@ async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     client(&a.at).await?.logs(wanted, show, away).await?
 }
 
-fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
+pub(super) fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
     Ok(writeln!(terminal.out, "{value}")?)
 }
 

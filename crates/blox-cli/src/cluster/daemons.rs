@@ -1,6 +1,6 @@
 //! Long-running processes: scheduler and node manager.
 
-use super::args::{NodeArgs, SchedulerArgs, ServiceArgs, Source};
+use super::args::{At, DaemonArgs, NodeArgs, SchedulerArgs, ServiceArgs, Source};
 use super::journal::Rotated;
 use crate::args::SimulateArgs;
 use crate::config;
@@ -8,10 +8,16 @@ use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
-use blox_cluster::client::{self, Client, Token};
+use blox_cluster::client::{self, Client, Credentials, Token};
+use blox_cluster::identity::IdentityFile;
+use blox_cluster::identity::audit::Audit;
+use blox_cluster::identity::authority::Authority;
+use blox_cluster::identity::tls::ServerTls;
+use blox_cluster::identity::tokens::Invitation;
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{Millis, Timers};
+use blox_cluster::shell;
 use blox_cluster::shell::gpus::{self, Gpu, HealthSource};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{guard, node, scheduler, service, shim};
@@ -25,7 +31,7 @@ use blox_slurm::{Grant, Programs as SlurmPrograms};
 use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,15 +58,109 @@ pub(super) async fn stop_signal() {
     }
 }
 
-/// Reads the secret from a file, or from the file named in the environment.
-pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
+/// Reads a secret from its file.
+pub(super) fn read_token(path: &Path) -> Result<Token, Failure> {
+    Token::read(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+}
+
+/// Reads the secret from a file, or from the file named in the environment; `None` without both.
+fn given_token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     let named = || std::env::var_os("BLOX_TOKEN_FILE").map(PathBuf::from);
-    match file.map(Path::to_owned).or_else(named) {
-        Some(path) => {
-            Token::read(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))
-        }
-        None => Ok(Token::none()),
+    let path = file.map(Path::to_owned).or_else(named);
+    path.as_deref().map(read_token).transpose()
+}
+
+/// Returns the file of the user's own token.
+fn own_token() -> Option<PathBuf> {
+    Token::own_file(|name| std::env::var_os(name))
+}
+
+/// Returns the secret for a scheduler at an address: a given one, or the user's own if the scheduler
+/// is on this machine.
+pub(super) fn token(at: &At) -> Result<Token, Failure> {
+    if let Some(token) = given_token(at.token_file.as_deref())? {
+        return Ok(token);
     }
+    let host = at.at.rsplit_once(':').map_or("", |(host, _)| host);
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
+    let is_here = host == "localhost" || ip.is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let own = own_token().filter(|path| is_here && path.exists());
+    own.map_or(Ok(Token::none()), |path| read_token(&path))
+}
+
+/// Returns the file that `blox login` writes for an address.
+pub(super) fn stored_identity(at: &str) -> Option<PathBuf> {
+    let file = format!("{}.pem", at.replace('/', "_"));
+    Some(own_token()?.with_file_name("identities").join(file))
+}
+
+/// Returns a secret or a certificate for a scheduler.
+pub(super) fn credentials(at: &At) -> Result<Credentials, Failure> {
+    let named = || std::env::var_os("BLOX_IDENTITY").map(PathBuf::from);
+    let given = at.identity.clone();
+    let given = given.or_else(|| named().filter(|_| at.token_file.is_none()));
+    let stored = || stored_identity(&at.at).filter(|path| path.exists());
+    let stored = || stored().filter(|_| at.token_file.is_none());
+    match given.or_else(stored) {
+        Some(path) => Ok(Credentials::Identity(path)),
+        None => Ok(token(at)?.into()),
+    }
+}
+
+/// Returns the credentials of a node, and the name that its certificate states. A node joins at its
+/// first start.
+fn of_node(
+    a: &NodeArgs,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(Credentials, Option<String>), Failure> {
+    let file = a.state_dir.join("identity.pem");
+    let named = |file: &Path| -> Result<Option<String>, Failure> {
+        let principal = IdentityFile::read(file)?.principal;
+        Ok(principal.map(|who| who.name))
+    };
+    if let Some(token) = &a.join
+        && !file.exists()
+    {
+        let token: Invitation = token.parse()?;
+        let name = a.name.clone().unwrap_or_default();
+        runtime.block_on(client::join(&a.at.at, &token, &name, &host(), &file))?;
+    }
+    let given = a.at.identity.clone();
+    let stored = || Some(file).filter(|file| a.at.token_file.is_none() && file.exists());
+    match given.or_else(stored) {
+        Some(path) => {
+            let name = named(&path)?;
+            Ok((Credentials::Identity(path), name))
+        }
+        None => Ok((token(&a.at)?.into(), None)),
+    }
+}
+
+/// Returns the secret that a scheduler requires. Without --token-file, a scheduler on loopback
+/// requires the user's own token, which it creates at its first start.
+fn required_token(a: &DaemonArgs) -> Result<Token, Failure> {
+    if a.identity.is_some() {
+        return Ok(Token::none());
+    }
+    let given = given_token(a.token_file.as_deref())?;
+    if a.insecure || given.is_some() {
+        return Ok(given.unwrap_or_default());
+    }
+    let listen = a.listen;
+    if !listen.ip().is_loopback() {
+        return Err(Failure::new(format!(
+            "--listen {listen}: everybody who reaches it could run programs: give --identity, --token-file, or --insecure"
+        )));
+    }
+    let path = own_token().ok_or_else(|| {
+        Failure::new(
+            "neither $XDG_STATE_HOME nor $HOME is set, so there is no place for a token: give --token-file",
+        )
+    })?;
+    Token::create_own(&path).map_err(|e| {
+        let path = path.display();
+        Failure::new(format!("{path}: {e}: give --token-file"))
+    })
 }
 
 pub(super) fn scheduler(
@@ -74,13 +174,7 @@ pub(super) fn scheduler(
         command: _,
     } = *late.args;
     let listen = a.listen;
-    let token = token(a.token_file.as_deref())?;
-    let open = !listen.ip().is_loopback() && !token.is_some();
-    if open && !a.insecure {
-        return Err(Failure::new(format!(
-            "--listen {listen}: everybody who reaches it could run programs: give --token-file, or --insecure"
-        )));
-    }
+    let token = required_token(&a)?;
     let (pipeline, journal) = pipeline(registry, simulate, &late.matches)?;
     let limits_of_nodes = NodeLimits {
         come: Millis::secs(a.resume_limit),
@@ -98,6 +192,7 @@ pub(super) fn scheduler(
         dir,
         listen,
         token,
+        identity: a.identity,
         settings,
         service: a.service,
         nodes: Programs::new(a.resume_program, a.suspend_program, requests),
@@ -126,6 +221,8 @@ pub(super) struct Daemon {
     pub dir: PathBuf,
     pub listen: SocketAddr,
     pub token: Token,
+    /// Directory of the authority; TLS is used if it is set.
+    pub identity: Option<PathBuf>,
     pub settings: Settings,
     pub service: ServiceArgs,
     pub nodes: Programs,
@@ -144,15 +241,24 @@ pub(super) fn serve(
     if let Some(path) = &daemon.journal {
         watch.observers.set_journal(Rotated::at(path)?);
     }
-    let open = !daemon.listen.ip().is_loopback() && !daemon.token.is_some();
+    let shared = daemon.token.is_some();
+    let open = !shared && daemon.identity.is_none();
     let limits = limits(&daemon.service);
     let runtime = runtime()?;
     let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
-    let listen = runtime.block_on(listen)?;
+    let mut listen = runtime.block_on(listen)?;
+    if let Some(dir) = &daemon.identity {
+        let authority = Arc::new(Authority::open(dir)?);
+        authority.keep_scheduler()?;
+        listen = listen.with_tls(ServerTls::new(authority)?);
+    }
     let (settings, nodes) = (daemon.settings, Arc::new(daemon.nodes));
     let ahead = LookAhead::of(pipeline.trigger()).completion(Exact);
     let running = scheduler::start_with(&daemon.dir, settings, pipeline, limits, watch, nodes);
     let mut running = running.map_err(start_failure)?;
+    let audit = Audit::open(&daemon.dir);
+    let audit = audit.map_err(|e| Failure::at(&daemon.dir.join("audit.jsonl"), e))?;
+    let listen = listen.with_audit(audit);
     running.forecaster = Some(forecaster(ahead));
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
@@ -164,6 +270,12 @@ pub(super) fn serve(
         }
         if open {
             let _ = writeln!(err, "everybody who reaches {at} can run programs");
+        }
+        if shared {
+            let _ = writeln!(
+                err,
+                "all holders of the token have all rights; `blox init` gives names and roles"
+            );
         }
         drop(err);
         notify_ready();
@@ -270,7 +382,18 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         true => of_slurm()?,
         false => of_machine(&a)?,
     };
-    let (job, name, slots) = (offered.job, offered.name, offered.slots);
+    let runtime = runtime()?;
+    let (credentials, certified) = of_node(&a, &runtime)?;
+    if let (Some(certified), Some(given)) = (&certified, &a.name)
+        && certified != given
+    {
+        return Err(Failure::new(format!(
+            "--name is `{}`, expected `{certified}` as in the certificate of this node",
+            plain(given)
+        )));
+    }
+    let (job, slots) = (offered.job, offered.slots);
+    let name = certified.unwrap_or(offered.name);
     // Lists of nodes are separated by commas or blanks, and a node can also be named by its number.
     let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
     if name.contains(apart) || name.bytes().all(|b| b.is_ascii_digit()) {
@@ -280,7 +403,6 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         )));
     }
     let program = std::env::current_exe().map_err(Failure::system)?;
-    let token = token(a.at.token_file.as_deref())?;
     let files = a.device_files.len();
     if files > 0 && files != slots as usize {
         return Err(Failure::new(format!(
@@ -328,10 +450,15 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         processes: a.processes_per_gpu,
         // Slurm limits and ends what is in the cgroup of its step.
         no_cgroup: in_step,
-        token: token.clone(),
+        credentials: credentials.clone(),
         logs,
     };
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
+    let certified = matches!(credentials, Credentials::Identity(_));
+    if certified && !settings.as_users() {
+        let text = "all jobs run as the user of this node manager, which is not root";
+        writeln!(terminal.err, "{text}")?;
+    }
     notify_ready();
     let err = &mut *terminal.err;
     let trouble = |text: &str| {
@@ -339,7 +466,6 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         let _ = writeln!(err, "{}", plain(text));
     };
     let failed = |e: std::io::Error| Failure::of(Code::Daemon, plain(&e.to_string()));
-    let runtime = runtime()?;
     if !in_step {
         let run = node::run(settings, stop_signal(), trouble);
         runtime.block_on(run).map_err(failed)?;
@@ -347,7 +473,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     }
     let leaving = Leaving {
         at: a.at.at,
-        token,
+        credentials,
         name,
         dir: settings.dir.clone(),
     };
@@ -395,7 +521,7 @@ fn requeue(job: u32, seconds: u64) -> Failure {
 /// A node of a step that Slurm ends.
 struct Leaving {
     at: String,
-    token: Token,
+    credentials: Credentials,
     name: String,
     /// Directory of the node manager.
     dir: PathBuf,
@@ -419,7 +545,7 @@ impl Leaving {
 
     /// Drains the node, if it is not drained yet. Returns whether no job has GPUs of it.
     async fn is_drained(&self) -> Result<bool, client::ClientError> {
-        let mut client = Client::connect(&self.at, self.token.clone()).await?;
+        let mut client = Client::connect(&self.at, self.credentials.clone()).await?;
         let nodes = client.nodes().await?;
         let Some(own) = nodes.iter().find(|n| n.name == self.name) else {
             return Ok(true);
@@ -440,7 +566,7 @@ impl Leaving {
         let mut reached = std::time::Instant::now();
         while reached.elapsed() < Duration::from_secs(seconds) {
             tokio::time::sleep(LEAVE / 15).await;
-            let client = Client::connect(&self.at, self.token.clone()).await;
+            let client = Client::connect(&self.at, self.credentials.clone()).await;
             if client.is_ok() {
                 reached = std::time::Instant::now();
             }
@@ -450,7 +576,7 @@ impl Leaving {
 
     /// Returns whether the node was in the cluster, and is no longer.
     async fn has_left(&self) -> bool {
-        let client = Client::connect(&self.at, self.token.clone()).await;
+        let client = Client::connect(&self.at, self.credentials.clone()).await;
         let Ok(mut client) = client else {
             return false;
         };
@@ -461,7 +587,7 @@ impl Leaving {
 
     /// Removes the drained node from the cluster.
     async fn remove(&self) {
-        if let Ok(mut client) = Client::connect(&self.at, self.token.clone()).await {
+        if let Ok(mut client) = Client::connect(&self.at, self.credentials.clone()).await {
             // Otherwise the node counts as lost.
             let _ = client.remove(self.name.clone()).await;
         }
@@ -549,6 +675,12 @@ pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
     shim::run(dir, &stop).map_err(failed)?;
     Ok(OK)
+}
+
+/// Becomes the program of a rank with another account. Returns only after an error.
+pub(super) fn rank(account: &str, command: &[std::ffi::OsString]) -> Failure {
+    let error = shell::account::become_program(account, command);
+    Failure::of(Code::Daemon, plain(&error.to_string()))
 }
 
 /// Returns the memory of this machine in GiB; 0 if it is unknown.

@@ -2,6 +2,7 @@
 //! at the start.
 
 use crate::failure::Failure;
+use blox_cluster::private;
 use blox_core::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +29,7 @@ impl Rotated {
         if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
             return Err(failed(&"found a folder or device, expected a regular file"));
         }
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         let opened = options.create(true).append(true).open(path);
         opened.map_err(|e| failed(&e))?;
         Ok(Box::new(Rotated {
@@ -60,14 +61,14 @@ fn rotate(path: &Path) -> io::Result<File> {
                 // A file system without links.
                 Err(_) if !old.exists() => {
                     fs::rename(path, &old)?;
-                    return File::create_new(path);
+                    return private::options().write(true).create_new(true).open(path);
                 }
                 Err(_) => {}
             }
         }
         fs::remove_file(path)?;
     }
-    File::create(path)
+    private::create(path)
 }
 
 /// Removes a last line that a killed scheduler did not complete.

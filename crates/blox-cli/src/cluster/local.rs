@@ -57,6 +57,7 @@ pub(super) fn job(dir: &Path, name: &str, gpus: u32, tenths: u32) -> pb::Job {
 pub(super) struct Nodes {
     /// Address of the scheduler.
     pub at: String,
+    token: Token,
     /// Folder of the cluster, which is removed at its end.
     pub dir: PathBuf,
     program: String,
@@ -89,7 +90,7 @@ impl Nodes {
             health: HealthSource::None,
             processes: 4_096,
             no_cgroup: false,
-            token: Token::none(),
+            credentials: self.token.clone().into(),
             logs: node::LogRoom::default(),
         };
         let (stop, stopped) = oneshot::channel();
@@ -108,7 +109,7 @@ impl Nodes {
         jobs: impl IntoIterator<Item = (Duration, pb::Job)>,
         mut show: impl FnMut(&[pb::JobLine], f64) -> Result<(), Failure>,
     ) -> Result<(Vec<pb::JobLine>, f64), Failure> {
-        let mut client = Client::connect(&self.at, Token::none()).await?;
+        let mut client = Client::connect(&self.at, self.token.clone()).await?;
         let begin = Instant::now();
         let mut waiting = jobs.into_iter().peekable();
         loop {
@@ -173,10 +174,13 @@ pub(super) fn run<T>(
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let any = ([127, 0, 0, 1], 0).into();
-        let listen = service::Listen::bind(any, None, Token::none()).await?;
+        // Other users of this machine must not run programs.
+        let token = Token::random().map_err(Failure::system)?;
+        let listen = service::Listen::bind(any, None, token.clone()).await?;
         let program = std::env::current_exe().map_err(Failure::system)?;
         let nodes = Arc::new(Nodes {
             at: listen.at().to_string(),
+            token,
             dir: folder.path().to_owned(),
             program: program.to_string_lossy().into_owned(),
             runtime: runtime.handle().clone(),

@@ -2,6 +2,8 @@
 //! missing, except a scheduler and jobs on Slurm.
 
 #[cfg(feature = "cluster")]
+mod access;
+#[cfg(feature = "cluster")]
 mod acct;
 #[cfg_attr(
     not(feature = "cluster"),
@@ -36,6 +38,8 @@ mod when;
 pub(super) use args::ClusterCommand;
 
 use crate::failure::Failure;
+#[cfg(feature = "cluster")]
+use crate::terminal::OK;
 use crate::terminal::Terminal;
 use blox_registry::Registry;
 use std::ffi::OsString;
@@ -143,6 +147,11 @@ fn run_on_nodes(
         ClusterCommand::Log(command) => log::run(command, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),
+        ClusterCommand::Init(a) => access::init(a, terminal).map(|()| OK),
+        ClusterCommand::Login(a) => access::login(a, terminal).map(|()| OK),
+        ClusterCommand::Token(command) => access::token(command, terminal).map(|()| OK),
+        ClusterCommand::Whoami(a) => access::whoami(a, terminal).map(|()| OK),
+        ClusterCommand::Rank { account, command } => Err(daemons::rank(&account, &command)),
         command => commands::run(command, terminal),
     }
 }

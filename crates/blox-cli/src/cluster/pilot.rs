@@ -144,7 +144,7 @@ impl Folder {
             None => self.own_token()?,
         };
         // A file that the nodes would refuse fails here.
-        daemons::token(Some(&path))?;
+        daemons::read_token(&path)?;
         Ok(path)
     }
 
@@ -309,7 +309,7 @@ fn submit(
             at = joined(&slurm, folder, job) => {
                 let at = at?;
                 terminal.print(&usage(&at, token, folder, true))?;
-                let reached = Client::connect(&at, daemons::token(Some(token))?).await;
+                let reached = Client::connect(&at, daemons::read_token(token)?).await;
                 if reached.is_err() {
                     let _ = writeln!(terminal.err, "this host does not reach {at}: use a node of the job");
                 }
@@ -458,7 +458,7 @@ fn carry(
     let pilot = Pilot {
         folder,
         token_file: token,
-        token: daemons::token(Some(token))?,
+        token: daemons::read_token(token)?,
         suffix: suffix(job, allocation.restarts),
         job,
         nodes,
@@ -474,6 +474,7 @@ fn carry(
                 dir: folder.0.join("scheduler"),
                 listen: a.listen,
                 token: pilot.token.clone(),
+                identity: None,
                 settings: Settings {
                     // The next allocation may be larger.
                     keeps_large: true,

@@ -33,6 +33,7 @@ pub(super) fn scheduler(
     } = *late.args;
     let others = [
         ("token-file", a.token_file.is_some()),
+        ("identity", a.identity.is_some()),
         ("insecure", a.insecure),
         ("metrics", a.service.metrics.is_some()),
         ("offers", a.offers.is_some()),

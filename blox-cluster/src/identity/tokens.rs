@@ -1,0 +1,170 @@
+//! Tokens with which a user or node joins once.
+
+use super::{IdentityError, Role, digest};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// First part of a token.
+const BEGIN: &str = "blox-join-1";
+/// Time for which used and expired tokens are remembered, in seconds.
+const REMEMBERED_S: u64 = 30 * 86_400;
+
+/// A token as an admin passes it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    /// Its secret.
+    pub secret: String,
+    /// Fingerprint of the authority, by which the new user or node recognizes the scheduler.
+    pub fingerprint: String,
+}
+
+impl std::fmt::Display for Invitation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{BEGIN}.{}.{}", self.secret, self.fingerprint)
+    }
+}
+
+impl std::str::FromStr for Invitation {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let parts: Vec<&str> = text.trim().split('.').collect();
+        let hex = |part: &str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
+        match parts[..] {
+            [BEGIN, secret, fingerprint] if hex(secret) && hex(fingerprint) => Ok(Invitation {
+                secret: secret.to_owned(),
+                fingerprint: fingerprint.to_owned(),
+            }),
+            _ => Err(IdentityError::Invalid(format!(
+                "the token to join is invalid, expected {BEGIN} and two numbers: copy it whole from `blox token create`"
+            ))),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    role: Role,
+    #[serde(default)]
+    name: Option<String>,
+    /// End of its validity in seconds of Unix time.
+    expires_s: u64,
+    #[serde(default)]
+    used: bool,
+}
+
+/// The tokens of an authority.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tokens {
+    /// Tokens by the digest of their secret.
+    #[serde(default)]
+    tokens: BTreeMap<String, Entry>,
+    /// Names of nodes that have joined. A token without a name gives none of them.
+    #[serde(default)]
+    nodes: BTreeSet<String>,
+}
+
+impl Tokens {
+    pub fn add(&mut self, secret: &str, role: Role, name: Option<&str>, expires_s: u64) {
+        let entry = Entry {
+            role,
+            name: name.map(str::to_owned),
+            expires_s,
+            used: false,
+        };
+        self.tokens.insert(digest(secret.as_bytes()), entry);
+    }
+
+    pub fn take(
+        &mut self,
+        secret: &str,
+        wanted: &str,
+        host: &str,
+        now_s: u64,
+    ) -> Result<(Role, String), IdentityError> {
+        self.tokens
+            .retain(|_, e| e.expires_s + REMEMBERED_S > now_s);
+        let entry = self.tokens.get_mut(&digest(secret.as_bytes()));
+        let unknown = IdentityError::Refused("there is no such token to join");
+        let entry = entry.ok_or(unknown)?;
+        if entry.used {
+            return Err(IdentityError::Refused("the token to join was used before"));
+        }
+        if now_s > entry.expires_s {
+            return Err(IdentityError::Refused("the token to join has expired"));
+        }
+        let name = match &entry.name {
+            Some(name) if wanted.is_empty() || wanted == name => name.clone(),
+            Some(_) => {
+                return Err(IdentityError::Refused(
+                    "the token to join is for another name",
+                ));
+            }
+            None => {
+                let name = if wanted.is_empty() { host } else { wanted };
+                super::check_name(name)?;
+                if self.nodes.contains(name) {
+                    return Err(IdentityError::Refused(
+                        "a node of this name has joined before: create a token with --name",
+                    ));
+                }
+                name.to_owned()
+            }
+        };
+        entry.used = true;
+        if entry.role == Role::Node {
+            self.nodes.insert(name.clone());
+        }
+        Ok((entry.role, name))
+    }
+
+    /// Removes unused tokens of a name. Returns whether there were some.
+    pub fn forget(&mut self, name: &str) -> bool {
+        let before = self.tokens.len();
+        self.nodes.remove(name);
+        self.tokens
+            .retain(|_, entry| entry.used || entry.name.as_deref() != Some(name));
+        self.tokens.len() != before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invitation_round_trips_as_text() {
+        let invitation = Invitation {
+            secret: "a1".repeat(32),
+            fingerprint: "0f".repeat(32),
+        };
+        let text = invitation.to_string();
+        assert_eq!(text.parse::<Invitation>().unwrap(), invitation);
+        for wrong in ["", "blox-join-1.a1.0f", &text[..100], "x.y.z"] {
+            let error = wrong.parse::<Invitation>().unwrap_err().to_string();
+            assert!(error.contains("copy it whole"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_for_one_name_gives_no_other() {
+        let mut tokens = Tokens::default();
+        tokens.add("secret", Role::Node, Some("n1"), 10);
+        let error = tokens
+            .take("secret", "n2", "host", 5)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "the token to join is for another name");
+        let taken = tokens.take("secret", "n1", "host", 5).unwrap();
+        assert_eq!(taken, (Role::Node, "n1".to_owned()));
+        for secret in ["second", "third"] {
+            tokens.add(secret, Role::Node, None, 10);
+        }
+        let error = tokens.take("second", "n1", "host", 5).unwrap_err();
+        assert!(error.to_string().contains("has joined before"), "{error}");
+        let taken = tokens.take("second", "", "host", 5).unwrap();
+        assert_eq!(taken.1, "host");
+        assert!(!tokens.forget("host"));
+        assert_eq!(tokens.take("third", "host", "", 5).unwrap().1, "host");
+    }
+}

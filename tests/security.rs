@@ -1,0 +1,353 @@
+//! Tests that files, secrets and rights of a cluster hold against other users.
+#![cfg(feature = "cluster")]
+#![allow(clippy::disallowed_methods, reason = "patience has an end")]
+
+#[path = "support/codes.rs"]
+mod codes;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+
+/// A process that is killed at the end of the test.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns a command that keeps its token in a folder.
+fn blox(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    command.env("XDG_STATE_HOME", home.join("state"));
+    command.env_remove("BLOX_TOKEN_FILE").stdin(Stdio::null());
+    command
+}
+
+/// Starts a process, and returns the first line of its standard error that starts as given.
+fn started(command: &mut Command, begin: &str) -> (Daemon, String) {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let daemon = Daemon(child);
+    let mut all = String::new();
+    loop {
+        let from = all.len();
+        assert!(err.read_line(&mut all).unwrap() > 0, "never {begin}: {all}");
+        if let Some(rest) = all[from..].strip_prefix(begin) {
+            let rest = rest.trim().to_owned();
+            std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
+            return (daemon, rest);
+        }
+    }
+}
+
+/// Runs a command to its end.
+fn ended(command: &mut Command) -> Result<String, String> {
+    let out = command.output().unwrap();
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        false => Err(codes::without(&out.stderr)),
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(90), "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns each file and folder below a folder.
+fn all_below(dir: &Path) -> Vec<PathBuf> {
+    let mut all = vec![dir.to_owned()];
+    let mut next = 0;
+    while let Some(path) = all.get(next).cloned() {
+        next += 1;
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            all.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    all
+}
+
+/// Starts a scheduler with a node in a folder, under a mask that hides nothing.
+fn cluster(home: &Path) -> (Daemon, Daemon, String) {
+    let run = |line: &str| {
+        let mut shell = Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_blox");
+        let script = format!("umask 000; exec {program} {line}");
+        shell.args(["-c", &script]).current_dir(home);
+        shell.env("XDG_STATE_HOME", home.join("state"));
+        shell.env_remove("BLOX_TOKEN_FILE").stdin(Stdio::null());
+        shell
+    };
+    let line = "scheduler fifo --on-event 0.05 --faster 5 --listen 127.0.0.1:0 \
+        --state-dir scheduler --journal journal";
+    let (scheduler, at) = started(&mut run(line), "listening on ");
+    let line = format!("node --faster 5 --at {at} --gpus 1 --name n --state-dir node");
+    let (node, _) = started(&mut run(&line), "node n");
+    (scheduler, node, at)
+}
+
+#[test]
+fn no_other_user_reads_a_file_of_a_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    std::fs::create_dir(home.join("node")).unwrap();
+    let looser = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(home.join("node"), looser).unwrap();
+    let (_scheduler, _node, at) = cluster(home);
+    let submit = ["submit", "--at", &at, "--env", "KEY=secret", "--"];
+    let job = ["sh", "-c", "echo secret; sleep 600"];
+    ended(blox(home).args(submit).args(job)).unwrap();
+    let log = || ended(blox(home).args(["logs", "--at", &at, "0"]));
+    until("the job writes", || {
+        log().is_ok_and(|text| text == "secret\n")
+    });
+    for folder in ["scheduler", "node", "state/blox", "journal"] {
+        for path in all_below(&home.join(folder)) {
+            // The program of a job uses the umask of its node manager.
+            let mode = std::fs::metadata(&path).unwrap().mode();
+            assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
+        }
+    }
+    ended(blox(home).args(["cancel", "--at", &at, "0"])).unwrap();
+}
+
+#[test]
+fn another_local_user_is_refused_on_loopback() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    let (_scheduler, _node, at) = cluster(home);
+    ended(blox(home).args(["nodes", "--at", &at])).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let message = ended(blox(other.path()).args(["nodes", "--at", &at])).unwrap_err();
+    let expected = "error: this scheduler asks for a token: give --token-file, or be the user that started it\n";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn insecure_scheduler_accepts_without_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scheduler = blox(dir.path());
+    let args = ["scheduler", "fifo", "--listen", "127.0.0.1:0", "--insecure"];
+    scheduler.args(args).arg("--state-dir").arg(dir.path());
+    let (_scheduler, at) = started(&mut scheduler, "listening on ");
+    let other = tempfile::tempdir().unwrap();
+    ended(blox(other.path()).args(["nodes", "--at", &at])).unwrap();
+    assert!(!dir.path().join("state").exists());
+}
+
+#[test]
+fn a_port_of_another_user_receives_no_token() {
+    if rustix_user() != 0 {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    // The first start makes the token.
+    drop(cluster(home));
+    let script = "import socket,sys,time\ns=socket.socket()\ns.bind(('127.0.0.1',0))\ns.listen()\n\
+        print(s.getsockname()[1],file=sys.stderr,flush=True)\nc=s.accept()[0]\n\
+        c.settimeout(3)\nprint('received',len(c.recv(1)),file=sys.stderr,flush=True)";
+    let mut thief = Command::new("python3");
+    thief.args(["-c", script]).uid(NOBODY).gid(NOBODY);
+    let Ok(mut child) = thief.stderr(Stdio::piped()).spawn() else {
+        return;
+    };
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let _thief = Daemon(child);
+    let mut port = String::new();
+    err.read_line(&mut port).unwrap();
+    let at = format!("127.0.0.1:{}", port.trim());
+    let message = ended(blox(home).args(["nodes", "--at", &at])).unwrap_err();
+    let expected = format!(
+        "error: the scheduler at {at} does not answer: user {NOBODY} serves this address, and \
+         would receive the token\n"
+    );
+    assert_eq!(message, expected);
+    let mut received = String::new();
+    err.read_line(&mut received).unwrap();
+    assert_eq!(received, "received 0\n");
+}
+
+fn rustix_user() -> u32 {
+    std::fs::metadata("/proc/self").unwrap().uid()
+}
+
+/// A cluster with TLS, whose authority is in the folder `ca`.
+struct Secure {
+    dir: tempfile::TempDir,
+    at: String,
+    _scheduler: Daemon,
+}
+
+impl Secure {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let init = ["init", "ca", "--admin", "ada", "--host", "localhost"];
+        let shown = ended(blox(home).args(init).current_dir(home)).unwrap();
+        assert!(shown.contains("ca/admin.pem"), "{shown}");
+        let mut scheduler = blox(home);
+        let line = "scheduler fifo --on-event 0.05 --faster 5 --listen 127.0.0.1:0 \
+            --state-dir scheduler --identity ca";
+        scheduler.args(line.split_whitespace()).current_dir(home);
+        let (scheduler, at) = started(&mut scheduler, "listening on ");
+        Secure {
+            dir,
+            at,
+            _scheduler: scheduler,
+        }
+    }
+
+    /// Runs a command as a user, whose certificate is in the user's own folder.
+    fn run(&self, user: &str, line: &str) -> Result<String, String> {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let after = 1 + usize::from(words[0] == "token");
+        words.splice(after..after, ["--at", &self.at]);
+        let mut command = blox(&self.dir.path().join(user));
+        if user == "ada" {
+            command.env("BLOX_IDENTITY", self.dir.path().join("ca/admin.pem"));
+        }
+        ended(command.args(words).current_dir(self.dir.path()))
+    }
+
+    fn token(&self, role: &str, name: &str) -> String {
+        let line = format!("token create --role {role} --name {name}");
+        self.run("ada", &line).unwrap().trim().to_owned()
+    }
+
+    fn node(&self, token: &str, dir: &str, begin: &str) -> (Daemon, String) {
+        let mut node = blox(self.dir.path());
+        let line = format!(
+            "node --faster 5 --at {} --gpus 1 --join {token} --state-dir {dir}",
+            self.at
+        );
+        node.args(line.split_whitespace());
+        started(node.current_dir(self.dir.path()), begin)
+    }
+}
+
+#[test]
+fn users_and_nodes_join_with_tokens() {
+    let c = Secure::new();
+    let who = c.run("ada", "whoami").unwrap();
+    assert!(who.starts_with("ada is admin until 20"), "{who}");
+    // Without a certificate, nothing but joining is possible.
+    let none = c.run("bob", "queue").unwrap_err();
+    assert!(none.contains("does not answer"), "{none}");
+    let token = c.token("node", "n1");
+    let (node, _) = c.node(&token, "n1", "node n1 with 1 GPU slots");
+    let up = || {
+        let nodes = c.run("ada", "nodes --json").unwrap();
+        nodes.contains(r#""name":"n1""#) && nodes.contains(r#""status":"up""#)
+    };
+    until("the node is up", up);
+    // A stolen copy of the token joins no second node.
+    let (_, again) = c.node(&token, "n2", "error: ");
+    assert!(
+        again.starts_with("the token to join was used before"),
+        "{again}"
+    );
+    drop(node);
+    // The node has a certificate now, and the used token does not matter.
+    let (_node, _) = c.node(&token, "n1", "node n1 with 1 GPU slots");
+    let login = format!("login {}", c.token("user", "bob"));
+    let shown = c.run("bob", &login).unwrap();
+    assert!(shown.starts_with("bob is user at "), "{shown}");
+    let again = c.run("eve", &login).unwrap_err();
+    assert_eq!(again, "error: the token to join was used before\n");
+    let job = c.run("bob", "submit --gpus 1 -- true").unwrap();
+    let shown = c
+        .run("bob", &format!("show {} --json", job.trim()))
+        .unwrap();
+    assert!(shown.contains(r#""user":"bob""#), "{shown}");
+    let spoofed = c.run("bob", "submit --user ada -- true").unwrap_err();
+    let expected = "error: user is `ada`, expected `bob`: only an operator submits for others\n";
+    assert_eq!(spoofed, expected);
+    let denied = c.run("bob", "drain n1").unwrap_err();
+    assert_eq!(
+        denied,
+        "error: bob is user, which has no right to Jobs/Drain\n"
+    );
+    c.run("ada", "token revoke bob").unwrap();
+    let revoked = c.run("bob", "queue").unwrap_err();
+    assert_eq!(revoked, "error: the certificate is revoked\n");
+    until("the node is still up", up);
+    for folder in ["ca", "scheduler", "n1", "bob/state/blox"] {
+        for path in all_below(&c.dir.path().join(folder)) {
+            let mode = std::fs::metadata(&path).unwrap().mode();
+            // Folders of launches let users pass.
+            let spared = if path.is_dir() { 0o066 } else { 0o077 };
+            assert_eq!(mode & spared, 0, "{} {mode:o}", path.display());
+        }
+    }
+}
+
+#[test]
+fn jobs_on_a_node_of_root_run_as_their_users() {
+    if rustix_user() != 0 {
+        return;
+    }
+    let c = Secure::new();
+    let home = c.dir.path();
+    // As /home, in which users pass.
+    std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o711)).unwrap();
+    let (_node, _) = c.node(&c.token("node", "n1"), "n1", "node n1");
+    for user in ["nobody", "bob"] {
+        let login = format!("login {}", c.token("user", user));
+        c.run(user, &login).unwrap();
+    }
+    let script = home.join("script");
+    let secrets = "cat ../../../identity.pem ../launch.json; ls ..";
+    let text = format!(
+        "id -un; id -u; echo $HOME $USER; echo 7 7 > $BLOX_PROGRESS_FILE; echo again >> /dev/stdout
+        cd $(dirname $BLOX_PROGRESS_FILE); {secrets}; ls; grep NoNewPrivs /proc/self/status
+        sleep 3\n"
+    );
+    std::fs::write(&script, text).unwrap();
+    let line = format!("submit -- sh {}", script.display());
+    let show = |user: &str, job: &str| c.run(user, &format!("show {} --json", job.trim())).unwrap();
+    let job = c.run("nobody", &line).unwrap();
+    let over = |text: &str| {
+        text.contains(r#""phase":"completed""#) || text.contains(r#""phase":"failed""#)
+    };
+    until("the job of nobody ends", || over(&show("nobody", &job)));
+    let logs = |user: &str, more: &str| c.run(user, &format!("logs {} {more}", job.trim()));
+    let out = logs("nobody", "").unwrap();
+    let nobody = "nobody\n65534\n/nonexistent nobody\nagain\nprogress\nNoNewPrivs:\t1\n";
+    assert_eq!(
+        out,
+        nobody,
+        "{:?}\n{}",
+        logs("nobody", "--err"),
+        show("nobody", &job)
+    );
+    let err = logs("nobody", "--err").unwrap();
+    assert_eq!(err.matches("Permission denied").count(), 3, "{err}");
+    let denied = logs("bob", "").unwrap_err();
+    assert!(
+        denied.contains("bob has rights to own jobs only"),
+        "{denied}"
+    );
+    // There is no account of this name.
+    let job = c.run("bob", "submit --max-retries 0 -- true").unwrap();
+    until("the job of bob ends", || over(&show("bob", &job)));
+    let shown = show("bob", &job);
+    assert!(
+        shown.contains("there is no user bob on this node"),
+        "{shown}"
+    );
+}
