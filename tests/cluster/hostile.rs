@@ -198,7 +198,7 @@ fn fork_bomb_ends_only_itself() {
     assert_eq!(c.json(&["nodes"])[0]["status"], "up");
 }
 
-/// The kernel kills a job that takes more memory than it requested, and the end says so.
+/// The kernel kills a job that takes more memory than it requested. The end states the reason.
 #[test]
 fn memory_hog_is_killed_with_its_reason() {
     let c = Cluster::start("fifo", &[2]);

@@ -3,8 +3,8 @@
 //!
 //! [`Log::append`] buffers records. [`Log::sync`] writes all buffered records to disk in one frame
 //! (group commit); they are durable once it returns. When a log is opened, a frame that was torn by
-//! a crash is truncated, and a damaged snapshot is replaced by the one before it and the log since
-//! then. Any other damage is an error with its position, and nothing is changed.
+//! a crash is truncated. A damaged snapshot is replaced by the one before it and the log since then.
+//! Any other damage is an error with its position, and nothing is changed.
 
 mod check;
 mod files;

@@ -26,7 +26,7 @@ pub struct Repair {
     pub originals: Option<PathBuf>,
     /// The changes, as sentences.
     pub changes: Vec<String>,
-    /// What is lost, if anything is.
+    /// Lost records, if any.
     pub lost: Option<Lost>,
 }
 

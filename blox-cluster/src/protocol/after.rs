@@ -154,7 +154,7 @@ pub(crate) const ARRAY: &str = "array";
 /// Place of a job in an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InArray {
-    /// Number of the array: that of its first job.
+    /// Number of the array, which is the number of its first job.
     pub id: JobId,
     /// Index of the job.
     pub index: u32,

@@ -389,7 +389,7 @@ fn free_port() -> u16 {
 const MOMENT: u32 = 42;
 
 /// Returns the next session of a node manager, and writes it to disk. The high bits count sessions,
-/// the low bits are the start time. Of two copies of a state folder with the same count, the one
+/// the low bits are the start time. If two copies of a state folder have the same count, the one
 /// that starts later has the higher session.
 fn next_session(dir: &Path) -> io::Result<Session> {
     let last = session(dir)?.unwrap_or(0);
@@ -472,7 +472,7 @@ struct Shell {
     health_failure: Option<String>,
     /// Folders of ended launches that could not be moved.
     unmoved: Vec<PathBuf>,
-    /// What could not be written yet.
+    /// Files that are not yet written.
     unsaved: Option<Seen>,
     /// Why the disk cannot be written; `None` if it can.
     trouble: Option<String>,

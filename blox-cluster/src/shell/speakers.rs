@@ -1,4 +1,4 @@
-//! Node managers with an open stream. Of two with copies of one state folder, the first one stays.
+//! Node managers with an open stream. If two have copies of one state folder, the first one stays.
 
 use super::clock;
 use crate::protocol::{Millis, Session};

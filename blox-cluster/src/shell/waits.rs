@@ -17,7 +17,7 @@ const OTHER: &str = "other";
 /// Waiting times of one user on one GPU type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Histogram {
-    /// Number of times in each bucket, without those of smaller buckets; the last has no limit.
+    /// Number of times in each bucket, without smaller buckets; the last bucket has no limit.
     pub buckets: [u64; LIMITS.len() + 1],
     /// Sum of the times in seconds.
     pub sum_s: f64,

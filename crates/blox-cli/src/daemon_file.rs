@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 /// The commands with a section.
 const SECTIONS: [&str; 2] = ["scheduler", "node"];
 
-/// Returns the file after `--config`, if the command line is that of a daemon.
+/// Returns the file after `--config`, if the command line starts a daemon.
 fn file_of(args: &[OsString]) -> Option<(&str, &Path, Vec<OsString>)> {
     let section = SECTIONS
         .into_iter()

@@ -104,7 +104,7 @@ fn io_failure(e: WriteError) -> Failure {
     Failure::of(Code::Output, e)
 }
 
-/// Returns the format: the given one, or that of the file's ending.
+/// Returns the given format, or the format of the file's ending.
 fn format_of(a: &AcctArgs) -> Result<AcctFormat, Failure> {
     let ending = a.output.as_deref().and_then(Path::extension);
     let format = a.format.unwrap_or(match ending.and_then(|e| e.to_str()) {

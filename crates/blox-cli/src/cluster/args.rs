@@ -830,7 +830,7 @@ pub(crate) struct AcctArgs {
     /// Only your jobs
     #[arg(long, conflicts_with = "user")]
     pub me: bool,
-    /// table, csv, parquet or json [default: that of --output's ending, else table]
+    /// table, csv, parquet or json [default: by the ending of --output, else table]
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub format: Option<AcctFormat>,
     /// Write to this file [default: standard output]

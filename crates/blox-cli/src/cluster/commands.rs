@@ -300,8 +300,8 @@ fn exported(names: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(all)
 }
 
-/// Returns the options of sbatch: those of the script's lines, and those of the command line, which
-/// win.
+/// Returns the options of sbatch in the script's lines and on the command line. The command line
+/// wins.
 fn options(
     a: &SubmitArgs,
     script: Option<&Script>,

@@ -73,7 +73,7 @@ const KNOWN: [(&str, char, Takes); 40] = [
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
-    /// Where it stands, such as `job.sh line 3: `; empty on the command line.
+    /// Place in the script, such as `job.sh line 3: `; empty on the command line.
     place: String,
     value: String,
 }
@@ -183,7 +183,7 @@ impl Options {
         Ok(())
     }
 
-    /// Adds the options of the command line, which replace those of a script.
+    /// Adds the options of the command line. They replace options of a script.
     pub fn replace_by(&mut self, args: SbatchArgs) {
         for (name, value) in args.given() {
             // One of the forms of a number of GPUs replaces all others.
@@ -556,8 +556,8 @@ const LONGEST_SCRIPT: usize = 32_768;
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
 impl Script {
-    /// Returns the script that a command runs, if it is one: a file with `#!` and `#SBATCH` lines,
-    /// one that no search path contains, or any file with `asked`.
+    /// Returns the script that a command runs, if any. A script has `#!` and `#SBATCH` lines, or is in
+    /// no search path. With `asked`, any file is a script.
     pub fn of(command: &str, asked: bool) -> Result<Option<Self>, Failure> {
         let path = Path::new(command);
         let read = || -> std::io::Result<Vec<u8>> {
@@ -612,8 +612,8 @@ impl Script {
         }
     }
 
-    /// Returns the command that runs the script as it is now, even if the file changes before the
-    /// job starts. Only shells can do that; other interpreters read the file.
+    /// Returns the command that runs the present text of the script, even if the file changes before
+    /// the job starts. Only shells can run a text; other interpreters read the file.
     fn command(&self, args: &[String]) -> Vec<String> {
         let mut words = self.interpreter.clone();
         let program = match words.first().map(|word| word.ends_with("/env")) {

@@ -68,7 +68,7 @@ impl Sort {
     }
 }
 
-/// What the view shows.
+/// Content of the view.
 struct View {
     nodes: Vec<pb::NodeLine>,
     jobs: Vec<pb::JobLine>,
