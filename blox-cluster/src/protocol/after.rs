@@ -130,7 +130,8 @@ impl FromStr for Dependency {
                 "afterok" => AfterEnd::AfterOk,
                 "afternotok" => AfterEnd::AfterNotOk,
                 "afterany" => AfterEnd::AfterAny,
-                _ => return Err(DependencyError::NoCondition(part.to_owned())),
+                "singleton" => return Err(DependencyError::NoCondition(part.to_owned())),
+                _ => return Err(DependencyError::NoCondition(word.to_owned())),
             };
             let before = all.after.len();
             for found in words {

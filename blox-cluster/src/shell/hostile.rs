@@ -316,7 +316,7 @@ fn bytes_that_are_no_request_hurt_no_one() {
         // The first bytes of a TLS handshake.
         w.sends(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc").await;
         w.is_well("half a greeting").await;
-        let noise: Vec<u8> = (0..65_536_u32).map(|n| (n * n >> 3) as u8).collect();
+        let noise: Vec<u8> = (0..65_536_u32).map(|n| ((n * n) >> 3) as u8).collect();
         w.sends(&noise).await;
         w.is_well("random bytes").await;
         for _ in 0..100 {

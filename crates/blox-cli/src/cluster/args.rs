@@ -1127,7 +1127,7 @@ pub(crate) enum ClusterCommand {
     /// Run the scheduler of a real cluster
     Scheduler(Late<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
-    Node(NodeArgs),
+    Node(Late<NodeArgs>),
     /// Create the authority of a cluster with TLS, and the certificate of its first admin
     Init(InitArgs),
     /// Get a certificate for a token, to use a cluster with TLS

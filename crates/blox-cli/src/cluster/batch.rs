@@ -1,7 +1,6 @@
 //! `blox submit --on slurm`: submits a held job, which `blox scheduler --on slurm` starts.
 
 use super::args::SubmitArgs;
-use super::sbatch::{BEGINNING, is_in_search_path};
 use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
@@ -17,6 +16,9 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+
+/// Bytes of a file in which `#SBATCH` lines are searched.
+pub(super) const BEGINNING: u64 = 65_536;
 
 /// Options that need node managers.
 const OF_NODES: [&str; 34] = [
@@ -244,6 +246,11 @@ fn beginning(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(super) fn is_in_search_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 #[cfg(test)]

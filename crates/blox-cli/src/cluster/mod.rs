@@ -29,6 +29,7 @@ mod local;
 mod log;
 #[cfg(feature = "cluster")]
 mod pilot;
+#[cfg(feature = "cluster")]
 mod sbatch;
 mod slurm;
 #[cfg(feature = "cluster")]
@@ -143,7 +144,7 @@ fn run_on_nodes(
     match command {
         ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
-        ClusterCommand::Node(a) => daemons::node(a, terminal),
+        ClusterCommand::Node(late) => daemons::node(*late.args, terminal),
         ClusterCommand::Log(command) => log::run(command, terminal),
         ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),

@@ -2,6 +2,7 @@
 //! honoured, or refused by its name and line.
 
 use super::args::SbatchArgs;
+use super::batch::{BEGINNING, is_in_search_path};
 use crate::failure::Failure;
 use crate::text::plain;
 use blox_results::quoted;
@@ -10,9 +11,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-
-/// Bytes of a file in which `#SBATCH` lines are searched.
-pub(super) const BEGINNING: u64 = 65_536;
 
 /// Most jobs in an array, as the scheduler accepts it.
 const LONGEST_ARRAY: usize = 4_096;
@@ -692,11 +690,6 @@ pub(super) fn command(
     let mut all = vec!["/bin/sh".to_owned(), "-c".to_owned(), text, name];
     all.extend(runs);
     all
-}
-
-pub(super) fn is_in_search_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 #[cfg(test)]
