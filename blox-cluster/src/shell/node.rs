@@ -1208,6 +1208,20 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn state_of_a_node_fits_into_its_preallocated_file() {
+        let seen = Seen {
+            epoch: Epoch(u64::MAX),
+            incarnation: Incarnation(u32::MAX.into()),
+            cluster: Some(ClusterId("f".repeat(32).as_str().into())),
+            timers: Some(Timers::default()),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("seen");
+        keep(&path, &seen).unwrap();
+        assert_eq!(kept::<Seen>(&path).unwrap(), Some(seen));
+    }
+
+    #[test]
     fn copied_state_folders_get_different_sessions() {
         let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let next = |dir: &tempfile::TempDir| {

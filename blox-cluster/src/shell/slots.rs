@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Size of a slot in bytes: checksum, length, number, and the value as JSON.
-const SLOT: usize = 256;
+const SLOT: usize = 1024;
 const HEAD: usize = 16;
 
 /// An open file of two slots.
