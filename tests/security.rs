@@ -95,7 +95,7 @@ fn cluster(home: &Path) -> (Daemon, Daemon, String) {
     let line = "scheduler fifo --on-event 0.05 --faster 5 --listen 127.0.0.1:0 \
         --state-dir scheduler --journal journal";
     let (scheduler, at) = started(&mut run(line), "listening on ");
-    let line = format!("node --faster 5 --at {at} --gpus 1 --name n --state-dir node");
+    let line = format!("node --at {at} --gpus 1 --name n --state-dir node");
     let (node, _) = started(&mut run(&line), "node n");
     (scheduler, node, at)
 }
@@ -232,7 +232,7 @@ impl Secure {
     fn node(&self, token: &str, dir: &str, begin: &str) -> (Daemon, String) {
         let mut node = blox(self.dir.path());
         let line = format!(
-            "node --faster 5 --at {} --gpus 1 --join {token} --state-dir {dir}",
+            "node --at {} --gpus 1 --join {token} --state-dir {dir}",
             self.at
         );
         node.args(line.split_whitespace());

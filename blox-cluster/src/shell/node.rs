@@ -586,7 +586,7 @@ impl Shell {
     /// Writes what could not be written, and a probe.
     fn catch_up(&mut self) -> io::Result<()> {
         let path = self.settings.dir.join("probe");
-        let written = File::create(&path).and_then(|mut file| {
+        let written = crate::private::create(&path).and_then(|mut file| {
             io::Write::write_all(&mut file, &[0; PROBE])?;
             file.sync_all()
         });

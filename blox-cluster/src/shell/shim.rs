@@ -155,7 +155,8 @@ const RESERVE: usize = 4096;
 /// Reserves room for the result.
 fn reserve(lock: &Lock) {
     // Without the reserve, the result is written if there is room.
-    let _ = std::fs::write(lock.path.with_file_name("final.tmp"), [b' '; RESERVE]);
+    let reserved = crate::private::create(&lock.path.with_file_name("final.tmp"));
+    let _ = reserved.and_then(|mut file| io::Write::write_all(&mut file, &[b' '; RESERVE]));
 }
 
 /// Writes the result into its reserve. Blanks follow the JSON value.
