@@ -246,7 +246,7 @@ mod tests {
             ),
             (
                 "after:3",
-                "`after:3` is no condition, expected afterok, afternotok, afterany or singleton",
+                "`after` is no condition, expected afterok, afternotok, afterany or singleton",
             ),
             (
                 "afterok",
