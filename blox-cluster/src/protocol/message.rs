@@ -355,3 +355,23 @@ pub struct Task {
     #[serde(default, alias = "batch", skip_serializing_if = "Config::is_none")]
     pub config: Config,
 }
+
+#[cfg(test)]
+impl Task {
+    /// Creates the task of one rank on GPUs of one node, for tests.
+    pub(crate) fn of_one_rank(spec: JobSpec, gpus: &[u32]) -> Self {
+        Task {
+            spec: Arc::new(spec),
+            gpus: gpus.to_vec(),
+            ranks: vec![0],
+            world: 1,
+            node_rank: 0,
+            nodes: vec!["n".into()],
+            share: Share::WHOLE,
+            gpu_memory_gib: 0.0,
+            cpus: 0.0,
+            memory_gib: 0.0,
+            config: Config::NONE,
+        }
+    }
+}

@@ -752,19 +752,8 @@ mod tests {
     }
 
     fn task(gpus: &[u32]) -> Option<Arc<Task>> {
-        Some(Arc::new(Task {
-            spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0))),
-            gpus: gpus.to_vec(),
-            ranks: vec![0],
-            world: 1,
-            node_rank: 0,
-            nodes: vec!["n0".into()],
-            share: Share::WHOLE,
-            gpu_memory_gib: 0.0,
-            cpus: 0.0,
-            memory_gib: 0.0,
-            config: blox_core::Config::NONE,
-        }))
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+        Some(Arc::new(Task::of_one_rank(spec, gpus)))
     }
 
     fn id(job: u32) -> AttemptId {

@@ -1197,7 +1197,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 pub(super) mod tests {
     use super::*;
     use crate::protocol::message::Meeting;
-    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Share, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Time};
 
     fn attempt(text: &str) -> AttemptId {
         let (job, attempt) = text.split_once('.').unwrap();
@@ -1262,19 +1262,10 @@ pub(super) mod tests {
         LaunchFile {
             id,
             fence: crate::protocol::Fence(1),
-            task: Task {
-                spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0))),
-                gpus: vec![0],
-                ranks: vec![0],
-                world: 1,
-                node_rank: 0,
-                nodes: vec!["n".into()],
-                share: Share::WHOLE,
-                gpu_memory_gib: 0.0,
-                cpus: 0.0,
-                memory_gib: 0.0,
-                config: blox_core::Config::NONE,
-            },
+            task: Task::of_one_rank(
+                JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+                &[0],
+            ),
             meeting: Meeting {
                 address: "localhost".into(),
                 port: 1,

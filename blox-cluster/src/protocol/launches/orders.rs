@@ -252,7 +252,7 @@ impl Launches {
 mod tests {
     use super::*;
     use crate::protocol::ids::Fence;
-    use blox_core::{Config, Extras, GpuCount, JobId, JobSpec, Seconds, Share, Time};
+    use blox_core::{Extras, GpuCount, JobId, JobSpec, Seconds, Time};
 
     fn order(job: u32, name: &str) -> Order {
         let mut spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
@@ -260,19 +260,7 @@ mod tests {
             command: vec![name.to_owned()],
             ..Extras::default()
         });
-        let task = Task {
-            spec: Arc::new(spec),
-            gpus: vec![0],
-            ranks: vec![0],
-            world: 1,
-            node_rank: 0,
-            nodes: vec!["n".into()],
-            share: Share::WHOLE,
-            gpu_memory_gib: 0.0,
-            cpus: 0.0,
-            memory_gib: 0.0,
-            config: Config::NONE,
-        };
+        let task = Task::of_one_rank(spec, &[0]);
         Order {
             lease: None,
             id: AttemptId {
