@@ -35,6 +35,8 @@ pub struct JobInfo {
     pub id: u32,
     /// The state.
     pub state: JobState,
+    /// Slurm's reason of the state, such as `BadConstraints`; may be empty.
+    pub reason: String,
     /// The name.
     pub name: String,
     /// The user.
@@ -132,6 +134,7 @@ impl JobInfo {
         Some(JobInfo {
             id,
             state: state(job),
+            reason: text(job, "state_reason").to_owned(),
             name: text(job, "name").to_owned(),
             user: text(job, "user_name").to_owned(),
             partition: text(job, "partition").to_owned(),

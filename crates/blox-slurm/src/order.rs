@@ -44,7 +44,8 @@ impl Order {
     /// Returns the command lines of the order, without the name of the first program's folder.
     ///
     /// The same number of GPUs on each node is a request for each node. Other numbers are a request
-    /// of the job, which Slurm distributes.
+    /// of the job, which Slurm distributes. Slurm 22.05 refuses some jobs with both requests: three
+    /// of four GPUs on each of two nodes count as bad constraints.
     pub(crate) fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
         let scontrol =
             |words: &[&str]| ("scontrol", words.iter().map(|w| (*w).to_owned()).collect());
@@ -52,9 +53,9 @@ impl Order {
             Order::Start { job, on } => {
                 let nodes: Vec<&str> = on.iter().map(|(name, _)| &**name).collect();
                 let sum: u32 = on.iter().map(|(_, gpus)| gpus).sum();
-                let per_node = match on.iter().all(|(_, gpus)| *gpus == on[0].1) {
-                    true => format!("TresPerNode=gres:gpu:{}", on[0].1),
-                    false => "TresPerNode=".to_owned(),
+                let (per_node, of_job) = match on.iter().all(|(_, gpus)| *gpus == on[0].1) {
+                    true => (format!("gres:gpu:{}", on[0].1), String::new()),
+                    false => (String::new(), format!("gres:gpu:{sum}")),
                 };
                 vec![
                     scontrol(&[
@@ -62,8 +63,8 @@ impl Order {
                         &format!("JobId={job}"),
                         &format!("ReqNodeList={}", nodes.join(",")),
                         &format!("NumNodes={0}-{0}", nodes.len()),
-                        &per_node,
-                        &format!("TresPerJob=gres:gpu:{sum}"),
+                        &format!("TresPerNode={per_node}"),
+                        &format!("TresPerJob={of_job}"),
                         // Without it, Slurm lets a requeued job wait for two minutes.
                         "StartTime=now",
                     ]),
@@ -92,5 +93,24 @@ impl fmt::Display for Order {
             Order::Requeue { job } => write!(f, "requeue and hold Slurm job {job}"),
             Order::Cancel { job } => write!(f, "cancel Slurm job {job}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_numbers_of_gpus_are_a_request_for_each_node() {
+        let start = |on: &[(&str, u32)]| {
+            let on = on.iter().map(|(n, gpus)| (Name::from(*n), *gpus)).collect();
+            let words = Order::Start { job: 7, on }.commands().swap_remove(0).1;
+            let tres = words.into_iter().filter(|w| w.starts_with("Tres"));
+            tres.collect::<Vec<String>>()
+        };
+        let each = ["TresPerNode=gres:gpu:3", "TresPerJob="];
+        assert_eq!(start(&[("a", 3), ("b", 3)]), each);
+        let all = ["TresPerNode=", "TresPerJob=gres:gpu:6"];
+        assert_eq!(start(&[("a", 4), ("b", 2)]), all);
     }
 }

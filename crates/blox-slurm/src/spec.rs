@@ -374,6 +374,7 @@ mod tests {
         JobInfo {
             id: 17,
             state: JobState::Held,
+            reason: "JobHeldUser".to_owned(),
             name: "train".to_owned(),
             user: "ada".to_owned(),
             partition: "main".to_owned(),

@@ -9,6 +9,7 @@
 //! | submitted, deferred, waiting | held | none |
 //! | | queued, running | released by hand: the job leaves the scheduler |
 //! | starting | held | order: start on the bound nodes |
+//! | | held again and again | after the launch limit the launch failed |
 //! | | queued | after the launch limit, or if others have the GPUs: order: hold; then the launch failed |
 //! | | running on the bound nodes | started; GPUs beyond the plan count as taken by others |
 //! | | running elsewhere | order: requeue; then the launch failed |
@@ -84,6 +85,9 @@ struct Launch {
     attempt: u32,
     /// Slurm's count of restarts at the order.
     restarts: u64,
+    /// Time of the first order.
+    since: Time,
+    /// Time of the last order.
     at: Time,
     failed: Option<String>,
 }
@@ -228,9 +232,11 @@ impl Tracker {
             }
             if starts {
                 tracked.released = true;
+                let since = tracked.current(&job).map_or(now, |launch| launch.since);
                 tracked.launch = Some(Launch {
                     attempt: job.attempt(),
                     restarts: info.restarts,
+                    since,
                     at: now,
                     failed: None,
                 });
@@ -637,6 +643,7 @@ impl Tracked {
             self.launch = Some(Launch {
                 attempt: job.attempt(),
                 restarts: info.restarts,
+                since: now,
                 at: now,
                 failed: None,
             });
@@ -658,7 +665,7 @@ impl Tracked {
                     launch.failed = Some(format!("Slurm started it on {}", found.join(",")));
                 }
             }
-            JobState::Queued { why } if now >= launch.at + scope.launch => {
+            JobState::Queued { why } if now >= launch.since + scope.launch => {
                 launch.failed = Some(format!("Slurm does not start it: {why}"));
             }
             JobState::Queued { .. } => {
@@ -670,9 +677,12 @@ impl Tracked {
                 }
             }
             JobState::Held => {
-                let Some(why) = launch.failed.take() else {
-                    return;
-                };
+                // Slurm holds a job itself if its requests cannot be met.
+                let why = (launch.failed.take()).or_else(|| {
+                    let over = now >= launch.since + scope.launch;
+                    over.then(|| format!("Slurm holds it after each order: {}", info.reason))
+                });
+                let Some(why) = why else { return };
                 news.events.push(Event::LaunchFailed {
                     job: job.id(),
                     attempt,
@@ -722,7 +732,8 @@ impl Tracked {
                     true => info.restarts.saturating_sub(1),
                     false => info.restarts,
                 },
-                at: view.now(),
+                since: now,
+                at: now,
                 failed: None,
             });
         }
@@ -1104,6 +1115,24 @@ mod tests {
         assert_eq!(restarted.look(), ["release"]);
         setting.now += 10.0;
         assert_eq!(setting.look(), ["release"]);
+    }
+
+    #[test]
+    fn a_job_that_slurm_holds_fails_its_launch() {
+        let mut setting = Setting::new();
+        setting.place(0..6);
+        let start = ["start Slurm job 7 on a:4,b:2"];
+        assert_eq!(setting.orders(), start);
+        // Slurm holds a job of which it says that it can never run.
+        setting.slurm(json!({"state_reason": "BadConstraints"}));
+        assert!(setting.look().is_empty());
+        setting.now += 5.0;
+        assert_eq!(setting.orders(), start);
+        setting.now += 23.0;
+        assert!(setting.look().is_empty());
+        assert_eq!(setting.orders(), start);
+        setting.now += 1.0;
+        assert_eq!(setting.look(), ["launch-failed"]);
     }
 
     #[test]
