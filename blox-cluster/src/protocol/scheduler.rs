@@ -564,9 +564,7 @@ impl Controller {
 
     /// Releases failed jobs whose retry delay is over.
     fn try_again(&mut self, at: Time) {
-        let all = self.launches.durable().backing_off.iter();
-        let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
-        for job in due {
+        for job in self.launches.retries(at) {
             self.fact(Record::BackOff { job, until: None });
             self.try_event(at, Event::Release { job });
         }

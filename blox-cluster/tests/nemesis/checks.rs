@@ -23,6 +23,7 @@
 //! - I18: a growth ends once all its nodes have joined, or with an event that states its failure.
 //! - I19: no launch that got a long lease notices the planned absence of the scheduler or of its node
 //!   manager.
+//! - I20: a tick completes every transition that a visit of all launches, nodes and retries finds.
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};

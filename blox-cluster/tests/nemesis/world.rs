@@ -487,10 +487,14 @@ impl World {
                     return Ok(());
                 };
                 let paused = life.paused_until;
+                let has_room = life.daemon.counters().why_no_room().is_none();
                 let next = paused.max(self.now + 400);
                 self.at(next, What::SchedulerTick(number));
                 if self.now >= paused {
                     self.scheduler(|daemon, now| daemon.tick(now))?;
+                    if has_room {
+                        self.visits_what_is_due()?;
+                    }
                 }
                 Ok(())
             }
@@ -771,6 +775,20 @@ impl World {
         }
         let result = result.and_then(|()| life.daemon.flush(now));
         self.collect(result)
+    }
+
+    /// Checks that a tick has completed every transition that is due, although it does not visit all
+    /// launches and nodes.
+    fn visits_what_is_due(&self) -> Result<(), String> {
+        let Some(life) = &self.life else {
+            return Ok(());
+        };
+        let now = life.clock.read(self.now);
+        let due = |s: &Controller| s.launches().overlooked(now, s.view());
+        match self.machine().and_then(due) {
+            Some(what) => Err(format!("I20: {what} after the tick at {}", self.now)),
+            None => Ok(()),
+        }
     }
 
     fn flush(&mut self) -> Result<(), String> {

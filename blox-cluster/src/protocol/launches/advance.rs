@@ -1,14 +1,14 @@
 //! Transitions of launches, caused by commands, reports and timeouts.
 
-use super::report::AWAY;
+use super::due::Item;
 use super::training::{batch, modelled_rate};
-use super::{Attempt, End, Goal, Launch, Launches, Link};
+use super::{Attempt, End, Goal, Launch, Launches};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Progress, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
-    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, Node, NodeId, NodeStatus,
-    Outcome as How, Phase, Reason, Seconds, View, Wanted,
+    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, Node, NodeId, Outcome as How, Phase,
+    Reason, Seconds, View,
 };
 use blox_perf::goodput::BatchConfig;
 use std::sync::Arc;
@@ -35,7 +35,10 @@ impl Launches {
                 };
                 self.want(id, Goal::Stop);
             }
-            Command::Notify { .. } => self.note_notices(view),
+            Command::Notify { job, attempt, .. } => {
+                let (job, attempt) = (*job, *attempt);
+                self.note_notice(view, AttemptId { job, attempt });
+            }
             Command::Finish { job } => self.end_job(view, *job, Goal::Finish),
             Command::Node { id, action } => self.note_request(view, *id, action),
             _ => {}
@@ -77,49 +80,33 @@ impl Launches {
         }
         self.last_tick = now;
         self.tick_requests(now, view);
-        self.note_notices(view);
-        let times =
-            |(node, link): (&NodeId, &Link)| (*node, link.last_report_at, link.reported_at());
-        let nodes: Vec<_> = self.links.iter().map(times).collect();
-        for (node, last_report_at, reported_at) in nodes {
-            let silent_since = last_report_at.max(self.awake_since);
-            if now - silent_since < self.timers.lost {
-                continue;
-            }
-            // The silence of a node that is being returned is no loss. Nor is that of a node whose
-            // manager is away as planned, while its long leases last.
-            let until = self.long_until.get(&node).copied().unwrap_or_default();
-            let away =
-                |n: &Node| n.cordoned().is_some_and(|why| why.as_str() == AWAY) && now <= until;
-            let leaves = |n: &Node| matches!(n.wanted(), Some(Wanted::Leave(_)));
-            if view
-                .node(node)
-                .is_some_and(|n| n.status() == NodeStatus::Up && !leaves(n) && !away(n))
-            {
-                self.lost(node, now);
-            }
-            for part in self.open_on(node) {
-                let starting = self.durable.attempts.get(&part.id);
-                if starting.is_some_and(|a| !a.started) {
-                    self.want(part.id, Goal::Abort("a node was lost".to_owned()));
-                }
-                // The only place where a timeout alone ends a launch.
-                if now > self.fenced_at(part, last_report_at) {
-                    let end = self.estimate(view, part, reported_at, "its node was lost");
-                    self.end_part(part, end);
-                }
-            }
+        if !std::mem::replace(&mut self.has_ticked, true) {
+            // After a restart of the scheduler, the core still has the notices.
+            let all: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
+            all.into_iter().for_each(|id| self.note_notice(view, id));
+            let nodes = view.cluster().nodes().iter();
+            self.due.sick = nodes.map(Node::id).collect();
         }
-        let over = |(part, (until, end)): (&PartId, &(Millis, End))| {
-            (now > *until).then(|| (*part, end.clone()))
-        };
-        let over: Vec<(PartId, End)> = self.doubted.iter().filter_map(over).collect();
-        for (part, end) in over {
-            self.end_part(part, end);
+        for item in self.due.take(now) {
+            match item {
+                Item::Node(node) => {
+                    if let Some(next) = self.examine_node(now, view, node) {
+                        self.due.watch(node, next);
+                    }
+                }
+                Item::Doubt(part) => {
+                    let doubt = self.doubted.get(&part);
+                    if let Some((_, end)) = doubt.filter(|(until, _)| now > *until) {
+                        let end = end.clone();
+                        self.end_part(part, end);
+                    }
+                }
+                Item::Launch(id) => {
+                    self.out.moved.insert(id);
+                }
+            }
         }
         self.tick_sick(now, view);
-        let due: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
-        self.out.moved.extend(due);
     }
 
     /// Processes changed launches until an event for the core results. The core must handle the
@@ -141,7 +128,7 @@ impl Launches {
                 return;
             }
             self.note(Record::Released { id });
-            self.launch_by.insert(id, now + self.timers.launch);
+            self.start_by(id, now + self.timers.launch);
             self.dirty_all(id);
             let goal = self.durable.attempts.get(&id).map(|a| a.goal.clone());
             if goal.is_some_and(|g| g != Goal::Run) {
@@ -222,6 +209,7 @@ impl Launches {
             .then(|| self.how_lost(view, a))
             .flatten();
         let useful = self.was_useful(id, a);
+        let nodes: Vec<NodeId> = a.launch.parts.iter().map(|(node, _)| *node).collect();
         let ended_shims = super::lost::ended_shims(a);
         let next = self
             .durable
@@ -275,9 +263,13 @@ impl Launches {
         }
         self.launch_by.remove(&id);
         self.going.remove(&id);
-        self.seen.retain(|part, _| part.id != id);
-        self.ordered.retain(|part| part.id != id);
-        self.began.retain(|part, _| part.id != id);
+        self.notices.remove(&id);
+        for node in nodes {
+            let part = PartId { id, node };
+            self.seen.remove(&part);
+            self.ordered.remove(&part);
+            self.began.remove(&part);
+        }
         self.forwarded.remove(&id);
     }
 
@@ -423,6 +415,9 @@ impl Launches {
             after,
             before: j.work_done(),
         };
+        for (node, _) in &launch.parts {
+            self.watch_granted(*node);
+        }
         let fence = Fence(self.durable.fence.0 + 1);
         let record = Record::Granted {
             id,
@@ -430,7 +425,7 @@ impl Launches {
             launch: Box::new(launch),
         };
         self.note(record);
-        self.launch_by.insert(id, now + self.timers.launch);
+        self.start_by(id, now + self.timers.launch);
         self.out.moved.insert(id);
         self.dirty_all(id);
     }

@@ -1,6 +1,6 @@
 //! Tests of leases and planned absences with a scheduler, a node manager and shims.
 
-use super::report::AWAY;
+use super::due::AWAY;
 use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimMessage};
 use crate::protocol::scheduler::{
     Controller, ControllerInput, Effect, Request, Saved, Settings, Step,

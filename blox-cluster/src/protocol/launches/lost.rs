@@ -1,6 +1,6 @@
 //! Launches that ended without a failure of their job: how often in a row, and on which nodes.
 
-use super::{Attempt, Launches};
+use super::{Attempt, Launches, Link};
 use crate::protocol::ids::{AttemptId, Millis};
 use crate::protocol::message::{Exit, NO_SHIM, SHIM_ENDED};
 use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, View};
@@ -55,35 +55,44 @@ impl Launches {
             let window = Millis(self.timers.quarantine.0 * 10);
             link.shims.retain(|(at, _)| now - *at <= window);
             link.shims.push((now, job));
+            match link.jobs_of_shims() >= SICK {
+                true => self.due.shims.insert(node),
+                false => self.due.shims.remove(&node),
+            };
         }
     }
 
     /// Cordons nodes on which the shims of several jobs ended, and uses them again later. At most a
     /// quarter of the nodes is in this quarantine, since the jobs may be at fault.
     pub(super) fn tick_sick(&mut self, now: Millis, view: View<'_>) {
-        let nodes = view.cluster().nodes();
         let up = |n: &&blox_core::Node| n.status() == NodeStatus::Up;
-        let is_sick = |n: &blox_core::Node| {
-            n.cordoned()
-                .is_some_and(|why| why.as_str().starts_with(SHIMS_END))
-        };
+        let is_sick = |n: &&blox_core::Node| n.cordoned().is_some_and(is_for_shims);
+        let cordoned = |id: &NodeId| view.node(*id).filter(is_sick).is_some();
+        self.due.sick.retain(cordoned);
         let mut sick = 0;
-        for node in nodes.iter().filter(up).filter(|n| is_sick(n)) {
-            let until = self.links.get(&node.id()).map_or(now, |link| link.sick.1);
+        for id in &self.due.sick {
+            if view.node(*id).filter(up).is_none() {
+                continue;
+            }
+            let until = self.links.get(id).map_or(now, |link| link.sick.1);
             match now >= until {
                 true => self.out.events.push(Event::NodeManaged {
-                    action: NodeAction::Uncordon { node: node.id() },
+                    action: NodeAction::Uncordon { node: *id },
                 }),
                 false => sick += 1,
             }
         }
+        if self.due.shims.is_empty() {
+            return;
+        }
+        let nodes = view.cluster().nodes();
         let mut usable = nodes
             .iter()
             .filter(up)
             .filter(|n| n.cordoned().is_none())
             .count();
         let most = (nodes.iter().filter(up).count() / 4).max(1);
-        let ids: Vec<NodeId> = self.links.keys().copied().collect();
+        let ids: Vec<NodeId> = self.due.shims.iter().copied().collect();
         for id in ids {
             let usable_one = view
                 .node(id)
@@ -91,20 +100,34 @@ impl Launches {
             let Some(link) = self.links.get_mut(&id).filter(|_| usable_one) else {
                 continue;
             };
-            let jobs: BTreeSet<JobId> = link.shims.iter().map(|(_, job)| *job).collect();
-            if jobs.len() < SICK || sick >= most || usable < 2 {
+            if sick >= most || usable < 2 {
                 continue;
             }
             (sick, usable) = (sick + 1, usable - 1);
+            let jobs = link.jobs_of_shims();
             link.shims.clear();
+            self.due.shims.remove(&id);
             let times = link.sick.0 + 1;
             // The third loss of a node begins its first quarantine.
             link.sick = (times, now + self.timers.quarantine_after(times + 2));
-            let why = Name::from(format!("{SHIMS_END} {} jobs ended on it", jobs.len()));
+            let why = Name::from(format!("{SHIMS_END} {jobs} jobs ended on it"));
             let action = NodeAction::Cordon { node: id, why };
             self.out.events.push(Event::NodeManaged { action });
         }
     }
+}
+
+impl Link {
+    /// Returns the number of jobs whose shims recently ended on the node.
+    fn jobs_of_shims(&self) -> usize {
+        let jobs: BTreeSet<JobId> = self.shims.iter().map(|(_, job)| *job).collect();
+        jobs.len()
+    }
+}
+
+/// Returns whether the reason of a cordon is that the shims of several jobs ended.
+pub(super) fn is_for_shims(why: &Name) -> bool {
+    why.starts_with(SHIMS_END)
 }
 
 /// Returns the nodes on which the shim of a launch ended or could not be started.

@@ -5,6 +5,7 @@
 //! rebuilt from the nodes' reports after a restart.
 
 mod advance;
+mod due;
 mod forward;
 #[cfg(test)]
 mod leases;
@@ -701,6 +702,8 @@ pub struct Launches {
     /// Time at which each part was first reported as running.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
+    /// Indices, and the times at which a tick examines launches and nodes.
+    due: due::Due,
     /// Launches of which at least one node has reported a state after [`Status::Prepared`](super::message::Status::Prepared).
     going: BTreeSet<AttemptId>,
     /// Latest end of the long leases of a planned absence, by the node's launches.
@@ -714,6 +717,8 @@ pub struct Launches {
     /// Ends of the notices of launches.
     notices: BTreeMap<AttemptId, Time>,
     last_tick: Millis,
+    /// True if this run of the scheduler has had a tick.
+    has_ticked: bool,
     /// End of the scheduler's last own suspension. The scheduler does not count its own suspension
     /// as silence of the nodes.
     awake_since: Millis,
@@ -744,17 +749,27 @@ impl Launches {
         let long_until = long_until.map(|(node, a)| (*node, now + timers.stretched(a.lease)));
         let long_until = long_until.collect();
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
+        let launch_by: BTreeMap<AttemptId, Millis> = launch_by.collect();
+        let links: BTreeMap<NodeId, Link> = links.collect();
+        let mut due = due::Due::new(&durable, now);
+        for node in links.keys() {
+            due.watch(*node, now + timers.lost);
+        }
+        for (id, by) in &launch_by {
+            due.at(*by, due::Item::Launch(*id));
+        }
         Launches {
             timers,
             limits,
             clock,
-            links: links.collect(),
+            links,
+            due,
             seen: BTreeMap::new(),
             ordered,
             doubted: BTreeMap::new(),
             forwarded: BTreeMap::new(),
             began: BTreeMap::new(),
-            launch_by: launch_by.collect(),
+            launch_by,
             going: BTreeSet::new(),
             long_until,
             absence: None,
@@ -762,6 +777,7 @@ impl Launches {
             asked: BTreeMap::new(),
             notices: BTreeMap::new(),
             last_tick: now,
+            has_ticked: false,
             awake_since: now,
             ignored: Ignored::default(),
             out: Outcome::default(),
@@ -860,8 +876,7 @@ impl Launches {
     /// absence.
     pub fn without_long_lease(&self) -> Vec<NodeId> {
         let nodes = self.links.keys().copied();
-        let short =
-            |node: &NodeId| !self.has_long_lease.contains(node) && !self.open_on(*node).is_empty();
+        let short = |node: &NodeId| !self.has_long_lease.contains(node) && self.has_open_on(*node);
         nodes.filter(short).collect()
     }
 
@@ -930,12 +945,19 @@ impl Launches {
 
     /// Applies a record that the caller writes to the log.
     pub(super) fn apply(&mut self, record: &Record) {
+        self.due.before(&self.durable, record);
         self.durable.apply(record);
     }
 
     pub(super) fn note(&mut self, record: Record) {
-        self.durable.apply(&record);
+        self.apply(&record);
         self.out.records.push(record);
+    }
+
+    /// Sets the time by which a launch must have started.
+    fn start_by(&mut self, id: AttemptId, by: Millis) {
+        self.launch_by.insert(id, by);
+        self.due.at(by, due::Item::Launch(id));
     }
 
     fn end_part(&mut self, part: PartId, end: End) {
@@ -945,17 +967,12 @@ impl Launches {
         self.dirty_all(part.id);
     }
 
-    /// Orders the nodes to warn launches with a notice. After a restart of the scheduler, the core
-    /// still has the notices.
-    fn note_notices(&mut self, view: View<'_>) {
-        let attempts = &self.durable.attempts;
-        self.notices.retain(|id, _| attempts.contains_key(id));
-        let new = attempts.keys().filter(|id| !self.notices.contains_key(id));
-        let noticed = new.filter_map(|id| {
-            let job = view.job(id.job).filter(|job| job.attempt() == id.attempt)?;
-            Some((*id, job.leaves_at()?))
-        });
-        for (id, by) in noticed.collect::<Vec<_>>() {
+    /// Orders the nodes to warn a launch, if it has a notice.
+    fn note_notice(&mut self, view: View<'_>, id: AttemptId) {
+        let job = view.job(id.job).filter(|job| job.attempt() == id.attempt);
+        let by = job.and_then(|job| job.leaves_at());
+        let is_new = self.durable.attempts.contains_key(&id) && !self.notices.contains_key(&id);
+        if let Some(by) = by.filter(|_| is_new) {
             self.notices.insert(id, by);
             self.dirty_all(id);
         }

@@ -152,7 +152,7 @@ impl Launches {
     /// Ends a request for a node that no longer reports.
     fn gone(&mut self, view: View<'_>, id: ActionId, node: NodeId, kind: NodeActionKind) {
         if kind == NodeActionKind::Leave {
-            if !self.open_on(node).is_empty() {
+            if self.has_open_on(node) {
                 return;
             }
             let left = |n: &blox_core::Node| n.status() == NodeStatus::Left;

@@ -1,5 +1,6 @@
 //! Handling of node reports.
 
+use super::due::{AWAY, Item};
 use super::{Goal, KnownNode, Launches, Link};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{
@@ -17,8 +18,6 @@ const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
 /// Beginning of the reason of the cordon on a node that reports trouble.
 const TROUBLE: &str = "reported by the node: ";
-/// Reason of the cordon on a node whose manager is away as planned.
-pub(in crate::protocol) const AWAY: &str = "its manager is away as planned, and its jobs run on";
 /// Reason for refusing a node manager with an outdated session.
 const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
     has reported: give this one a new --state-dir";
@@ -30,8 +29,7 @@ const SLIGHT: f64 = 0.02;
 impl Launches {
     /// Processes a report. The resulting orders are in the outcome.
     pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report) {
-        let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
-        let known = known.map(|(node, _)| *node);
+        let known = self.node_of_key(&r.node);
         let link = known.and_then(|node| self.links.get(&node));
         if link.is_some_and(|link| r.session < link.session) {
             self.ignored.old_session += 1;
@@ -81,7 +79,10 @@ impl Launches {
         let before = (link.last_report_at, link.reported_at());
         (link.session, link.last_report_seq) = (r.session, r.seq);
         (link.last_report_at, link.has_reported) = (now, true);
-        link.address = r.address.clone();
+        self.due.watch(node, now + self.timers.lost);
+        if link.address != r.address {
+            link.address = r.address.clone();
+        }
         link.protocol = r.protocol;
         link.absence = r.absence.map(|absence| absence.min(LONGEST_ABSENCE));
         if new_session {
@@ -90,9 +91,13 @@ impl Launches {
             link.forget.clear();
             let over = |s: &AttemptReport| matches!(s.status, Status::Done(_));
             let lost = |part: &PartId| self.ordered.contains(part) && !is_listed(r, part);
-            let keep =
-                |part: &PartId, s: &AttemptReport| part.node != node || over(s) || lost(part);
-            self.seen.retain(|part, s| keep(part, s));
+            let parts: Vec<PartId> = self.of_node(node).map(|id| PartId { id, node }).collect();
+            for part in parts {
+                let seen = self.seen.get(&part);
+                if seen.is_some_and(|s| !over(s) && !lost(&part)) {
+                    self.seen.remove(&part);
+                }
+            }
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
@@ -185,7 +190,7 @@ impl Launches {
             return node;
         }
         // The core has not yet received the ends that this report caused.
-        let idle = link.strays.is_empty() && is_idle(view, old) && self.open_on(node).is_empty();
+        let idle = link.strays.is_empty() && is_idle(view, old) && !self.has_open_on(node);
         let up = old.status() == NodeStatus::Up;
         if !idle || self.quarantined(node, now) > Millis(0) {
             if up && old.cordoned().is_none() {
@@ -218,6 +223,10 @@ impl Launches {
         // The manager and its sequence numbers stay the same.
         if let Some(link) = self.links.remove(&node) {
             self.links.insert(new, link);
+            self.due.watch(new, now + self.timers.lost);
+            if self.due.shims.remove(&node) {
+                self.due.shims.insert(new);
+            }
         }
         self.part_with(node);
         new
@@ -240,8 +249,8 @@ impl Launches {
             return;
         }
         // A node without launches may be silent, such as one that its provider takes back.
-        let runs = n.status() == NodeStatus::Up && !self.open_on(node).is_empty();
-        if r.absence.is_some() && runs && n.cordoned().is_none() && n.wanted().is_none() {
+        let runs = || n.status() == NodeStatus::Up && self.has_open_on(node);
+        if r.absence.is_some() && runs() && n.cordoned().is_none() && n.wanted().is_none() {
             let why = Name::from(AWAY);
             let action = NodeAction::Cordon { node, why };
             self.out.events.push(Event::NodeManaged { action });
@@ -294,6 +303,7 @@ impl Launches {
             spec: Box::new((*r.offer).clone()),
         });
         self.links.insert(node, Link::new(now));
+        self.due.watch(node, now + self.timers.lost);
         Some(node)
     }
 
@@ -357,6 +367,7 @@ impl Launches {
                 let end = self.estimate(view, part, reported_at, UNLISTED);
                 let until = self.fenced_at(part, before);
                 self.doubted.insert(part, (until, end));
+                self.due.at(until + Millis(1), Item::Doubt(part));
                 self.want(part.id, Goal::Abort(UNLISTED.to_owned()));
             }
         }
@@ -411,13 +422,6 @@ impl Launches {
             incarnation,
         };
         self.note(Record::Node { node, known });
-    }
-
-    pub(super) fn open_on(&self, node: NodeId) -> Vec<PartId> {
-        let open = self.durable.attempts.iter();
-        open.filter(|(_, a)| a.open().any(|n| n == node))
-            .map(|(id, _)| PartId { id: *id, node })
-            .collect()
     }
 
     fn process_attempts(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) {
