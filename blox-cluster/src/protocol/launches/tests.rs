@@ -135,8 +135,22 @@ impl Gang {
         gang
     }
 
+    fn ask(&mut self, request: Request) -> Result<JobId, String> {
+        let mut steps =
+            vec![(self.scheduler).step(Millis(self.now), ControllerInput::Request(request))];
+        let reply = steps[0].reply.take().unwrap();
+        self.follow(steps);
+        reply.map_err(|why| why.to_string())
+    }
+
     fn step(&mut self, input: ControllerInput) {
-        let mut steps = vec![self.scheduler.step(Millis(self.now), input)];
+        let step = self.scheduler.step(Millis(self.now), input);
+        self.follow(vec![step]);
+        assert_eq!(self.scheduler.last_refused(), "");
+    }
+
+    /// Answers the questions of steps, and notes their orders.
+    fn follow(&mut self, mut steps: Vec<Step>) {
         while let Some(Step {
             records, effects, ..
         }) = steps.pop()
@@ -181,7 +195,6 @@ impl Gang {
                 }
             }
         }
-        assert_eq!(self.scheduler.last_refused(), "");
     }
 
     /// Submits the job, and places it on all GPUs whenever it waits and both nodes are up.
@@ -254,6 +267,16 @@ impl Gang {
             trouble: None,
         };
         self.step(ControllerInput::Report(report));
+    }
+
+    /// Ends the launches that are to end on each node.
+    fn obey(&mut self) {
+        for (has, wishes) in self.has.iter_mut().zip(&self.wishes) {
+            let ends = |wish: &&Wish| matches!(wish, Wish::Kill | Wish::Yield(_));
+            for attempt in wishes.iter().filter(|(_, wish)| ends(wish)).map(|(n, _)| n) {
+                has.insert(*attempt, done(Exit::Stopped));
+            }
+        }
     }
 
     fn beats(&mut self, secs: u64) {
@@ -1317,4 +1340,107 @@ fn knobs_of_a_config_reach_each_part() {
         let old: Task = serde_json::from_value(old).unwrap();
         assert_eq!(old.config.with("tp", 2.0), task.config);
     }
+}
+
+/// Returns a job in each of its states, with the name of the state.
+fn each_state() -> Vec<(&'static str, Gang)> {
+    let mut all = Vec::new();
+    let mut submitted = Gang::new();
+    submitted.silent = [true; 2];
+    all.push(("submitted", submitted));
+    let mut held = Gang::new();
+    held.silent[1] = true;
+    held.beat();
+    held.ask(Request::Hold(JOB)).unwrap();
+    all.push(("held", held));
+    let mut starting = Gang::new();
+    starting.beats(4);
+    assert_eq!(starting.phase(), Some(Phase::Starting));
+    all.push(("starting", starting));
+    all.push(("running", Gang::running(9.0)));
+    let mut stopping = Gang::running(9.0);
+    stopping.ask(Request::Requeue(JOB)).unwrap();
+    stopping.beat();
+    all.push(("stopping", stopping));
+    let mut lost = Gang::running(9.0);
+    lost.silent[0] = true;
+    lost.beats(12);
+    all.push(("on a lost node", lost));
+    let mut ended = Gang::running(9.0);
+    ended.ends(1, done(Exit::Completed));
+    assert_eq!(ended.outcome, Some(Outcome::Completed));
+    all.push(("completed", ended));
+    all
+}
+
+#[test]
+fn each_request_has_one_answer_in_each_state() {
+    let requests = [
+        ("cancel", Request::Cancel(JOB)),
+        ("hold", Request::Hold(JOB)),
+        ("release", Request::Release(JOB)),
+        ("requeue", Request::Requeue(JOB)),
+        ("priority", Request::Prioritize(JOB, 3)),
+    ];
+    let waits = "only a job that waits can be held; requeue it first";
+    let (free, queued, over) = ("it is not held", "it waits already", "it has ended");
+    let done = "done";
+    // Submitted, held, starting, running, stopping, on a lost node, completed.
+    let answers = [
+        [done; 7],
+        [done, done, waits, waits, waits, waits, over],
+        [free, done, free, free, free, free, over],
+        [queued, queued, done, done, done, done, over],
+        [done, done, done, done, done, done, over],
+    ];
+    for ((name, request), answers) in requests.into_iter().zip(answers) {
+        for ((state, mut g), expected) in each_state().into_iter().zip(answers) {
+            let mut ask = || match g.ask(request.clone()) {
+                Ok(_) => done.to_owned(),
+                Err(why) => why.rsplit(": ").next().unwrap().to_owned(),
+            };
+            assert_eq!(ask(), expected, "{name} of a job that is {state}");
+            // A repeated request changes nothing.
+            let again = if (name, state) == ("release", "held") {
+                free
+            } else {
+                expected
+            };
+            assert_eq!(ask(), again, "{name} again of a job that is {state}");
+            if name != "cancel" {
+                continue;
+            }
+            g.silent = [false; 2];
+            for _ in 0..30 {
+                g.obey();
+                g.beat();
+            }
+            let expected = match state {
+                "completed" => Outcome::Completed,
+                _ => Outcome::Cancelled,
+            };
+            assert_eq!(g.outcome, Some(expected), "{state}");
+            assert_eq!(g.scheduler.view().cluster().free_gpus(), 2, "{state}");
+        }
+    }
+    let unknown = Gang::new().ask(Request::Cancel(JobId(7)));
+    assert_eq!(unknown, Err("there is no job 7".into()));
+}
+
+#[test]
+fn loss_of_all_nodes_starts_each_job_once_again() {
+    let mut g = Gang::running(9.0);
+    g.silent = [true; 2];
+    g.beats(120);
+    assert_eq!((g.outcome, g.granted()), (None, 1));
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    // One node alone is not enough for the job.
+    g.has.iter_mut().for_each(BTreeMap::clear);
+    g.silent[0] = false;
+    g.beats(20);
+    assert_eq!(g.granted(), 1);
+    g.silent[1] = false;
+    g.beats(20);
+    assert_eq!((g.outcome, g.granted()), (None, 2));
+    assert_eq!(g.scheduler.launches().durable().failures.get(&JOB), None);
 }
