@@ -267,9 +267,10 @@ pub struct Account {
     pub group: String,
     /// Number of jobs.
     pub jobs: u64,
-    /// Number of jobs by outcome: completed or terminated, failed, cancelled, rejected.
+    /// Number of jobs by outcome: completed or terminated, failed, cancelled, rejected. With
+    /// `timed_out`, they sum to `jobs`.
     pub outcomes: [u64; 4],
-    /// Number of the failed jobs that exceeded their time limit.
+    /// Number of jobs that exceeded their time limit.
     pub timed_out: u64,
     /// GPU hours of all launches.
     pub gpu_h: f64,
@@ -373,14 +374,14 @@ fn grouped(jobs: Vec<Job>, by: By) -> Vec<Account> {
         };
         let (account, waits) = groups.entry(key).or_default();
         account.jobs += 1;
-        let outcome = match job.outcome.as_str() {
-            "completed" | "terminated" => 0,
-            "failed" | TIMED_OUT => 1,
-            "cancelled" => 2,
-            _ => 3,
-        };
-        account.outcomes[outcome] += 1;
-        account.timed_out += u64::from(job.outcome == TIMED_OUT);
+        let [completed, failed, cancelled, rejected] = &mut account.outcomes;
+        *match job.outcome.as_str() {
+            "completed" | "terminated" => completed,
+            TIMED_OUT => &mut account.timed_out,
+            "failed" => failed,
+            "cancelled" => cancelled,
+            _ => rejected,
+        } += 1;
         account.gpu_h += job.gpu_s / 3600.0;
         account.lost_gpu_h += job.lost_gpu_s / 3600.0;
         waits.extend(job.wait_s);
@@ -523,7 +524,7 @@ mod tests {
         late.past.outcome = Some(Outcome::TimedOut);
         History::open(&path, "c").unwrap().write(&[late]).unwrap();
         let eve = accounts(&path, &Query::default()).unwrap().pop().unwrap();
-        assert_eq!((eve.outcomes, eve.timed_out), ([0, 1, 0, 0], 1));
+        assert_eq!((eve.outcomes, eve.timed_out), ([0; 4], 1));
         // Another cluster begins anew, and the old file stays.
         let history = History::open(&path, "other").unwrap();
         assert_eq!(history.jobs().unwrap(), 0);
