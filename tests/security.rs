@@ -351,3 +351,23 @@ fn jobs_on_a_node_of_root_run_as_their_users() {
         "{shown}"
     );
 }
+
+#[test]
+fn node_started_before_the_first_scheduler_joins() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = free.local_addr().unwrap().to_string();
+    drop(free);
+    // The scheduler writes the user's own token at its first start, after the node has looked for it.
+    let mut node = blox(dir.path());
+    node.args(["node", "--name", "n", "--gpus", "1", "--at", &at]);
+    node.arg("--state-dir").arg(dir.path().join("node"));
+    let (_node, _) = started(&mut node, "the scheduler at");
+    let mut scheduler = blox(dir.path());
+    scheduler.args(["scheduler", "fifo", "--listen", &at, "--state-dir"]);
+    let (_scheduler, _) = started(scheduler.arg(dir.path().join("log")), "listening on");
+    until("the node joins", || {
+        let nodes = ended(blox(dir.path()).args(["nodes", "--at", &at]));
+        nodes.is_ok_and(|text| text.contains(" up "))
+    });
+}

@@ -27,10 +27,26 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub enum Credentials {
     /// A shared secret, or nothing. The connection is not encrypted.
     Token(Token),
+    /// The file with a shared secret, as [`Credentials::Token`]. It is read again for each
+    /// connection, and is nothing while it is missing.
+    TokenFile(PathBuf),
     /// The file with a key and a certificate. It is read again for each connection.
     Identity(PathBuf),
     /// Nothing yet; the scheduler must be of the authority with this fingerprint.
     Newcomer(String),
+}
+
+impl Credentials {
+    /// Reads the file of the secret.
+    pub(super) fn read(&self) -> io::Result<Credentials> {
+        Ok(match self {
+            Credentials::TokenFile(path) if path.exists() => Token::read(path)
+                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?
+                .into(),
+            Credentials::TokenFile(_) => Credentials::default(),
+            other => other.clone(),
+        })
+    }
 }
 
 impl From<Token> for Credentials {
@@ -89,7 +105,7 @@ impl Connector {
             .to_owned();
         let port = uri.port_u16().unwrap_or_default();
         let tls = match &self.0 {
-            Credentials::Token(_) => None,
+            Credentials::Token(_) | Credentials::TokenFile(_) => None,
             Credentials::Identity(path) => Some(tls::client(path)),
             Credentials::Newcomer(fingerprint) => Some(tls::newcomer(fingerprint)),
         };

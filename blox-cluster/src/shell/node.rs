@@ -310,7 +310,7 @@ async fn connected(
     mut on_message: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let beat = KEEP_ALIVE;
-    let credentials = settings.credentials.clone();
+    let credentials = settings.credentials.read()?;
     let channel = dial(&settings.scheduler, &credentials, (beat, beat), true).await?;
     let renewal = renewed(credentials.clone(), channel.clone());
     let mut renewal = std::pin::pin!(renewal);

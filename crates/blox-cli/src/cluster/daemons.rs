@@ -81,11 +81,16 @@ pub(super) fn token(at: &At) -> Result<Token, Failure> {
     if let Some(token) = given_token(at.token_file.as_deref())? {
         return Ok(token);
     }
-    let host = at.at.rsplit_once(':').map_or("", |(host, _)| host);
+    let own = own_token_for(&at.at).filter(|path| path.exists());
+    own.map_or(Ok(Token::none()), |path| read_token(&path))
+}
+
+/// Returns the file of the user's own token if the address is of this machine.
+fn own_token_for(at: &str) -> Option<PathBuf> {
+    let host = at.rsplit_once(':').map_or("", |(host, _)| host);
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
     let is_here = host == "localhost" || ip.is_ok_and(|ip: IpAddr| ip.is_loopback());
-    let own = own_token().filter(|path| is_here && path.exists());
-    own.map_or(Ok(Token::none()), |path| read_token(&path))
+    own_token().filter(|_| is_here)
 }
 
 /// Returns the file that `blox login` writes for an address.
@@ -132,7 +137,13 @@ fn of_node(
             let name = named(&path)?;
             Ok((Credentials::Identity(path), name))
         }
-        None => Ok((token(&a.at)?.into(), None)),
+        None => {
+            let given = given_token(a.at.token_file.as_deref())?;
+            // The first start of the scheduler on this machine may write the file later.
+            let own = || own_token_for(&a.at.at).map(Credentials::TokenFile);
+            let credentials = given.map(Credentials::from).or_else(own);
+            Ok((credentials.unwrap_or_default(), None))
+        }
     }
 }
 
