@@ -111,3 +111,26 @@ fn the_citation_has_the_version_of_the_packages() {
     let version = value(&read("Cargo.toml"), "version = ").to_owned();
     assert_eq!(value(&read("CITATION.cff"), "version:"), version);
 }
+
+#[test]
+fn every_test_of_the_list_of_faults_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for dir in ["blox-cluster", "tests"] {
+        sources(&root.join(dir), &mut files);
+    }
+    let all: String = files.iter().map(read).collect();
+    let page = read("docs/src/reference/cluster-faults.md");
+    let mut rows = 0;
+    for line in page.lines().filter(|line| line.starts_with("| ")) {
+        let Some((_, tests)) = line.trim_end_matches(" |").rsplit_once(" | ") else {
+            continue;
+        };
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        rows += usize::from(!names.is_empty());
+        for name in names {
+            assert!(all.contains(&format!("fn {name}(")), "{line}");
+        }
+    }
+    assert_eq!(rows, 60);
+}
