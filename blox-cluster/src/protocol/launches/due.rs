@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Reason of the cordon on a node whose manager is away as planned.
 pub(super) const AWAY: &str = "its manager is away as planned, and its jobs run on";
+/// Reason of the cordon of a silent node while its jobs have leases.
+pub(super) const SILENT: &str = "it is silent, and its jobs run on to the end of their leases";
 
 /// An item to examine. The order is that of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,7 +204,11 @@ impl Launches {
             return Some(silent_from);
         }
         if self.counts_as_lost(now, view, node) {
-            self.lost(node, now);
+            // A decision stops the jobs of a lost node, so it is lost once no lease is left.
+            match self.has_leases(now, node, last_report_at) {
+                true => self.cordon_silent(view, node),
+                false => self.lost(node, now),
+            }
         }
         for part in self.open_on(node) {
             let starting = self.durable.attempts.get(&part.id);
@@ -232,6 +238,23 @@ impl Launches {
         if let Some(link) = self.links.get(&node) {
             let silent_from = link.last_report_at.max(self.awake_since) + self.timers.lost;
             self.due.watch(node, silent_from);
+        }
+    }
+
+    /// Returns whether a launch on a silent node has started and may still run.
+    fn has_leases(&self, now: Millis, node: NodeId, last_report_at: Millis) -> bool {
+        self.each_open_on(node).any(|part| {
+            let attempt = self.durable.attempts.get(&part.id);
+            let runs = attempt.is_some_and(|a| a.started && a.goal == Goal::Run);
+            runs && now <= self.fenced_at(part, last_report_at)
+        })
+    }
+
+    fn cordon_silent(&mut self, view: View<'_>, node: NodeId) {
+        if view.node(node).is_some_and(|n| n.cordoned().is_none()) {
+            let why = Name::from(SILENT);
+            let action = NodeAction::Cordon { node, why };
+            self.out.events.push(Event::NodeManaged { action });
         }
     }
 

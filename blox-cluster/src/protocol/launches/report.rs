@@ -1,6 +1,6 @@
 //! Handling of node reports.
 
-use super::due::{AWAY, Item};
+use super::due::{AWAY, Item, SILENT};
 use super::{Goal, KnownNode, Launches, Link};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{
@@ -214,7 +214,7 @@ impl Launches {
         });
         if let Some(why) = old
             .cordoned()
-            .filter(|w| !matches!(w.as_str(), OTHER_INVENTORY | AWAY))
+            .filter(|w| !matches!(w.as_str(), OTHER_INVENTORY | AWAY | SILENT))
         {
             let why = why.clone();
             let action = NodeAction::Cordon { node: new, why };
@@ -232,14 +232,14 @@ impl Launches {
         new
     }
 
-    /// Removes the cordon of a node that returned with its original inventory before it rejoined, or
-    /// whose manager is back. Cordons a node whose manager is about to stop.
+    /// Removes the cordon of a node that returned with its original inventory before it rejoined, that
+    /// is no longer silent, or whose manager is back. Cordons a node whose manager is about to stop.
     fn same_again(&mut self, node: NodeId, view: View<'_>, r: &Report) {
         let Some(n) = view.node(node) else {
             return;
         };
         let over = |why: &Name| match why.as_str() {
-            OTHER_INVENTORY => true,
+            OTHER_INVENTORY | SILENT => true,
             AWAY => r.absence.is_none(),
             _ => false,
         };
