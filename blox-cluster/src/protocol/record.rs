@@ -102,6 +102,11 @@ pub enum Record {
         /// The new goal.
         goal: Goal,
     },
+    /// The orders that follow let the nodes of a launch run it.
+    Ordered {
+        /// The launch.
+        id: AttemptId,
+    },
     /// The previous launch of the job, which this launch waited for, is over.
     Released {
         /// The launch.

@@ -49,6 +49,9 @@ pub struct Attempt {
     pub launch: Launch,
     /// Its wanted outcome.
     pub goal: Goal,
+    /// True if its nodes may have received orders to run it. Logs of earlier versions do not state it.
+    #[serde(default = "always")]
+    pub may_run: bool,
     /// True if all parts have started and the core has received the event.
     pub started: bool,
     /// End of each part, by node.
@@ -57,6 +60,10 @@ pub struct Attempt {
     /// consequence of it.
     #[serde(default)]
     pub failed: Option<i32>,
+}
+
+fn always() -> bool {
+    true
 }
 
 impl Attempt {
@@ -339,6 +346,8 @@ impl Durable {
                     fence: *fence,
                     launch: (**launch).clone(),
                     goal: Goal::Run,
+                    // An earlier version, which granted no leases, did not write its orders down.
+                    may_run: launch.lease.is_none(),
                     started: false,
                     ends: BTreeMap::new(),
                     failed: None,
@@ -347,6 +356,7 @@ impl Durable {
             }
             Record::Goal { id, goal } => self.change(*id, |a| a.goal = goal.clone()),
             Record::Released { id } => self.change(*id, |a| a.launch.after = None),
+            Record::Ordered { id } => self.change(*id, |a| a.may_run = true),
             Record::Started { id } => self.change(*id, |a| a.started = true),
             Record::Part { part, end } => {
                 self.change(part.id, |a| {
@@ -738,7 +748,7 @@ impl Launches {
         });
         // Earlier runs of the scheduler may have sent orders for these parts.
         let all = durable.attempts.iter();
-        let granted = all.filter(|(_, a)| a.launch.after.is_none());
+        let granted = all.filter(|(_, a)| a.launch.after.is_none() && a.may_run);
         let parts = granted.flat_map(|(id, a)| {
             let part = |node| PartId { id: *id, node };
             a.open().map(part)

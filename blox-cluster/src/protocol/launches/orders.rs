@@ -85,12 +85,17 @@ impl Launches {
                 orders.push(self.order(part, a, long));
             }
         }
+        let runs = |o: &&Order| matches!(o.wish, Wish::Run(_));
         let seen = |id: AttemptId| self.seen.contains_key(&PartId { id, node });
         keep_within(&mut orders, TASKS, seen);
-        let runs = |o: &&Order| matches!(o.wish, Wish::Run(_));
-        let to_run = orders.iter().filter(runs);
-        self.ordered
-            .extend(to_run.map(|o| PartId { id: o.id, node }));
+        for id in orders.iter().filter(runs).map(|o| o.id) {
+            let is_new = |a: &Attempt| !a.may_run;
+            if self.ordered.insert(PartId { id, node })
+                && self.durable.attempts.get(&id).is_some_and(is_new)
+            {
+                self.note(Record::Ordered { id });
+            }
+        }
         let known = self.durable.nodes.get(&node)?;
         let link = self.links.get_mut(&node)?;
         for (id, fence) in &link.strays {

@@ -616,6 +616,27 @@ fn launch_lost_by_a_new_manager_is_not_restarted() {
 }
 
 #[test]
+fn launch_that_no_node_was_to_run_is_not_doubted() {
+    let mut g = Gang::new();
+    g.beats(4);
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Prepare));
+    // The scheduler and a node manager are started anew before all parts are prepared.
+    g.outage(4);
+    g.sessions[1] = 2;
+    g.wishes = Default::default();
+    g.beats(4);
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Prepare));
+    g.runs(1, &[0, 1]);
+    assert_eq!((g.phase(), g.accounts().len()), (Some(Phase::Running), 0));
+    // From the order to run it on, a manager that no longer has it may have run it.
+    g.outage(4);
+    g.sessions[1] = 3;
+    g.has[1].clear();
+    g.beats(4);
+    assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
+}
+
+#[test]
 fn saved_work_counts_after_nodes_forget_the_launch() {
     let mut g = Gang::new();
     g.reported.progress = progress(6.0, 5.0);
