@@ -1973,13 +1973,12 @@ fn operator_declares_a_silent_node_down() {
     for pid in pids(&attempts.to_string_lossy()) {
         signal("-KILL", pid);
     }
-    let lost = |c: &Cluster| {
+    let silent = |c: &Cluster| {
         let nodes = c.json(&["nodes"]);
-        nodes
-            .as_array()
-            .is_some_and(|all| all.iter().any(|n| n["status"] == "lost"))
+        let silent = |n: &Value| n["drained"].as_str().is_some_and(|w| w.contains("silent"));
+        nodes.as_array().is_some_and(|all| all.iter().any(silent))
     };
-    c.until("it is lost", lost);
+    c.until("it is silent", silent);
     let begin = Instant::now();
     c.run(&["down", &name]).unwrap();
     c.until("the job runs elsewhere", |c| {
