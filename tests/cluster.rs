@@ -2315,9 +2315,18 @@ while [ ! -e go ]; do sleep 0.1; done
     });
     typed(&c, "squeue --all");
     typed(&c, "logs --err 0");
+    let script = "#!/bin/bash\n#SBATCH --gpus=1 --job-name=long\nexec sleep 600\n";
+    std::fs::write(c.dir.path().join("long.sh"), script).unwrap();
+    typed(&c, "sbatch --user ada --time 2s long.sh");
+    c.until_phase(6, "timed out");
+    typed(&c, "squeue --all -n long -o id,name,state,reason");
+    // As srun does.
+    typed(&c, "submit --user ada --gpus 1 echo hello");
+    typed(&c, "logs --follow 7");
+    c.until_phase(7, "completed");
     c.until("all jobs are in the history", |c| {
         let jobs = c.json_of(&["acct", "--by", "job", "--format", "json"]);
-        jobs.as_array().is_some_and(|jobs| jobs.len() == 6)
+        jobs.as_array().is_some_and(|jobs| jobs.len() == 8)
     });
     typed(&c, "sacct");
     typed(&c, "sacct --by job --user ada");
