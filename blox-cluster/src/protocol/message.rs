@@ -77,7 +77,8 @@ pub struct AttemptReport {
     #[serde(rename = "said")]
     pub reported: JobReport,
     /// Longest time for which its processes may still run if nothing renews its lease, without the
-    /// time to kill them. `None` if none can run, or in a report of protocol version 1.
+    /// time to kill them. `None` if none can run, if the shim has not stated to follow its last
+    /// lease, or in a report of protocol version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_left: Option<Millis>,
 }

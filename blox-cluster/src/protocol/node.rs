@@ -189,12 +189,20 @@ struct Local {
     term: Option<Millis>,
     /// Latest end of the lease that its shim may follow.
     held: Millis,
-    /// True if its shim states the lease that it follows, and can therefore follow a shorter one.
-    states_lease: bool,
+    /// End of the lease that its shim last stated to follow. A shim that states it can follow a
+    /// shorter one.
+    followed: Option<Millis>,
     standing: Standing,
     reported: JobReport,
     /// True if its processes got a notice in this session.
     warned: bool,
+}
+
+impl Local {
+    /// Returns false if the shim states another lease than its last control message.
+    fn follows(&self, control: &Control) -> bool {
+        self.followed.is_none_or(|end| end == control.lease)
+    }
 }
 
 /// State of the node manager.
@@ -236,7 +244,7 @@ impl Node {
                 lease: f.lease,
                 term: None,
                 held: f.lease.max(f.followed.unwrap_or_default()),
-                states_lease: f.followed.is_some(),
+                followed: f.followed,
                 standing: match f.done {
                     Some(done) => Standing::Done(done),
                     None => Standing::live(f.lease),
@@ -305,8 +313,7 @@ impl Node {
         let short = move |a: &Local| match &a.standing {
             Standing::Prepared => false,
             Standing::Live { control, .. } => {
-                let has_it =
-                    a.term >= Some(absence) && (a.held == control.lease || !a.states_lease);
+                let has_it = a.term >= Some(absence) && a.follows(control);
                 control.wish == ShimWish::Run && !has_it
             }
             Standing::Done(_) => false,
@@ -495,7 +502,7 @@ impl Node {
             let live = matches!(a.standing, Standing::Live { .. });
             let shorter = a.term.is_none_or(|before| before > term);
             let in_time = now + self.timers.margin < lease;
-            if lease >= a.lease || (shorter && in_time && (a.states_lease || !live)) {
+            if lease >= a.lease || (shorter && in_time && (a.followed.is_some() || !live)) {
                 (a.lease, a.term) = (lease, Some(term));
             }
             // A shim follows the longer lease until it states otherwise.
@@ -603,7 +610,7 @@ impl Node {
             lease,
             term: None,
             held: lease,
-            states_lease: false,
+            followed: None,
             standing,
             reported: JobReport::default(),
             warned: false,
@@ -663,7 +670,7 @@ impl Node {
         };
         match message {
             ShimMessage::Lease(end) => {
-                a.states_lease = true;
+                a.followed = Some(end);
                 // The shim has read the last control message.
                 if end == control.lease {
                     a.held = end;
@@ -707,6 +714,8 @@ impl Node {
             port: a.port,
             reported: a.reported.clone(),
             lease_left: match &a.standing {
+                // Its disk may have refused the control message.
+                Standing::Live { control, .. } if !a.follows(control) => None,
                 Standing::Prepared | Standing::Live { .. } => Some(a.held - now),
                 Standing::Done(_) => None,
             },
@@ -817,6 +826,50 @@ mod tests {
                 .collect(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn running_launch_is_not_forgotten() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let NodeInput::Orders(mut early, port) = orders(2, 1, Vec::new()) else {
+            panic!("no orders");
+        };
+        early.forget = vec![id(0)];
+        let effects = n.step(Millis(20), NodeInput::Orders(early, port));
+        let forgets = |e: &NodeEffect| matches!(e, NodeEffect::Forget(_));
+        assert!(!effects.iter().any(forgets), "{effects:?}");
+        assert_eq!(statuses(&mut n, 30), [(0, Status::Starting)]);
+    }
+
+    #[test]
+    fn manager_leaves_once_its_shims_follow_long_leases() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let states = |end| NodeInput::Shim(id(0), ShimMessage::Lease(Millis(end)));
+        n.step(Millis(20), NodeInput::Shim(id(0), ShimMessage::Running));
+        n.step(Millis(30), states(15_000));
+        let effects = n.step(Millis(40), NodeInput::Leave(Millis::secs(60)));
+        let Some(NodeEffect::Send(report)) = effects.last() else {
+            panic!("{effects:?}");
+        };
+        let NodeInput::Orders(mut long, port) = orders(2, report.seq, vec![(0, run())]) else {
+            panic!("no orders");
+        };
+        long.orders[0].lease = Some(Millis::secs(60));
+        n.step(Millis(50), NodeInput::Orders(long, port));
+        // The disk may have refused the control message.
+        assert!(!n.can_leave());
+        let mut left = |at| {
+            n.news = true;
+            match n.step(Millis(at), NodeInput::Tick).last() {
+                Some(NodeEffect::Send(r)) => r.attempts[0].lease_left,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(left(60), None);
+        n.step(Millis(70), states(60_040));
+        assert!(n.can_leave());
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) const AWAY: &str = "its manager is away as planned, and its jobs run 
 /// Reason of the cordon of a silent node while its jobs have leases.
 pub(super) const SILENT: &str = "it is silent, and its jobs run on to the end of their leases";
 
-/// An item to examine. The order is that of a tick.
+/// An item to examine. A tick examines items in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
     /// A node that may be silent for too long, or on which the leases of launches may be over.
@@ -259,7 +259,7 @@ impl Launches {
     }
 
     /// Returns whether the silence of a node is a loss. The silence of a node that is being returned
-    /// is none. Nor is that of a node whose manager is away as planned, while its long leases last.
+    /// is none. A node whose manager is away as planned is not lost while its long leases last.
     fn counts_as_lost(&self, now: Millis, view: View<'_>, node: NodeId) -> bool {
         let until = self.long_until.get(&node).copied().unwrap_or_default();
         view.node(node).is_some_and(|n| {

@@ -88,7 +88,6 @@ impl Launches {
         if new_session {
             // A new session may not know the launches of an earlier one. Keep the last reported
             // state of these parts.
-            link.forget.clear();
             let over = |s: &AttemptReport| matches!(s.status, Status::Done(_));
             let lost = |part: &PartId| self.ordered.contains(part) && !is_listed(r, part);
             let parts: Vec<PartId> = self.of_node(node).map(|id| PartId { id, node }).collect();
@@ -281,8 +280,10 @@ impl Launches {
         self.out.refused = Some(why);
     }
 
+    /// Returns true if a node was removed. A node that joined anew also has an earlier id.
     fn has_left(&self, r: &Report) -> bool {
-        self.durable.left.values().any(|key| *key == r.node)
+        let is_known = self.durable.nodes.values().any(|n| n.key == r.node);
+        !is_known && self.durable.left.values().any(|key| *key == r.node)
     }
 
     /// Admits an unknown node.
@@ -608,6 +609,14 @@ mod tests {
     }
 
     impl One {
+        fn new() -> Self {
+            One {
+                scheduler: begun(&[]).0,
+                now: 0,
+                seq: 0,
+            }
+        }
+
         fn report(&mut self) -> NodeStatus {
             self.seq += 1;
             let report = Report {
@@ -782,6 +791,19 @@ mod tests {
         let message = refusal(&all.report("k", 1, 4, named("n", 2)));
         assert!(message.contains("another life 2"), "{message}");
         assert!(message.contains("this log is an old copy"), "{message}");
+    }
+
+    #[test]
+    fn rejoined_node_of_another_life_is_refused() {
+        let mut all = All::new();
+        all.report("k", 1, 1, named("n", 2));
+        all.report("k", 2, 1, named("n", 1));
+        assert_eq!(all.nodes(), [(NodeStatus::Left, 2), (NodeStatus::Up, 1)]);
+        // Another scheduler with the same log had the same epoch.
+        (all.scheduler, _) = begun(&all.log.clone());
+        (all.epoch, all.incarnation) = (2, 2);
+        let message = refusal(&all.report("k", 2, 2, named("n", 1)));
+        assert!(message.contains("another life 2"), "{message}");
     }
 
     #[test]
@@ -1034,6 +1056,51 @@ mod tests {
     }
 
     #[test]
+    fn late_report_to_an_earlier_run_returns_no_node() {
+        use NodeStatus::{Lost, Up};
+        let mut all = All::new();
+        all.report("k", 1, 1, named("n", 2));
+        all.silence(9);
+        let (again, first) = begun(&all.log);
+        all.log.extend(first.records);
+        all.scheduler = again;
+        // Orders of the earlier run may have left after this report.
+        all.report("k", 1, 2, named("n", 2));
+        assert_eq!(all.nodes(), [(Lost, 2)]);
+        all.epoch = 2;
+        all.report("k", 1, 3, named("n", 2));
+        assert_eq!(all.nodes(), [(Up, 2)]);
+    }
+
+    #[test]
+    fn node_forgets_launches_of_its_last_report_alone() {
+        let mut all = All::new();
+        let id = |attempt| AttemptId {
+            job: JobId(0),
+            attempt,
+        };
+        let over = |attempt| AttemptReport {
+            lease_left: None,
+            id: id(attempt),
+            fence: Fence(1),
+            status: Status::Done(Final::never("it never ran".to_owned())),
+            port: 0,
+            reported: JobReport::default(),
+        };
+        let mut forget = |session, seq, attempts: &[u32]| {
+            let attempts = attempts.iter().copied().map(over).collect();
+            let step = all.report_launches("k", session, seq, named("n", 2), attempts);
+            match &step.effects[..] {
+                [Effect::Send(orders)] => orders.forget.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(forget(1, 1, &[1, 2]), [id(1), id(2)]);
+        assert_eq!(forget(1, 2, &[2]), [id(2)]);
+        assert_eq!(forget(2, 1, &[]), []);
+    }
+
+    #[test]
     fn old_session_after_a_restart_is_refused() {
         let mut all = All::new();
         all.report("k", 2, 1, named("n", 2));
@@ -1100,21 +1167,18 @@ mod tests {
     }
 
     #[test]
+    fn own_sleep_is_no_silence_of_the_nodes() {
+        let mut one = One::new();
+        assert_eq!(one.report(), NodeStatus::Up);
+        one.now += 60_000;
+        assert_eq!(one.silence(8), NodeStatus::Up);
+        // Silence counts from the end of the sleep.
+        assert_eq!(one.silence(1), NodeStatus::Lost);
+    }
+
+    #[test]
     fn flapping_node_is_quarantined_ever_longer() {
-        let (scheduler, _) = Controller::begin(
-            Settings::default(),
-            Saved::default(),
-            &[],
-            ClusterId("c".into()),
-            Box::new(Rounds::default()),
-            Millis(0),
-            Time::ZERO,
-        );
-        let mut one = One {
-            scheduler,
-            now: 0,
-            seq: 0,
-        };
+        let mut one = One::new();
         assert_eq!(one.report(), NodeStatus::Up);
         for _ in 0..2 {
             assert_eq!(one.silence(9), NodeStatus::Lost);

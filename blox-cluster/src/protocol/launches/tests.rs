@@ -434,6 +434,61 @@ fn ranks_ended_early_do_not_block_the_launch() {
 }
 
 #[test]
+fn answer_to_another_question_changes_nothing() {
+    let mut g = Gang::running(9_000.0);
+    let mut tick = || {
+        g.now += 100;
+        g.scheduler.step(Millis(g.now), ControllerInput::Tick);
+        g.scheduler.core().open().map(|question| question.number)
+    };
+    let open = (0..50).find_map(|_| tick()).unwrap();
+    for other in [open - 1, open + 1] {
+        let answer = ControllerInput::Answer(other, Ok(Box::default()));
+        let step = g.scheduler.step(Millis(g.now), answer);
+        assert!(step.records.is_empty(), "{:?}", step.records);
+        assert_eq!(g.scheduler.last_refused(), "");
+        assert_eq!(g.scheduler.core().open().map(|q| q.number), Some(open));
+    }
+}
+
+#[test]
+fn new_launch_waits_until_a_superseded_one_has_left() {
+    let mut g = Gang::new();
+    g.set(0, 9, Status::Running);
+    g.beats(8);
+    assert_eq!(g.wishes[0].keys().collect::<Vec<_>>(), [&9]);
+    assert_eq!(g.wishes[0][&9], Wish::Kill);
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Prepare));
+    g.has[0].remove(&9);
+    g.beat();
+    assert_eq!(g.wishes[0].get(&1), Some(&Wish::Prepare));
+}
+
+#[test]
+fn node_gets_no_orders_before_its_first_report() {
+    let mut g = Gang::running(9_000.0);
+    g.outage(5);
+    g.wishes = Default::default();
+    g.step(ControllerInput::Request(Request::Cancel(JOB)));
+    assert!(g.wishes.iter().all(BTreeMap::is_empty));
+    g.report(0);
+    assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
+    assert!(g.wishes[1].is_empty());
+}
+
+#[test]
+fn starting_launch_ends_once_one_of_its_nodes_is_lost() {
+    let mut g = Gang::new();
+    g.runs(1, &[0]);
+    g.silent[1] = true;
+    g.beats(6);
+    assert!(matches!(g.wishes[0].get(&1), Some(Wish::Run(_))));
+    // Before the limit of a start, and before the end of the lease.
+    g.beats(4);
+    assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
+}
+
+#[test]
 fn rank_failing_after_others_ended_fails_the_launch() {
     let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Completed));
