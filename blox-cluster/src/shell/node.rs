@@ -1196,10 +1196,11 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::protocol::PROTOCOL;
     use crate::protocol::message::Meeting;
     use blox_core::{GpuCount, JobId, JobSpec, Seconds, Time};
 
-    fn attempt(text: &str) -> AttemptId {
+    pub(crate) fn attempt(text: &str) -> AttemptId {
         let (job, attempt) = text.split_once('.').unwrap();
         AttemptId {
             job: JobId(job.parse().unwrap()),
@@ -1258,7 +1259,7 @@ pub(super) mod tests {
         assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), expected);
     }
 
-    fn launch(id: AttemptId, boot: &str) -> LaunchFile {
+    pub(crate) fn launch(id: AttemptId, boot: &str) -> LaunchFile {
         LaunchFile {
             id,
             fence: crate::protocol::Fence(1),
@@ -1404,6 +1405,89 @@ pub(super) mod tests {
         assert_eq!(child.try_wait().unwrap(), None);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn launch_is_over_once_its_shim_has_let_go_of_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let id = attempt("1.1");
+        shell.spawn(&launch(id, "now"), clock::now() + Millis(60_000));
+        let folder = shell.folder(id);
+        let lock = File::create(folder.join("lock")).unwrap();
+        lock.try_lock().unwrap();
+        shell.destroy(id);
+        // Its GPUs may still be in use.
+        assert!(!folder.join("final.json").exists());
+        drop(lock);
+        shell.destroy(id);
+        assert!(folder.join("final.json").exists());
+    }
+
+    #[test]
+    fn ended_shim_ends_its_launch() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let id = attempt("1.1");
+        shell.spawn(&launch(id, "now"), clock::now() + Millis(60_000));
+        assert_eq!(shell.look_at(id), []);
+        let child = shell.watched.get_mut(&id).and_then(|w| w.child.as_mut());
+        let child = child.unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let done = (0..100).find_map(|_| match shell.look_at(id).pop() {
+            Some(ShimMessage::Done(done)) => Some(done),
+            _ => {
+                std::thread::sleep(Duration::from_millis(10));
+                None
+            }
+        });
+        let done = done.map(|done| (done.exit, done.why));
+        assert_eq!(done, Some((Exit::Lost, SHIM_ENDED.to_owned())));
+    }
+
+    #[test]
+    fn shim_of_an_earlier_session_gets_time_to_take_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let boot = shell(dir.path()).boot;
+        let id = attempt("1.1");
+        let folder = dir.path().join("attempts").join(id.to_string());
+        fs::create_dir(&folder).unwrap();
+        files::write(&folder.join("launch.json"), &launch(id, &boot), true).unwrap();
+        let mut shell = shell(dir.path());
+        let polls = |shell: &mut Shell| {
+            shell.look_at(id);
+            folder.join("final.json").exists()
+        };
+        assert!(!polls(&mut shell));
+        shell.began = clock::now() - SETTLE - Millis(1);
+        assert!(polls(&mut shell));
+    }
+
+    #[test]
+    fn node_manager_keeps_the_epoch_that_it_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let reported = |shell: &mut Shell| shell.input(NodeInput::Tick).remove(0);
+        let mut first = shell(dir.path());
+        let report = reported(&mut first);
+        let orders = Orders {
+            protocol: PROTOCOL,
+            timers: None,
+            node: report.node,
+            cluster: ClusterId("c".into()),
+            epoch: Epoch(5),
+            incarnation: Incarnation(3),
+            session: report.session,
+            seq: 1,
+            reply_to: report.seq,
+            orders: Vec::new(),
+            forget: Vec::new(),
+        };
+        first.input(NodeInput::Orders(orders, 29_500));
+        drop(first);
+        let again = reported(&mut shell(dir.path()));
+        assert_eq!(again.cluster, Some(ClusterId("c".into())));
+        assert_eq!((again.epoch, again.incarnation), (Epoch(5), Incarnation(3)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::daemon::{
 };
 pub use crate::daemon::{Limits, SchedulerError};
 use crate::history::HISTORY_FILE;
-use crate::log::{Log, LogError};
+use crate::log::{Log, LogError, Recovered};
 use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{Controller, ControllerInput, RequestError, Settings};
 use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Session};
@@ -179,7 +179,20 @@ pub fn start_with(
         let name = pipeline.name().to_owned();
         return Err(SchedulerError::CannotAct { name, action });
     }
-    let (log, recovered) = Log::open(dir)?;
+    let opened = Log::open(dir)?;
+    start_on(dir, opened, settings, pipeline, limits, watch, nodes)
+}
+
+/// Starts a scheduler with an open log.
+fn start_on(
+    dir: &Path,
+    (log, recovered): (Log, Recovered),
+    settings: Settings,
+    pipeline: Pipeline,
+    limits: Limits,
+    watch: Watch,
+    nodes: Arc<dyn NodeProvider>,
+) -> Result<Running, SchedulerError> {
     let trigger = pipeline.trigger();
     let composed = Composed {
         trigger: trigger.clone(),
@@ -505,18 +518,20 @@ pub(super) fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::FULL;
+    use crate::log::{FULL, FileHandle, Files, SystemFiles};
     use crate::protocol::scheduler::Request;
+    use crate::protocol::{Epoch, Incarnation, PROTOCOL, Report};
     use blox_core::journal::JsonLines;
     use blox_core::replay::replay;
     use blox_core::{
-        Answer, Composition, Event, GpuCount, JobQueue, JobSpec, Policy, PolicyError,
+        Answer, Composition, Event, GpuCount, JobQueue, JobSpec, NodeSpec, Policy, PolicyError,
         SchedulingPolicy, Seconds, State, Stateless, Validity, View, order::SortKey,
         policy::by_key,
     };
     use blox_testing::FirstFit;
-    use std::sync::Mutex;
+    use std::io;
     use std::sync::atomic::Ordering;
+    use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
     /// Signals each query, and answers when it is permitted to.
@@ -729,6 +744,263 @@ mod tests {
         assert_eq!(look(&again.handle), Some(JobId(2)));
         again.handle.stop();
         again.thread.join().unwrap().unwrap();
+    }
+
+    /// Files of the operating system, whose synchronizations wait until they are let through.
+    #[derive(Clone, Debug, Default)]
+    struct Gate(Arc<(Mutex<Passes>, Condvar)>);
+
+    /// Numbers of synchronizations.
+    #[derive(Debug, Default)]
+    struct Passes {
+        begun: u64,
+        allowed: u64,
+    }
+
+    impl Gate {
+        fn allow(&self, more: u64) {
+            let mut passes = self.0.0.lock().unwrap();
+            passes.allowed = passes.allowed.saturating_add(more);
+            self.0.1.notify_all();
+        }
+
+        /// Lets no further synchronization through.
+        fn close(&self) {
+            let mut passes = self.0.0.lock().unwrap();
+            passes.allowed = passes.begun;
+        }
+
+        /// Waits until a synchronization waits.
+        fn wait(&self) {
+            let passes = self.0.0.lock().unwrap();
+            let goes = |p: &mut Passes| p.begun <= p.allowed;
+            let limit = Duration::from_secs(10);
+            let waited = self.0.1.wait_timeout_while(passes, limit, goes).unwrap();
+            assert!(!waited.1.timed_out(), "no synchronization waits");
+        }
+
+        fn guarded(&self, file: Box<dyn FileHandle>) -> Box<dyn FileHandle> {
+            Box::new(Guarded(self.clone(), file))
+        }
+    }
+
+    impl Files for Gate {
+        fn create_dir(&self, dir: &Path) -> io::Result<()> {
+            SystemFiles.create_dir(dir)
+        }
+
+        fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+            SystemFiles.list(dir)
+        }
+
+        fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+            SystemFiles.read(path)
+        }
+
+        fn create(&self, path: &Path) -> io::Result<Box<dyn FileHandle>> {
+            Ok(self.guarded(SystemFiles.create(path)?))
+        }
+
+        fn open(&self, path: &Path) -> io::Result<Box<dyn FileHandle>> {
+            Ok(self.guarded(SystemFiles.open(path)?))
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            SystemFiles.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            SystemFiles.remove(path)
+        }
+
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            SystemFiles.sync_dir(dir)
+        }
+    }
+
+    #[derive(Debug)]
+    struct Guarded(Gate, Box<dyn FileHandle>);
+
+    impl FileHandle for Guarded {
+        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+            self.1.append(bytes)
+        }
+
+        fn set_len(&mut self, len: u64) -> io::Result<()> {
+            self.1.set_len(len)
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            let (passes, changed) = &*self.0.0;
+            let mut passes = passes.lock().unwrap();
+            passes.begun += 1;
+            let number = passes.begun;
+            changed.notify_all();
+            drop(changed.wait_while(passes, |p| p.allowed < number).unwrap());
+            self.1.sync()
+        }
+    }
+
+    fn report_of(node: &str) -> Report {
+        Report {
+            protocol: PROTOCOL,
+            absence: None,
+            node: node.into(),
+            boot: "boot".into(),
+            session: Session(1),
+            seq: 1,
+            cluster: None,
+            epoch: Epoch(0),
+            incarnation: Incarnation(0),
+            offer: Arc::new(NodeSpec::with_gpus(1)),
+            address: "localhost".into(),
+            attempts: Vec::new(),
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_before_its_record_is_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = Gate::default();
+        gate.allow(1_000);
+        let fifo = Composition::new("fifo")
+            .in_rounds(Seconds::new(1.0))
+            .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let opened = Log::open_in(Arc::new(gate.clone()), dir.path()).unwrap();
+        let nodes = provider::Programs::new(None, None, dir.path().join("requests"));
+        let Running {
+            handle,
+            mut notices,
+            thread,
+            ..
+        } = start_on(
+            dir.path(),
+            opened,
+            Settings::default(),
+            fifo,
+            Limits::default(),
+            Watch::default(),
+            Arc::new(nodes),
+        )
+        .unwrap();
+        let (to_node, mut orders) = channel::channel(4);
+        let link = Message::Linked("k".into(), Session(1), to_node);
+        handle.to.send(link).unwrap();
+        let submit = |key: &str| {
+            let (tx, reply) = oneshot::channel();
+            let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+            let key = key.into();
+            let input = Box::new(ControllerInput::Request(Request::Submit { key, spec }));
+            handle.to.send(Message::Input(input, Some(tx))).unwrap();
+            reply
+        };
+        gate.close();
+        let first = submit("first");
+        gate.wait();
+        // These are taken in together, once the synchronization of the first job is over.
+        let report = Box::new(ControllerInput::Report(report_of("k")));
+        handle.to.send(Message::Input(report, None)).unwrap();
+        let mut second = submit("second");
+        let (tx, mut seen) = oneshot::channel();
+        let look = move |s: &Controller, _: Millis| {
+            let _ = tx.send(s.core().state().next_job_id());
+        };
+        handle.to.send(Message::Look(Box::new(look))).unwrap();
+        gate.allow(1);
+        gate.wait();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(second.try_recv().is_err(), "a job was acknowledged");
+        assert!(orders.try_recv().is_err(), "orders left");
+        assert!(seen.try_recv().is_err(), "a state was shown");
+        assert!(notices.try_recv().is_err(), "a notice was shown");
+        gate.allow(u64::MAX);
+        assert_eq!(first.blocking_recv(), Ok(Ok(JobId(0))));
+        assert_eq!(second.blocking_recv(), Ok(Ok(JobId(1))));
+        assert_eq!(seen.blocking_recv(), Ok(JobId(2)));
+        assert!(orders.blocking_recv().unwrap().is_ok());
+        assert!(notices.blocking_recv().unwrap().contains("has joined"));
+        handle.stop();
+        thread.join().unwrap().unwrap();
+    }
+
+    fn fifo_scheduler(dir: &Path) -> Running {
+        let fifo = Composition::new("fifo")
+            .in_rounds(Seconds::new(1.0))
+            .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let (settings, limits) = (Settings::default(), Limits::default());
+        start(dir, settings, fifo, limits, Watch::default()).unwrap()
+    }
+
+    fn received(orders: Option<Result<pb::Orders, tonic::Status>>) -> Orders {
+        serde_json::from_slice(&orders.unwrap().unwrap().json).unwrap()
+    }
+
+    #[test]
+    fn earlier_session_does_not_take_over_the_orders() {
+        let dir = tempfile::tempdir().unwrap();
+        let Running { handle, thread, .. } = fifo_scheduler(dir.path());
+        let (to_node, mut orders) = channel::channel(4);
+        let (to_copy, mut others) = channel::channel(4);
+        for (session, link) in [(2, to_node), (1, to_copy)] {
+            let link = Message::Linked("k".into(), Session(session), link);
+            handle.to.send(link).unwrap();
+        }
+        let report = Report {
+            session: Session(2),
+            ..report_of("k")
+        };
+        let report = Box::new(ControllerInput::Report(report));
+        handle.to.send(Message::Input(report, None)).unwrap();
+        let came = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            orders.try_recv().ok()
+        });
+        assert!(came.is_some());
+        assert!(others.try_recv().is_err());
+        handle.stop();
+        thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn full_log_renews_the_leases_of_nodes() {
+        let dir = tempfile::tempdir().unwrap();
+        let Running { handle, thread, .. } = fifo_scheduler(dir.path());
+        let (to_node, mut orders) = channel::channel(4);
+        let link = Message::Linked("k".into(), Session(1), to_node);
+        handle.to.send(link).unwrap();
+        let send = |report| {
+            let report = Box::new(ControllerInput::Report(report));
+            handle.to.send(Message::Input(report, None)).unwrap();
+        };
+        send(report_of("k"));
+        let first = received(orders.blocking_recv());
+        std::fs::write(dir.path().join(FULL), "").unwrap();
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+        let key = "key".into();
+        let submit = Box::new(ControllerInput::Request(Request::Submit { key, spec }));
+        handle.to.send(Message::Input(submit, None)).unwrap();
+        until("it has no room", || handle.counters.why_no_room().is_some());
+        send(Report {
+            seq: 2,
+            cluster: Some(first.cluster),
+            epoch: first.epoch,
+            incarnation: first.incarnation,
+            ..report_of("k")
+        });
+        let renewed = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            orders.try_recv().ok()
+        });
+        assert_eq!(received(renewed).reply_to, 2);
+        handle.stop();
+        thread.join().unwrap().unwrap();
     }
 
     #[test]

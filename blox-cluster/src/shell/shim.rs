@@ -741,7 +741,137 @@ fn variable_of(knob: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node::tests::{attempt, launch};
     use super::*;
+    use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+    use std::sync::atomic::Ordering;
+
+    /// Variable with the folder of a launch.
+    const FOLDER: &str = "BLOX_TEST_OF_A_SHIM";
+
+    #[test]
+    #[ignore = "the process of a shim, which other tests start"]
+    fn process_of_a_shim() {
+        let dir = std::env::var_os(FOLDER).unwrap();
+        run(Path::new(&dir), &AtomicBool::new(false)).unwrap();
+    }
+
+    /// A launch of a shell script.
+    struct OfScript {
+        dir: tempfile::TempDir,
+        child: Option<std::process::Child>,
+    }
+
+    impl OfScript {
+        fn new(script: &str, lease_s: i64) -> Self {
+            static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let dir = tempfile::tempdir().unwrap();
+            let script = script.replace("DIR", dir.path().to_str().unwrap());
+            let extras = Extras {
+                command: ["sh", "-c", &script].map(str::to_owned).into(),
+                ..Extras::default()
+            };
+            let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+            let mut file = launch(attempt(&format!("{number}.7")), "now");
+            file.task = crate::protocol::message::Task::of_one_rank(spec.with_extras(extras), &[0]);
+            file.no_cgroup = true;
+            let folder = dir.path().join("launch");
+            std::fs::create_dir(&folder).unwrap();
+            files::write(&folder.join("launch.json"), &file, true).unwrap();
+            let lease = Millis((now().0 as i64 + lease_s * 1_000) as u64);
+            let wish = crate::protocol::shim::ShimWish::Run;
+            Slots::create(&folder.join("control"), &Control { lease, wish }).unwrap();
+            OfScript { dir, child: None }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        fn start(&mut self) {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--ignored",
+                    "--exact",
+                    "shell::shim::tests::process_of_a_shim",
+                ])
+                .env(FOLDER, self.path("launch"))
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            self.child = Some(child);
+        }
+
+        /// Waits until something holds, for at most 20 s.
+        fn until(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) {
+            for _ in 0..400 {
+                if holds(self) {
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
+            panic!("{what}");
+        }
+
+        fn has_ended(&mut self) -> bool {
+            let child = self.child.as_mut().unwrap();
+            child.try_wait().unwrap().is_some()
+        }
+
+        fn result(&self) -> Option<Final> {
+            files::read(&self.path("launch/final.json")).unwrap()
+        }
+    }
+
+    impl Drop for OfScript {
+        fn drop(&mut self) {
+            if let Some(child) = &mut self.child {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    #[test]
+    fn shim_without_a_lease_starts_no_rank() {
+        let mut late = OfScript::new("touch DIR/ran; sleep 5", -1);
+        late.start();
+        late.until("it ends", OfScript::has_ended);
+        assert_eq!(
+            late.result().map(|done| done.exit),
+            Some(crate::protocol::Exit::NeverRan)
+        );
+        assert!(!late.path("ran").exists());
+    }
+
+    #[test]
+    fn second_shim_of_a_launch_that_is_over_starts_no_rank() {
+        let mut over = OfScript::new("touch DIR/ran", 60);
+        let done = Final::never("it was called off".to_owned());
+        files::write(&over.path("launch/final.json"), &done, true).unwrap();
+        over.start();
+        over.until("it ends", OfScript::has_ended);
+        assert!(!over.path("ran").exists());
+        assert_eq!(over.result(), Some(done));
+    }
+
+    #[test]
+    fn shim_whose_folder_was_replaced_ends_its_ranks() {
+        let mut moved = OfScript::new("echo $$ > DIR/pid; exec sleep 60", 60);
+        moved.start();
+        moved.until("it runs", |m| m.path("pid").exists());
+        std::fs::rename(moved.path("launch"), moved.path("old")).unwrap();
+        std::fs::create_dir(moved.path("launch")).unwrap();
+        moved.until("it ends", OfScript::has_ended);
+        // A process that has ended, and but was not waited for, has no command line.
+        moved.until("its rank ends", |m| {
+            let pid = std::fs::read_to_string(m.path("pid")).unwrap();
+            let command = std::fs::read(Path::new("/proc").join(pid.trim()).join("cmdline"));
+            command.map_or(true, |command| command.is_empty())
+        });
+    }
 
     #[test]
     fn a_knob_is_a_variable_of_the_environment() {
