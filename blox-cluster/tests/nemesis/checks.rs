@@ -2,7 +2,7 @@
 //!
 //! - I1: no acknowledged job is lost, and none is invented.
 //! - I2: no two launches of a job run at the same time.
-//! - I3: no GPU has processes of two launches.
+//! - I3: no GPU has processes of launches whose shares are more than the GPU.
 //! - I4: no process is left at the end.
 //! - I5: every launch is accounted for once, with its running time. Work that is known to be
 //!   complete is not repeated.
@@ -24,6 +24,13 @@
 //! - I19: no launch that got a long lease notices the planned absence of the scheduler or of its node
 //!   manager.
 //! - I20: a tick completes every transition that a visit of all launches, nodes and retries finds.
+//! - I21: a job that fits into the free GPUs is placed within a time limit, once fault injection has
+//!   ended.
+//! - I22: a process starts once all nodes of its launch have reserved their GPUs.
+//! - I23: a node counts as lost only after silence, in which the scheduler was awake and had room.
+//! - I24: the times of events on disk do not fall, whatever the wall clock does.
+//! - I25: a scheduler with an old copy of the log orders nothing on nodes that have followed a
+//!   later start.
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};
@@ -31,7 +38,7 @@ use blox_cluster::protocol::scheduler::Controller;
 use blox_cluster::protocol::{AttemptId, Exit, NodeRequest, PartId, Record, Report};
 use blox_core::{
     ActionId, Event, Input, JobId, Name, NodeAction, NodeActionKind, NodeId, NodeStatus, Outcome,
-    Wanted,
+    Share, Time, Used, Wanted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +51,7 @@ pub struct Work {
     pub id: AttemptId,
     pub node: usize,
     pub gpus: Vec<u32>,
+    pub share: Share,
     pub from: u64,
     pub to: Option<u64>,
 }
@@ -74,6 +82,10 @@ pub struct Checks {
     made: BTreeMap<ActionId, u64>,
     /// Names of all nodes that ever joined.
     joined: BTreeSet<Name>,
+    /// Time of the last event on disk.
+    last_at: Time,
+    /// Launches that nodes have reserved GPUs for.
+    reserved: BTreeSet<(AttemptId, Name)>,
     /// Number of notices that the operator should have received after each entry of the log.
     notices: Vec<usize>,
 }
@@ -85,8 +97,9 @@ impl Checks {
         now: u64,
         id: AttemptId,
         node: usize,
-        gpus: &[u32],
+        (gpus, share): (&[u32], Share),
     ) -> Result<usize, String> {
+        let mut used: BTreeMap<u32, Used> = BTreeMap::new();
         for w in self.ledger.iter().filter(|w| w.to.is_none()) {
             if w.id.job == id.job && w.id.attempt != id.attempt {
                 return Err(format!(
@@ -94,11 +107,15 @@ impl Checks {
                     w.id, w.node, w.from
                 ));
             }
-            if w.node == node && w.gpus.iter().any(|g| gpus.contains(g)) {
-                return Err(format!(
-                    "I3: {id} begins on node {node} at {now} on GPUs of {}",
-                    w.id
-                ));
+            for gpu in w.gpus.iter().filter(|g| w.node == node && gpus.contains(g)) {
+                let used = used.entry(*gpu).or_default();
+                used.add(w.share);
+                if !used.has_room(share) {
+                    return Err(format!(
+                        "I3: {id} begins on node {node} at {now} on GPU {gpu} of {}",
+                        w.id
+                    ));
+                }
             }
         }
         if let Some(outcome) = self.ended.get(&id.job) {
@@ -108,6 +125,7 @@ impl Checks {
             id,
             node,
             gpus: gpus.to_vec(),
+            share,
             from: now,
             to: None,
         });
@@ -120,6 +138,15 @@ impl Checks {
         for record in records {
             if let Record::Core(input) = record {
                 self.inputs.push(input.clone());
+                if let Input::Event { at, event } = input {
+                    if *at < self.last_at {
+                        return Err(format!(
+                            "I24: {event:?} at {at:?}, after {:?}",
+                            self.last_at
+                        ));
+                    }
+                    self.last_at = *at;
+                }
                 let is_notice = matches!(
                     input,
                     Input::Event {
@@ -238,14 +265,21 @@ impl Checks {
         if meeting.port == 0 || task.nodes.first() != Some(&meeting.address) {
             return Err(format!("I11: {id} meets at {meeting:?}"));
         }
-        Ok(())
+        let has = |node: &&Name| !self.reserved.contains(&(id, (*node).clone()));
+        match task.nodes.iter().find(has) {
+            Some(node) => Err(format!(
+                "I22: {id} starts, and {node} has not reserved its GPUs"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Records that a node manager sends a report.
-    pub fn reported(&self, report: &Report) -> Result<(), String> {
+    pub fn reported(&mut self, report: &Report) -> Result<(), String> {
         for a in &report.attempts {
+            self.reserved.insert((a.id, report.node.clone()));
             if let Status::Done(end) = &a.status
-                && end.why.contains("is held by")
+                && (end.why.contains("is held by") || end.why.contains("too little left"))
             {
                 return Err(format!("I12: {} on {}: {}", a.id, report.node, end.why));
             }

@@ -5,7 +5,7 @@
 use blox_core::{
     Action, AdmissionDecisions, AfterDrain, Assignment, DecisionError, Event, GpuId, JobId,
     MemoryError, Node, NodeAction, NodeActionKinds, NodeActions, NodeStatus, Plan, Reason,
-    Scheduler, Validity, View, Wanted,
+    Scheduler, Share, Used, Validity, View, Wanted,
 };
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -119,10 +119,27 @@ impl Scheduler for Churn {
         self.memory.1 = digest(self.memory.1, view.version());
         let calm = view.now().secs() > self.calm_after;
         let usable = view.nodes().filter(|n| n.is_usable());
-        let mut free: Vec<GpuId> = usable
+        let mut used: Vec<(GpuId, Used)> = usable
             .flat_map(|n| n.gpus())
-            .filter(|g| view.cluster().allocated_to(*g).next().is_none())
+            .map(|g| (g, view.cluster().used(g)))
             .collect();
+        // Takes a part of each of some GPUs that have room for it, from the `start`th on.
+        let mut take = |needed: usize, share: Share, start: &mut dyn FnMut(usize) -> usize| {
+            let with_room = used.iter_mut().filter(|(_, used)| used.has_room(share));
+            let mut with_room: Vec<_> = with_room.collect();
+            let spare = with_room.len().checked_sub(needed)?;
+            let from = start(spare);
+            let taken = with_room[from..from + needed]
+                .iter_mut()
+                .map(|(gpu, used)| {
+                    used.add(share);
+                    *gpu
+                });
+            Some(Assignment {
+                share,
+                ..Assignment::of(taken.collect::<Vec<GpuId>>())
+            })
+        };
         let placed: Vec<_> = view.placed().collect();
         for job in placed {
             // A job that is leaving without a new placement cannot be stopped again.
@@ -134,11 +151,16 @@ impl Scheduler for Churn {
                     job: job.id(),
                     why: Reason::Unlisted,
                 });
-            } else if rng.random_bool(0.04) && free.len() >= job.gpus().get() as usize {
-                let gpus: Vec<GpuId> = free.drain(..job.gpus().get() as usize).collect();
+            } else if rng.random_bool(0.04)
+                && let Some(assignment) = take(
+                    job.gpus().get() as usize,
+                    job.spec().extras().share,
+                    &mut |_| 0,
+                )
+            {
                 out.actions.push(Action::Place {
                     job: job.id(),
-                    assignment: Assignment::of(gpus),
+                    assignment,
                 });
             } else if rng.random_bool(0.01) {
                 out.actions.push(Action::Finish {
@@ -149,19 +171,16 @@ impl Scheduler for Churn {
         }
         for job in view.waiting() {
             let needed = job.gpus().get() as usize;
-            if needed > free.len() {
-                continue;
-            }
-            let start = if calm {
-                0
-            } else {
-                rng.random_range(0..=free.len() - needed)
+            let mut start = |spare: usize| match calm {
+                true => 0,
+                false => rng.random_range(0..=spare),
             };
-            let gpus: Vec<GpuId> = free.drain(start..start + needed).collect();
-            out.actions.push(Action::Place {
-                job: job.id(),
-                assignment: Assignment::of(gpus),
-            });
+            let assignment = take(needed, job.spec().extras().share, &mut start);
+            out.actions
+                .extend(assignment.map(|assignment| Action::Place {
+                    job: job.id(),
+                    assignment,
+                }));
         }
         Ok(Validity::NextRound)
     }

@@ -10,17 +10,21 @@ use blox_core::{Name, NodeSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A clock with its own offset and speed.
+/// A clock with its own offset and speed. It also counts the time in which its machine sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
+    /// Its value at its start.
     pub offset: u64,
+    /// Its start in true time.
+    pub since: u64,
     /// Speed in millionths of true time.
     pub ppm: u64,
 }
 
 impl Clock {
     pub fn read(&self, true_ms: u64) -> Millis {
-        Millis(self.offset + (u128::from(true_ms) * u128::from(self.ppm) / 1_000_000) as u64)
+        let shown = u128::from(true_ms - self.since) * u128::from(self.ppm) / 1_000_000;
+        Millis(self.offset + shown as u64)
     }
 }
 
@@ -48,14 +52,17 @@ pub struct Copy {
 /// The processes of a launch on the node.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its entry in the ledger.
+    /// Their entry in the ledger.
     pub work: usize,
-    /// Token of the current event; events with other tokens are outdated.
+    /// The running ranks, by their index on this node.
+    pub ranks: BTreeMap<usize, Rank>,
+}
+
+/// A running rank.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    /// Token of its current event; events with other tokens are outdated.
     pub token: u64,
-    /// Its exit code.
-    pub code: i32,
-    /// Its end in true time.
-    pub ends: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +92,8 @@ pub struct NodeModel {
     pub processes: BTreeMap<AttemptId, Process>,
     /// The provider has switched the machine off.
     pub off: bool,
+    /// The machine does not run.
+    pub is_down: bool,
     // State that a restart of the node manager deletes.
     pub manager: Option<Node>,
     pub manager_paused_until: u64,
@@ -98,8 +107,21 @@ pub struct NodeModel {
     pub mute_until: u64,
     /// Orders that are sent before this time arrive late.
     pub slow_until: u64,
-    /// End of the current fault. A node has one fault at a time.
+    /// End of the current faults.
     pub trouble_until: u64,
+    /// Time until which its disk has no room, or returns errors.
+    pub full_until: u64,
+    pub broken_until: u64,
+    /// State that the manager could not write.
+    pub unsaved: Option<(ClusterId, Epoch, Incarnation)>,
+    /// Launches for which the manager had no room.
+    pub unstarted: BTreeMap<AttemptId, Final>,
+    /// Session, number and boot of the last report that the scheduler read.
+    pub heard: Option<(u64, u64, u64)>,
+    /// Times at which the scheduler read the last two reports.
+    pub heard_at: (u64, u64),
+    /// The scheduler has read a report after a reboot, and has not yet stated the loss.
+    pub was_rebooted: bool,
     /// Sequence number of the manager's last report, for a planted bug.
     pub last_report: u64,
     /// Last report of this session.
@@ -125,6 +147,7 @@ impl NodeModel {
             shims: BTreeMap::new(),
             processes: BTreeMap::new(),
             off: false,
+            is_down: false,
             manager: None,
             manager_paused_until: 0,
             leaving: None,
@@ -134,10 +157,26 @@ impl NodeModel {
             mute_until: 0,
             slow_until: 0,
             trouble_until: 0,
+            full_until: 0,
+            broken_until: 0,
+            unsaved: None,
+            unstarted: BTreeMap::new(),
+            heard: None,
+            heard_at: (0, 0),
+            was_rebooted: false,
             last_report: 0,
             latest: None,
             old: None,
         }
+    }
+
+    /// Returns true if new files can be written at a time.
+    pub fn can_write(&mut self, now: u64) -> bool {
+        let can = now >= self.full_until.max(self.broken_until);
+        if let Some(manager) = self.manager.as_mut().filter(|_| !can) {
+            manager.set_no_room(Some("no room".into()));
+        }
+        can
     }
 
     pub fn copied(&self) -> Copy {

@@ -27,7 +27,7 @@ pub enum Out {
     Notice(String),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Content {
     data: Vec<u8>,
     /// Length of the part of `data` that is on disk.
@@ -184,6 +184,25 @@ impl State {
 pub struct Process(Arc<Mutex<State>>);
 
 impl Process {
+    /// Returns a copy of the disk, as a backup has it.
+    pub fn copy(&self) -> Self {
+        let state = self.state();
+        let names = state.names_on_disk.clone();
+        let mut files = state.files.clone();
+        files.retain(|file, _| names.values().any(|f| f == file));
+        for content in files.values_mut() {
+            content.data.truncate(content.synced);
+            content.data.append(&mut content.cut);
+        }
+        Process(Arc::new(Mutex::new(State {
+            files,
+            names: names.clone(),
+            names_on_disk: names,
+            next: state.next,
+            ..State::default()
+        })))
+    }
+
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }

@@ -1,15 +1,17 @@
 //! Model of a cluster with fault injection.
 
+mod trouble;
+
 use crate::checks::{Checks, LAUNCH};
 use crate::churn::Churn;
-use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
+use crate::node::{Clock, Journal, NodeModel, Process, Rank, ShimModel};
 use crate::process::{self, Out};
 use blox_cluster::daemon::{
     Composed, Daemon, FromPolicy, Limits, PendingSnapshot, PolicyReplica, SchedulerError, Start,
     ToPolicy,
 };
 use blox_cluster::log::Log;
-use blox_cluster::protocol::launches::Durable;
+use blox_cluster::protocol::launches::{Durable, Goal, Launch};
 use blox_cluster::protocol::message::Wish;
 use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimMessage};
 use blox_cluster::protocol::scheduler::{
@@ -17,14 +19,15 @@ use blox_cluster::protocol::scheduler::{
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
-    AttemptId, ClusterId, JobReport, Millis, NodeRequest, Orders, Progress, Record, Report, Timers,
+    AttemptId, ClusterId, Final, JobReport, Millis, NodeRequest, Orders, Progress, Record, Report,
+    Timers,
 };
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
-    ActionId, Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name,
-    NodeActionKind, NodeSpec, Offer, Outcome, Seconds, Time,
+    ActionId, Decision, DecisionError, Event, Extras, GpuCount, Input, JobId, JobSpec, Name,
+    NodeActionKind, NodeSpec, Offer, Outcome, Phase, Seconds, Share, Time,
 };
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -58,35 +61,56 @@ pub enum Bug {
     FalseLeases,
 }
 
+/// Situations that schedules must reach.
+const SITUATIONS: [&str; 25] = [
+    "a launch whose scheduler is away as planned",
+    "a launch whose node manager is away as planned",
+    "a launch that runs through a planned absence",
+    "a planned absence without all acknowledgements",
+    "a node that is switched off in a planned absence",
+    "a long lease that is taken back",
+    "a launch with its own lease",
+    "a launch with the default lease",
+    "a launch of several ranks on a node",
+    "a launch on several nodes",
+    "a launch on a part of its GPUs",
+    "a GPU with two launches",
+    "two troubles at once on a node",
+    "a shim and its node manager that end together",
+    "a stopped shim whose guard ends its launch",
+    "a node without room on its disk",
+    "a node whose disk returns errors",
+    "a launch for which its node has no room",
+    "a scheduler without room on its disk",
+    "a scheduler whose disk returns errors",
+    "a scheduler that sleeps",
+    "a node that sleeps",
+    "a wall clock that jumps forward",
+    "a wall clock that jumps back",
+    "an old copy of the log",
+];
+
 /// Numbers of situations that schedules have reached.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Reached {
-    /// Launches whose scheduler was away as planned, and whose node had acknowledged it.
-    pub without_scheduler: u64,
-    /// Launches whose node manager was away as planned, with long leases.
-    pub without_manager: u64,
-    /// Launches that were running when the scheduler or the manager was back.
-    pub ran_through: u64,
-    /// Planned absences without an acknowledgement of all nodes.
-    pub unacknowledged: u64,
-    /// Nodes that were switched off in a planned absence, with launches.
-    pub off_meanwhile: u64,
-    /// Long leases that were taken back.
-    pub taken_back: u64,
-    /// Launches with a lease of their own, and with the default.
-    pub leases: [u64; 2],
+#[derive(Clone, Debug, Default)]
+pub struct Reached(BTreeMap<&'static str, u64>);
+
+impl Reached {
+    fn add(&mut self, situation: &'static str, number: usize) {
+        debug_assert!(SITUATIONS.contains(&situation), "{situation}");
+        *self.0.entry(situation).or_default() += number as u64;
+    }
+
+    /// Returns the situations that were not reached.
+    pub fn missing(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let number = |s: &&str| self.0.get(s).copied().unwrap_or(0);
+        SITUATIONS.into_iter().filter(move |s| number(s) == 0)
+    }
 }
 
 impl std::ops::AddAssign for Reached {
     fn add_assign(&mut self, other: Self) {
-        self.without_scheduler += other.without_scheduler;
-        self.without_manager += other.without_manager;
-        self.ran_through += other.ran_through;
-        self.unacknowledged += other.unacknowledged;
-        self.off_meanwhile += other.off_meanwhile;
-        self.taken_back += other.taken_back;
-        for (sum, other) in self.leases.iter_mut().zip(other.leases) {
-            *sum += other;
+        for (situation, number) in other.0 {
+            *self.0.entry(situation).or_default() += number;
         }
     }
 }
@@ -95,6 +119,12 @@ impl std::ops::AddAssign for Reached {
 const PEACE: u64 = 100_000;
 /// I6: time limit in milliseconds for all jobs to end after that.
 const BOUND: u64 = 400_000;
+/// I21: time limit in milliseconds for a job that fits to be placed.
+const PLACED: u64 = 30_000;
+/// Longest time in milliseconds until a step of the scheduler is written.
+const FLUSH: u64 = 50;
+/// I23: shortest silence in milliseconds after which a node may count as lost.
+const SILENCE: u64 = 7_500;
 /// I17: time limit in milliseconds for a request to the provider, once no fault is left.
 const REQUEST: u64 = 120_000;
 
@@ -123,9 +153,11 @@ enum What {
     CarriedOut(NodeRequest),
     ProcessStarts(usize, AttemptId, u64),
     ProcessEnds(usize, AttemptId, u64, i32),
-    Exited(usize, AttemptId, i32),
+    Exited(usize, AttemptId, usize, i32),
     Killed(usize, AttemptId),
     Orphaned(usize, AttemptId),
+    /// The death signal of a shim reaches its ranks.
+    RanksDie(usize, AttemptId),
     Thaw(usize),
     /// No report of the node arrives until this time.
     Mute(usize, u64),
@@ -159,6 +191,8 @@ struct Life {
     paused_until: u64,
     /// Time until which its disk is full.
     full_until: u64,
+    /// Time from which it can count the silence of nodes.
+    awake_from: u64,
     /// The policy works on a question.
     busy: bool,
 }
@@ -196,6 +230,12 @@ pub struct World {
     lease: Millis,
     /// Launches on nodes that must not notice the planned absence of the scheduler, until a time.
     unaware: (Vec<(usize, AttemptId)>, u64),
+    /// Since when each job waits although it fits.
+    waits_since: BTreeMap<JobId, u64>,
+    /// An earlier copy of the scheduler's disk.
+    backup: Option<process::Process>,
+    /// The scheduler has worked since the last check of its state.
+    has_worked: bool,
     reached: Reached,
 }
 
@@ -248,6 +288,9 @@ impl World {
             },
             lease: Millis::secs(rng.random_range(12..=40)),
             unaware: (Vec::new(), 0),
+            waits_since: BTreeMap::new(),
+            backup: None,
+            has_worked: false,
             reached: Reached::default(),
             rng,
         };
@@ -277,6 +320,7 @@ impl World {
     fn some_clock(&mut self) -> Clock {
         Clock {
             offset: self.rng.random_range(0..10_000_000),
+            since: 0,
             ppm: self.rng.random_range(995_000..=1_005_000),
         }
     }
@@ -298,6 +342,10 @@ impl World {
             false => 0,
         };
         let mut extras = Extras::default();
+        if self.rng.random_bool(0.3) {
+            let parts = self.rng.random_range(2..=4);
+            extras.share = Share::parts(1, parts).unwrap_or_default();
+        }
         extras.attributes.insert("grace_s".into(), 5.into());
         if self.rng.random_bool(0.5) {
             let lease = self.rng.random_range(10..30);
@@ -371,9 +419,14 @@ impl World {
             if self.prints && !matches!(what, What::SchedulerTick(_) | What::NodeTick(..)) {
                 println!("{when:>7} {what:?}");
             }
+            let looks = matches!(what, What::Nemesis);
             self.happen(what)?;
+            if looks {
+                self.progresses()?;
+            }
             // A state that is not on disk is not visible.
-            if let Some(machine) = self.machine() {
+            let has_worked = std::mem::take(&mut self.has_worked);
+            if let Some(machine) = self.machine().filter(|_| has_worked) {
                 self.checks.alive(machine)?;
                 // Pauses and faults of the provider may last for a while after their end.
                 let calm = self.now > PEACE + REQUEST;
@@ -382,7 +435,7 @@ impl World {
                 let since = began.max(PEACE + REQUEST);
                 self.checks.waits_rightly(machine, self.now, since, limit)?;
             }
-            if self.now > PEACE + 5_000 && self.is_over() {
+            if looks && self.now > PEACE + 5_000 && self.is_over() {
                 break;
             }
             if self.now > PEACE + BOUND {
@@ -394,6 +447,40 @@ impl World {
         }
         self.at_rest()?;
         Ok(self.reached)
+    }
+
+    /// I21: once all faults are over, no job waits for long that fits into the free GPUs.
+    fn progresses(&mut self) -> Result<(), String> {
+        let calm = self.now > PEACE + REQUEST;
+        let Some(machine) = self.machine().filter(|_| calm) else {
+            self.waits_since.clear();
+            return Ok(());
+        };
+        let view = machine.view();
+        let fits = |job: &blox_core::JobRef<'_>| {
+            let share = job.spec().extras().share;
+            let usable = view.nodes().filter(|n| n.is_usable());
+            let gpus = usable.flat_map(|n| n.gpus());
+            let has_room = |g: &blox_core::GpuId| view.cluster().used(*g).has_room(share);
+            gpus.filter(has_room).count() >= job.gpus().get() as usize
+        };
+        let waits = |job: &blox_core::JobRef<'_>| match job.phase() {
+            Phase::Waiting => fits(job),
+            Phase::Submitted | Phase::Deferred => true,
+            _ => false,
+        };
+        let ids = (0..machine.core().state().next_job_id().0).map(JobId);
+        let waiting: Vec<JobId> = ids
+            .filter(|id| view.job(*id).is_some_and(|job| waits(&job)))
+            .collect();
+        self.waits_since.retain(|job, _| waiting.contains(job));
+        for job in waiting {
+            let since = *self.waits_since.entry(job).or_insert(self.now);
+            if self.now - since > PLACED {
+                return Err(format!("I21: job {job} waits since {since}"));
+            }
+        }
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -528,6 +615,7 @@ impl World {
                 }
                 Some(_) => {
                     let refused = self.refused();
+                    self.hears(&report);
                     let from = self.nodes.iter().find(|n| n.key == report.node);
                     let current = from.is_some_and(|n| n.session == report.session.0);
                     self.scheduler_input(ControllerInput::Report(report.clone()), None)?;
@@ -575,11 +663,15 @@ impl World {
             }
             What::ProcessStarts(i, id, token) => self.process_starts(i, id, token),
             What::ProcessEnds(i, id, token, code) => self.process_ends(i, id, token, code),
-            What::Exited(i, id, code) => self.shim(i, id, ShimInput::RankExit { rank: 0, code }),
+            What::Exited(i, id, rank, code) => self.shim(i, id, ShimInput::RankExit { rank, code }),
             What::Killed(i, id) => self.killed(i, id),
             What::Orphaned(i, id) => {
                 self.gone(i, id);
                 self.nodes[i].shims.remove(&id);
+                Ok(())
+            }
+            What::RanksDie(i, id) => {
+                self.gone(i, id);
                 Ok(())
             }
             What::Thaw(i) => self.thaw(i),
@@ -592,6 +684,58 @@ impl World {
     }
 
     // ---- the scheduler
+
+    /// Records that the scheduler reads a report.
+    fn hears(&mut self, report: &Report) {
+        let Some(n) = self.nodes.iter_mut().find(|n| n.key == report.node) else {
+            return;
+        };
+        let boot = report
+            .boot
+            .strip_prefix("boot-")
+            .and_then(|b| b.parse().ok());
+        let boot: u64 = boot.unwrap_or(n.boot);
+        let newer =
+            |(session, seq, _): (u64, u64, u64)| (session, seq) < (report.session.0, report.seq);
+        if n.heard.is_none_or(newer) {
+            n.was_rebooted |= n.heard.is_some_and(|(_, _, known)| known != boot);
+            n.heard = Some((report.session.0, report.seq, boot));
+            if self.now > n.heard_at.1 + FLUSH {
+                n.heard_at = (n.heard_at.1, self.now);
+            }
+        }
+    }
+
+    /// I23: records that a node counts as lost.
+    fn is_lost(&mut self, key: &Name) -> Result<(), String> {
+        let Some(life) = &self.life else {
+            return Ok(());
+        };
+        let awake_from = life.awake_from;
+        if self.now < awake_from {
+            // A step of before the sleep.
+            return Ok(());
+        }
+        let was_full = self.now < life.full_until + 10_000;
+        let Some(n) = self.nodes.iter_mut().find(|n| n.key == *key) else {
+            return Ok(());
+        };
+        if std::mem::take(&mut n.was_rebooted) || was_full {
+            return Ok(());
+        }
+        // The step that states the loss may have waited for a moment.
+        let heard = match n.heard_at {
+            (before, last) if self.now < last + FLUSH => before,
+            (_, last) => last,
+        };
+        match self.now < heard.max(awake_from) + SILENCE {
+            true => Err(format!(
+                "I23: {key} is lost at {}, but reported at {heard} and the scheduler was awake from {awake_from}",
+                self.now
+            )),
+            false => Ok(()),
+        }
+    }
 
     /// Returns the number of reports that this run of the scheduler has refused, if its state is on
     /// disk.
@@ -639,22 +783,28 @@ impl World {
         let short = machine.launches().without_long_lease();
         let key = |node| machine.launches().durable().key_of(node);
         let short: Vec<Name> = short.into_iter().filter_map(key).cloned().collect();
-        self.reached.unacknowledged += u64::from(!short.is_empty());
+        let without = usize::from(!short.is_empty());
+        self.reached
+            .add("a planned absence without all acknowledgements", without);
         // The clocks of the nodes may be fast, and the lease counts from an earlier report.
         let until = self.now + absence - absence / 50;
         let until = until.saturating_sub(5_000 + 8_000 + 6_000);
         self.unaware = (Vec::new(), until);
         for (i, node) in self.nodes.iter().enumerate() {
             if !short.contains(&node.key) {
+                let durable = &self.history.durable;
                 let runs = |id: &&AttemptId| {
                     let shim = node.shims.get(id);
-                    shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
+                    is_to_run(durable, **id)
+                        && shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
                 };
                 let all = node.processes.keys().filter(runs);
                 self.unaware.0.extend(all.map(|id| (i, *id)));
             }
         }
-        self.reached.without_scheduler += self.unaware.0.len() as u64;
+        let unaware = self.unaware.0.len();
+        self.reached
+            .add("a launch whose scheduler is away as planned", unaware);
         self.life = None;
         self.process.state().crash(&mut self.rng);
         self.reaches_disk(usize::MAX)?;
@@ -671,9 +821,15 @@ impl World {
     fn scheduler_begins(&mut self) -> Result<(), String> {
         let unaware = std::mem::take(&mut self.unaware).0;
         let runs = |(i, id): &&(usize, AttemptId)| self.nodes[*i].processes.contains_key(id);
-        self.reached.ran_through += unaware.iter().filter(runs).count() as u64;
+        let ran_through = unaware.iter().filter(runs).count();
+        self.reached
+            .add("a launch that runs through a planned absence", ran_through);
         let clock = self.some_clock();
         self.lives += 1;
+        let at = self.wall_clock();
+        if self.backup.is_none() || self.chance(0.3) {
+            self.backup = Some(self.process.copy());
+        }
         self.arm();
         let files = Arc::new(self.process.clone());
         let opened = Log::open_in(files, Path::new("log"));
@@ -711,10 +867,11 @@ impl World {
             },
             cluster: cluster(),
             now: clock.read(self.now),
-            at: Time::new(self.now as f64 / 1000.0),
+            at,
         };
         self.checks.restarts();
         let outputs = |_: &PolicyReplica| Ok(self.process.clone());
+        self.has_worked = true;
         let begun = Daemon::begin(log, recovered, composed, start, outputs);
         let result = begun.map(|(daemon, replica)| {
             self.life = Some(Life {
@@ -727,6 +884,7 @@ impl World {
                 began: self.now,
                 paused_until: 0,
                 full_until: 0,
+                awake_from: self.now,
                 busy: false,
             });
         });
@@ -741,6 +899,87 @@ impl World {
         self.at(self.now + 400, What::SchedulerTick(self.lives));
         self.collect(result)?;
         self.is_history()
+    }
+
+    /// Returns the wall clock at a start of the scheduler, which may have jumped.
+    fn wall_clock(&mut self) -> Time {
+        let true_s = 1e9 + self.now as f64 / 1e3;
+        if !self.chance(0.3) {
+            return Time::new(true_s);
+        }
+        match self.rng.random_bool(0.5) {
+            true => {
+                self.reached.add("a wall clock that jumps forward", 1);
+                Time::new(true_s + self.rng.random_range(1.0..20.0))
+            }
+            false => {
+                self.reached.add("a wall clock that jumps back", 1);
+                let hour = self.rng.random_bool(0.5);
+                let most = if hour { 3_600.0 } else { 20.0 };
+                Time::new(true_s - self.rng.random_range(1.0..most))
+            }
+        }
+    }
+
+    /// I25: starts a scheduler with an old copy of the log, while no other runs. Nodes that have
+    /// followed a later start get no orders.
+    fn start_from_backup(&mut self) -> Result<(), String> {
+        let Some(copy) = self.backup.as_ref().map(process::Process::copy) else {
+            return Ok(());
+        };
+        let opened = Log::open_in(Arc::new(copy.clone()), Path::new("log"));
+        let (log, recovered) = opened.map_err(|e| format!("I25: {e}"))?;
+        let composed = Composed {
+            scheduler: Box::new(self.policy.clone()),
+            trigger: Box::new(rounds()),
+            feasibility: None,
+        };
+        let start = Start {
+            settings: self.settings(),
+            limits: Limits::default(),
+            cluster: cluster(),
+            now: Millis(0),
+            at: Time::new(1e9 + self.now as f64 / 1e3),
+        };
+        let outputs = |_: &PolicyReplica| Ok(copy.clone());
+        let begun = Daemon::begin(log, recovered, composed, start, outputs);
+        let (mut daemon, _) = begun.map_err(|e| format!("I25: {e}"))?;
+        let machine = daemon.written().ok_or("I25: it is not on disk")?;
+        let durable = machine.launches().durable();
+        let (epoch, cluster) = (durable.epoch, durable.cluster.clone());
+        let later = |n: &&NodeModel| {
+            let is_later = n.epoch > epoch || n.epoch == epoch && n.incarnation.0 > 0;
+            n.cluster.is_some() && n.cluster == cluster && is_later
+        };
+        let reports: Vec<Report> = self
+            .nodes
+            .iter()
+            .filter(later)
+            .filter_map(|n| n.latest.clone())
+            .collect();
+        // A report may be older than the last orders that its node has followed.
+        let reports = reports
+            .into_iter()
+            .filter(|r| r.epoch > epoch || r.epoch == epoch && r.incarnation.0 > 0);
+        for (second, report) in (1..).zip(reports) {
+            self.reached.add("an old copy of the log", 1);
+            let now = Millis::secs(second);
+            let node = report.node.clone();
+            let result = daemon.step(now, ControllerInput::Report(report), None);
+            let result = result.and_then(|()| daemon.tick(now));
+            result
+                .and_then(|()| daemon.flush(now))
+                .map_err(|e| format!("I25: {e}"))?;
+            let outs = std::mem::take(&mut copy.state().out);
+            for (_, out) in outs {
+                if let Out::Send(orders) = out
+                    && orders.node == node
+                {
+                    return Err(format!("I25: an old copy of the log orders {orders:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Passes an input to the scheduler.
@@ -767,9 +1006,10 @@ impl World {
             return Ok(());
         };
         let now = life.clock.read(self.now);
+        self.has_worked = true;
         let result = work(&mut life.daemon, now);
         if later && result.is_ok() {
-            let soon = self.now + self.rng.random_range(1..50);
+            let soon = self.now + self.rng.random_range(1..FLUSH);
             self.at(soon, What::Flush(number));
             return self.collect(result);
         }
@@ -796,6 +1036,7 @@ impl World {
         let Some(life) = &mut self.life else {
             return Ok(());
         };
+        self.has_worked = true;
         let result = life.daemon.flush(life.clock.read(self.now));
         self.collect(result)
     }
@@ -844,7 +1085,10 @@ impl World {
         match result {
             _ if dead => return self.scheduler_crashes(),
             // The disk is in an unknown state, so the scheduler must end.
-            Err(SchedulerError::Log(_)) if failed => return self.scheduler_crashes(),
+            Err(SchedulerError::Log(_)) if failed => {
+                self.reached.add("a scheduler whose disk returns errors", 1);
+                return self.scheduler_crashes();
+            }
             Err(e) => return Err(format!("I8: the scheduler ended: {e}")),
             Ok(()) => {}
         }
@@ -880,10 +1124,19 @@ impl World {
             self.checks.logged(&records)?;
             for record in &records {
                 if let Record::Granted { launch, .. } = record {
-                    let own = launch.lease != Some(self.lease);
-                    self.reached.leases[usize::from(own)] += 1;
+                    self.counts(launch);
                 }
-                self.reached.taken_back += u64::from(matches!(record, Record::Present { .. }));
+                if matches!(record, Record::Present { .. }) {
+                    self.reached.add("a long lease that is taken back", 1);
+                }
+                if let Record::Core(Input::Event {
+                    event: Event::NodeLost { node },
+                    ..
+                }) = record
+                    && let Some(key) = self.history.durable.key_of(*node).cloned()
+                {
+                    self.is_lost(&key)?;
+                }
                 self.history.durable.apply(record);
                 let Record::Core(input) = record else {
                     continue;
@@ -896,6 +1149,22 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Counts what is special about a launch.
+    fn counts(&mut self, launch: &Launch) {
+        let own = launch.lease != Some(self.lease);
+        let lease = match own {
+            true => "a launch with its own lease",
+            false => "a launch with the default lease",
+        };
+        self.reached.add(lease, 1);
+        let several = launch.parts.iter().any(|(_, task)| task.ranks.len() > 1);
+        let parts = launch.parts.iter().any(|(_, task)| !task.share.is_whole());
+        let reached = &mut self.reached;
+        reached.add("a launch of several ranks on a node", several.into());
+        reached.add("a launch on several nodes", (launch.parts.len() > 1).into());
+        reached.add("a launch on a part of its GPUs", parts.into());
     }
 
     fn policy_receives(&mut self, message: ToPolicy) -> Result<(), String> {
@@ -980,6 +1249,9 @@ impl World {
         self.process.state().crash(&mut self.rng);
         // Steps that had not left may have reached the disk.
         self.reaches_disk(usize::MAX)?;
+        if self.chance(0.2) {
+            self.start_from_backup()?;
+        }
         let long = self.rng.random_bool(0.1);
         let away = self
             .rng
@@ -1089,6 +1361,11 @@ impl World {
 
     fn switch_on(&mut self, i: usize) {
         self.nodes[i].boot += 1;
+        self.nodes[i].is_down = false;
+        // Its clock starts anew.
+        let offset = self.rng.random_range(0..60_000);
+        let clock = &mut self.nodes[i].clock;
+        (clock.offset, clock.since) = (offset, self.now);
         self.at(self.now, What::ManagerBegins(i));
     }
 
@@ -1097,7 +1374,8 @@ impl World {
         let n = &self.nodes[i];
         let unaware = self.unaware.0.iter().any(|(node, _)| *node == i);
         if !ids.is_empty() && (unaware || !n.unaware.0.is_empty()) {
-            self.reached.off_meanwhile += 1;
+            self.reached
+                .add("a node that is switched off in a planned absence", 1);
         }
         for id in ids {
             self.gone(i, id);
@@ -1108,6 +1386,9 @@ impl World {
         n.unaware.0.clear();
         n.manager = None;
         (n.frozen_until, n.manager_paused_until) = (0, 0);
+        n.unsaved = None;
+        n.unstarted.clear();
+        n.is_down = true;
     }
 
     // ---- nodes
@@ -1115,13 +1396,18 @@ impl World {
     fn manager_begins(&mut self, i: usize) -> Result<(), String> {
         let adopt = self.bug != Some(Bug::NoAdoption);
         let n = &mut self.nodes[i];
-        if n.manager.is_some() || n.off {
+        if n.manager.is_some() || n.off || n.is_down {
             return Ok(());
         }
         let unaware = std::mem::take(&mut n.unaware.0);
         let runs = |id: &&AttemptId| n.processes.contains_key(id);
-        self.reached.ran_through += unaware.iter().filter(runs).count() as u64;
+        let ran_through = unaware.iter().filter(runs).count();
+        self.reached
+            .add("a launch that runs through a planned absence", ran_through);
+        let n = &mut self.nodes[i];
         n.leaving = None;
+        n.unsaved = None;
+        n.unstarted.clear();
         n.session += 1;
         n.old = n.latest.take().or(n.old.take());
         let other = n.session > 1 && self.now < PEACE && self.rng.random_bool(0.3);
@@ -1159,6 +1445,11 @@ impl World {
                 self.manager_stops(i, can, length, back);
                 return Ok(());
             }
+        }
+        self.catches_up(i);
+        let unstarted = std::mem::take(&mut self.nodes[i].unstarted);
+        for (id, done) in unstarted {
+            self.manager(i, NodeInput::Shim(id, ShimMessage::Done(done)))?;
         }
         let journals: Vec<_> = self.nodes[i]
             .journals
@@ -1198,6 +1489,23 @@ impl World {
         self.manager(i, NodeInput::Tick)
     }
 
+    /// Writes down what a disk with room takes again.
+    fn catches_up(&mut self, i: usize) {
+        let now = self.now;
+        let n = &mut self.nodes[i];
+        if now < n.full_until.max(n.broken_until) || n.full_until.max(n.broken_until) == 0 {
+            return;
+        }
+        (n.full_until, n.broken_until) = (0, 0);
+        if let Some((cluster, epoch, incarnation)) = n.unsaved.take() {
+            n.cluster = Some(cluster);
+            (n.epoch, n.incarnation) = (epoch, incarnation);
+        }
+        if let Some(manager) = &mut n.manager {
+            manager.set_no_room(None);
+        }
+    }
+
     /// Returns the progress and metrics that the processes of a launch report.
     fn job_report(&self, i: usize, id: AttemptId) -> Option<JobReport> {
         let process = self.nodes[i].processes.get(&id)?;
@@ -1222,13 +1530,22 @@ impl World {
             if self.nodes[i].manager.is_none() {
                 return Ok(());
             }
-            if self.now >= self.nodes[i].trouble_until && self.chance(self.crash) {
+            let well = self.now >= self.nodes[i].trouble_until;
+            if self.chance(self.crash * if well { 1.0 } else { 0.2 }) {
+                if !well {
+                    self.reached.add("two troubles at once on a node", 1);
+                }
                 self.manager_dies(i);
                 return Ok(());
             }
             match effect {
                 NodeEffect::Remember(cluster, epoch, incarnation, _) => {
                     let n = &mut self.nodes[i];
+                    if !n.can_write(self.now) {
+                        n.unsaved = Some((cluster, epoch, incarnation));
+                        continue;
+                    }
+                    n.unsaved = None;
                     n.cluster = Some(cluster);
                     (n.epoch, n.incarnation) = (epoch, incarnation);
                 }
@@ -1251,6 +1568,14 @@ impl World {
                 } => {
                     self.checks.meets(id, &task, &meeting)?;
                     let n = &mut self.nodes[i];
+                    if !n.can_write(self.now) {
+                        let why = "no room on the node".to_owned();
+                        n.unstarted.insert(id, Final::never(why));
+                        self.reached
+                            .add("a launch for which its node has no room", 1);
+                        continue;
+                    }
+                    let ranks = task.ranks.len();
                     let began = n.clock.read(self.now);
                     n.journals.insert(
                         id,
@@ -1264,7 +1589,7 @@ impl World {
                         },
                     );
                     let shim = ShimModel {
-                        machine: Shim::new(Timers::default(), lease, 1, began),
+                        machine: Shim::new(Timers::default(), lease, ranks, began),
                         alive: true,
                         displaced: false,
                         paused_until: 0,
@@ -1274,6 +1599,8 @@ impl World {
                     let token = self.next_event;
                     self.at(self.now + delay, What::ProcessStarts(i, id, token));
                 }
+                // The shim ends the launch with its last lease.
+                NodeEffect::Control(..) if self.now < self.nodes[i].broken_until => {}
                 NodeEffect::Control(id, control) => {
                     if let Some(j) = self.nodes[i].journals.get_mut(&id) {
                         j.lease = control.lease;
@@ -1341,21 +1668,29 @@ impl World {
         n.manager = None;
         n.unaware = (Vec::new(), until.saturating_sub(5_000 + 8_000));
         if can {
+            let durable = &self.history.durable;
             let runs = |id: &&AttemptId| {
                 let shim = n.shims.get(id);
-                shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
+                is_to_run(durable, **id)
+                    && shim.is_some_and(|s| s.alive && !s.displaced && !s.machine.is_stopping())
             };
             n.unaware.0 = n.processes.keys().filter(runs).copied().collect();
         }
-        self.reached.unacknowledged += u64::from(!can);
-        self.reached.without_manager += n.unaware.0.len() as u64;
-        let off = !n.unaware.0.is_empty() && self.rng.random_bool(0.3);
+        let unaware = n.unaware.0.len();
+        self.reached.add(
+            "a planned absence without all acknowledgements",
+            (!can).into(),
+        );
+        self.reached
+            .add("a launch whose node manager is away as planned", unaware);
+        let off = unaware > 0 && self.rng.random_bool(0.3);
         if off {
             // A reboot, which the new boot id proves, or a machine that stays off for long.
             let span = self.rng.random_range(500..length * 2);
             self.switch_off(i);
             let boot = self.nodes[i].boot;
-            self.nodes[i].trouble_until = self.now + span + 1_000;
+            let n = &mut self.nodes[i];
+            n.trouble_until = n.trouble_until.max(self.now + span + 1_000);
             self.at(self.now + span, What::PowerOn(i, boot));
             return;
         }
@@ -1370,7 +1705,7 @@ impl World {
             .random_range(100..if long { 60_000 } else { 25_000 });
         let n = &mut self.nodes[i];
         n.manager = None;
-        n.trouble_until = self.now + away + 1_000;
+        n.trouble_until = n.trouble_until.max(self.now + away + 1_000);
         self.at(self.now + away, What::ManagerBegins(i));
     }
 
@@ -1424,7 +1759,9 @@ impl World {
                     let delay = self.rng.random_range(5..most);
                     self.at(self.now + delay, What::Killed(i, id));
                     if self.bug == Some(Bug::EarlyDone) {
-                        self.shim(i, id, ShimInput::RankExit { rank: 0, code: 137 })?;
+                        for rank in 0..4 {
+                            self.shim(i, id, ShimInput::RankExit { rank, code: 137 })?;
+                        }
                         self.shim(i, id, ShimInput::Empty)?;
                     }
                 }
@@ -1473,12 +1810,16 @@ impl World {
     /// Delivers SIGTERM. Jobs that obey it save their work and end soon.
     fn terminate(&mut self, i: usize, id: AttemptId) {
         let job = self.job_of(id);
-        let delay = self.rng.random_range(10..6_000);
-        if self.jobs[job].obeys
-            && let Some(p) = self.nodes[i].processes.get_mut(&id)
-        {
+        if !self.jobs[job].obeys {
+            return;
+        }
+        let ranks = self.nodes[i].processes.get(&id).map(|p| p.ranks.clone());
+        for (rank, _) in ranks.unwrap_or_default() {
+            let delay = self.rng.random_range(10..6_000);
             let token = self.next_event;
-            (p.token, p.code, p.ends) = (token, 143, self.now + delay);
+            if let Some(p) = self.nodes[i].processes.get_mut(&id) {
+                p.ranks.insert(rank, Rank { token });
+            }
             self.at(self.now + delay, What::ProcessEnds(i, id, token, 143));
         }
     }
@@ -1507,28 +1848,43 @@ impl World {
         let Some(journal) = n.journals.get(&id).filter(|_| ready) else {
             return Ok(());
         };
-        let gpus = journal.task.gpus.clone();
-        let first = journal.task.node_rank == 0;
-        let work = self.checks.begin(self.now, id, i, &gpus)?;
+        let task = Arc::clone(&journal.task);
+        let work = self
+            .checks
+            .begin(self.now, id, i, (&task.gpus, task.share))?;
+        let beside = self.nodes[i].processes.keys().any(|other| {
+            let other = self.nodes[i].journals.get(other);
+            other.is_some_and(|j| j.task.gpus.iter().any(|g| task.gpus.contains(g)))
+        });
+        self.reached.add("a GPU with two launches", beside.into());
         let job = self.job_of(id);
-        let (mut runs, mut code) = (self.jobs[job].left, 0);
-        if !first {
+        let mut runs = self.jobs[job].left;
+        if task.node_rank > 0 {
             runs += self.jobs[job].lag;
         }
+        // One rank of a launch that fails.
+        let mut bad = None;
         if self.jobs[job].fails > 0 {
             self.jobs[job].fails -= 1;
-            (runs, code) = (runs / 2, 3);
+            bad = Some(self.rng.random_range(0..task.ranks.len()));
         }
-        let token = self.next_event;
-        let ends = self.now + runs + self.rng.random_range(0..500);
-        let process = Process {
-            work,
-            token,
-            code,
-            ends,
-        };
-        self.nodes[i].processes.insert(id, process);
-        self.at(ends, What::ProcessEnds(i, id, token, code));
+        let mut ranks = BTreeMap::new();
+        for rank in 0..task.ranks.len() {
+            let (runs, code) = match bad == Some(rank) {
+                true => (runs / 2, 3),
+                false => (runs, 0),
+            };
+            let token = self.next_event;
+            let apart = if self.rng.random_bool(0.1) {
+                5_000
+            } else {
+                500
+            };
+            let ends = self.now + runs + self.rng.random_range(0..apart);
+            ranks.insert(rank, Rank { token });
+            self.at(ends, What::ProcessEnds(i, id, token, code));
+        }
+        self.nodes[i].processes.insert(id, Process { work, ranks });
         Ok(())
     }
 
@@ -1540,23 +1896,30 @@ impl World {
         code: i32,
     ) -> Result<(), String> {
         let n = &mut self.nodes[i];
-        let current = n.processes.get(&id).is_some_and(|p| p.token == token);
-        if !current {
+        let ranks = n.processes.get(&id).map(|p| &p.ranks);
+        let current = ranks.and_then(|ranks| ranks.iter().find(|(_, r)| r.token == token));
+        let Some(rank) = current.map(|(rank, _)| *rank) else {
             return Ok(());
-        }
+        };
         if self.now < n.frozen_until {
             let until = n.frozen_until + 1;
             self.at(until, What::ProcessEnds(i, id, token, code));
             return Ok(());
         }
-        self.gone(i, id);
+        let left = n.processes.get_mut(&id).map_or(0, |p| {
+            p.ranks.remove(&rank);
+            p.ranks.len()
+        });
+        if left == 0 {
+            self.gone(i, id);
+        }
         let paused = self.nodes[i].shims.get(&id).map_or(0, |s| s.paused_until);
         if self.now < paused {
             // The shim notices the exit when it resumes.
-            self.at(paused, What::Exited(i, id, code));
+            self.at(paused, What::Exited(i, id, rank, code));
             return Ok(());
         }
-        self.shim(i, id, ShimInput::RankExit { rank: 0, code })
+        self.shim(i, id, ShimInput::RankExit { rank, code })
     }
 
     /// Records the end of a launch's processes.
@@ -1572,9 +1935,10 @@ impl World {
             self.at(until, What::Killed(i, id));
             return Ok(());
         }
-        if self.nodes[i].processes.contains_key(&id) {
-            self.gone(i, id);
-            self.shim(i, id, ShimInput::RankExit { rank: 0, code: 137 })?;
+        let left = self.nodes[i].processes.get(&id).map(|p| p.ranks.clone());
+        self.gone(i, id);
+        for (rank, _) in left.unwrap_or_default() {
+            self.shim(i, id, ShimInput::RankExit { rank, code: 137 })?;
         }
         self.shim(i, id, ShimInput::Empty)
     }
@@ -1621,134 +1985,19 @@ impl World {
                 continue;
             };
             let old = self.checks.ledger[p.work].clone();
-            let work = self.checks.begin(self.now, id, i, &old.gpus)?;
+            let work = self.checks.begin(self.now, id, i, (&old.gpus, old.share))?;
             if let Some(p) = self.nodes[i].processes.get_mut(&id) {
                 p.work = work;
             }
         }
         Ok(())
     }
+}
 
-    // ---- fault injection
-
-    fn nemesis(&mut self) -> Result<(), String> {
-        // Shims check their time limits.
-        for i in 0..self.nodes.len() {
-            if self.now < self.nodes[i].frozen_until {
-                continue;
-            }
-            let ids: Vec<AttemptId> = self.nodes[i].shims.keys().copied().collect();
-            for id in ids {
-                self.shim(i, id, ShimInput::Tick)?;
-            }
-        }
-        self.at(self.now + 200, What::Nemesis);
-        if self.peace() {
-            return Ok(());
-        }
-        let idle = |l: &Life| l.paused_until <= self.now && l.full_until <= self.now;
-        if let Some(number) = self.life.as_ref().filter(|l| idle(l)).map(|l| l.number)
-            && self.rng.random_bool(0.003)
-        {
-            let long = self.rng.random_bool(0.3);
-            let absence = self
-                .rng
-                .random_range(20_000..if long { 120_000 } else { 60_000 });
-            let leave = Request::Leave(Millis(absence));
-            self.scheduler_input(ControllerInput::Request(leave), None)?;
-            let wait = self.rng.random_range(1_000..6_000);
-            self.at(self.now + wait, What::SchedulerStops(number, absence));
-        }
-        if let Some(life) = &mut self.life
-            && self.rng.random_bool(0.001)
-        {
-            life.paused_until = self.now + self.rng.random_range(1_000..60_000);
-        }
-        let i = self.rng.random_range(0..self.nodes.len());
-        if let Some(life) = &mut self.life
-            && self.rng.random_bool(0.002)
-        {
-            let until = self.now + self.rng.random_range(1_000..60_000);
-            life.full_until = until;
-            // A node may fall silent just before the disk has room again.
-            if self.now >= self.nodes[i].trouble_until && self.rng.random_bool(0.3) {
-                let span = self.rng.random_range(8_000..40_000);
-                self.nodes[i].trouble_until = until + span + 1_000;
-                self.at(until - 500, What::Mute(i, until + span));
-            }
-        }
-        if self.rng.random_bool(0.02) {
-            self.nodes[i].copy = Some(self.nodes[i].copied());
-        }
-        let well = self.now >= self.nodes[i].trouble_until && !self.nodes[i].off;
-        if !well || !self.rng.random_bool(self.crash * 3.0) {
-            return Ok(());
-        }
-        let span = self.rng.random_range(500..40_000);
-        self.nodes[i].trouble_until = self.now + span + 1_000;
-        match self.rng.random_range(0..14) {
-            11.. => {
-                // The node manager stops as planned.
-                let length = self.rng.random_range(20_000..60_000);
-                let back = self.now + 5_500 + self.rng.random_range(0..length);
-                self.nodes[i].trouble_until = back + 1_000;
-                self.nodes[i].leaving = Some((self.now + 5_000, length, back));
-                self.manager(i, NodeInput::Leave(Millis(length)))?;
-            }
-            10 => {
-                // The last orders before a silence arrive late.
-                self.nodes[i].slow_until = self.now + 3_000;
-                self.at(self.now + 3_000, What::Mute(i, self.now + span));
-            }
-            9 => {
-                // A partition, in which only the node manager can end the processes.
-                (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
-                    (self.now + span, self.now + span);
-                self.shims_suffer(i, span);
-            }
-            8 => {
-                // The node manager dies, and restarts with an old copy of its state.
-                self.manager_dies(i);
-                self.restore(i);
-            }
-            0 => self.manager_dies(i),
-            1 => self.nodes[i].manager_paused_until = self.now + span,
-            2 => {
-                // The whole node freezes: none of its processes runs.
-                let works: Vec<usize> = self.nodes[i].processes.values().map(|p| p.work).collect();
-                for w in works {
-                    self.checks.ledger[w].to.get_or_insert(self.now);
-                }
-                self.nodes[i].frozen_until = self.now + span;
-                self.at(self.now + span, What::Thaw(i));
-            }
-            3 => {
-                self.switch_off(i);
-                let boot = self.nodes[i].boot;
-                self.at(self.now + span, What::PowerOn(i, boot));
-            }
-            4 => {
-                (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
-                    (self.now + span, self.now + span)
-            }
-            5 => self.nodes[i].mute_until = self.now + span,
-            6 => self.nodes[i].deaf_until = self.now + span,
-            _ => self.shims_suffer(i, span),
-        }
-        Ok(())
-    }
-
-    /// Kills or pauses the shims of a node.
-    fn shims_suffer(&mut self, i: usize, span: u64) {
-        let kill = self.rng.random_bool(0.5);
-        for s in self.nodes[i].shims.values_mut() {
-            if kill {
-                s.alive = false;
-            } else {
-                s.paused_until = s.paused_until.max(self.now + span);
-            }
-        }
-    }
+/// Returns whether a launch is to run on, by the scheduler's records.
+fn is_to_run(durable: &Durable, id: AttemptId) -> bool {
+    let attempt = durable.attempts.get(&id);
+    attempt.is_some_and(|a| a.goal == Goal::Run)
 }
 
 /// Returns whether a node has left for good.
