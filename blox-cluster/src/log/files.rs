@@ -135,6 +135,13 @@ impl Files for SystemFiles {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // A device has no end.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is no regular file",
+            ));
+        }
         fs::read(path)
     }
 

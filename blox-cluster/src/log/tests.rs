@@ -91,6 +91,16 @@ fn flipped_bit_is_refused_or_loses_no_record() {
 }
 
 #[test]
+fn device_in_the_place_of_a_segment_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    let message = Log::open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("it is no regular file"), "{message}");
+}
+
+#[test]
 fn damage_is_reported_with_its_position() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
