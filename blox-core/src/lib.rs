@@ -128,7 +128,7 @@ pub use self::{
     job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits},
     job::{JobRef, Phase},
     lens::Lens,
-    pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler},
+    pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler, TakenOver},
     policy::{
         AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
         AnyScheduling, ClusterManager, Memory, MemoryError, MetricCollector, PlacementPolicy,

@@ -8,6 +8,7 @@ mod support;
 mod antman;
 mod baselines;
 mod cases;
+mod changing;
 mod compositions;
 mod conformance;
 #[cfg(feature = "testing")]

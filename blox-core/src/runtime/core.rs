@@ -235,6 +235,18 @@ impl Core {
         self
     }
 
+    /// Prepares the state for another scheduler, which makes the next decision at the next decision
+    /// moment. Jobs with GPUs keep them until then. All other jobs wait for admission again.
+    pub fn change_scheduler(&mut self) {
+        self.saved.validity = Some(Validity::NextRound);
+        self.saved.state.reopen_admission();
+        self.saved.state.break_continuity();
+        if self.open().is_none() {
+            let moment = self.next_moment();
+            self.due_by(moment);
+        }
+    }
+
     /// Applies an input, notifies `watch`, and appends the resulting commands to `out`.
     ///
     /// # Errors
@@ -731,12 +743,14 @@ impl Core {
     /// Makes a decision due at the next decision moment after a lost turn.
     fn lose_turn(&mut self) {
         self.saved.state.break_continuity();
+        self.saved.due = Some(self.next_moment());
+    }
+
+    /// Returns the next decision moment. Without rounds, it is one second away.
+    fn next_moment(&self) -> Time {
         let now = self.saved.state.now;
-        self.saved.due = Some(match self.trigger.following(now) {
-            Some(t) => t,
-            // Without rounds, the core retries after one second.
-            None => now + Seconds::new(1.0),
-        });
+        let next = self.trigger.following(now);
+        next.unwrap_or(now + Seconds::new(1.0))
     }
 
     /// Returns the first decision moment at or after `t` that comes after the last decision.

@@ -2,7 +2,7 @@
 
 use crate::decision::NodeActionKind;
 use crate::job::JobRef;
-use crate::job::spec::JobSpec;
+use crate::job::spec::{JobSpec, Submission};
 use crate::policy::{AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 use crate::reason::Reason;
 use crate::room::Room;
@@ -38,11 +38,7 @@ impl Feasibility {
     /// # Errors
     /// The reason if it could not.
     pub fn check(&self, state: &State, spec: &Arc<JobSpec>) -> Result<(), Reason> {
-        for policy in &self.policies {
-            let check = || (**policy).any_check_job(spec);
-            let checked = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Ok(()));
-            checked.map_err(|e| Reason::other(format!("the job {e}")))?;
-        }
+        self.check_data(spec)?;
         let view = View::of(state);
         let none = view.installed_gpus().get() == 0 && view.cluster().offers().next().is_none();
         let ask = || {
@@ -54,6 +50,21 @@ impl Feasibility {
             state.with_candidate(spec, |job| has_room(scheduling, placement, &room, &job))
         };
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or(Ok(()))
+    }
+}
+
+impl Feasibility {
+    /// Returns whether a job has the data that the scheduler needs.
+    ///
+    /// # Errors
+    /// What the job lacks.
+    pub fn check_data(&self, job: &Submission) -> Result<(), Reason> {
+        for policy in &self.policies {
+            let check = || (**policy).any_check_job(job);
+            let checked = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Ok(()));
+            checked.map_err(|e| Reason::other(format!("the job {e}")))?;
+        }
+        Ok(())
     }
 }
 

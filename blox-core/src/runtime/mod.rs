@@ -465,6 +465,11 @@ impl Follower {
         &*self.scheduler
     }
 
+    /// Returns the scheduler with its memory from before the open question, if there is one.
+    pub fn settled_scheduler(&self) -> &(dyn Scheduler + 'static) {
+        self.before.as_deref().unwrap_or(&*self.scheduler)
+    }
+
     /// Returns a copy of the scheduler, with its memory.
     pub fn copy_of_scheduler(&self) -> Box<dyn Scheduler> {
         self.scheduler.clone()

@@ -30,6 +30,7 @@ use crate::view::View;
 use dyn_clone::DynClone;
 use serde_json::{Value, json};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -133,6 +134,35 @@ pub trait Scheduler: Send + DynClone {
         )))
     }
 
+    /// Returns the type of each policy, by its roles. A policy with memory has the same name in
+    /// [`Scheduler::save`].
+    fn parts(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// Takes over a cluster from another scheduler with these `parts` and this memory.
+    ///
+    /// A part with the same policy keeps its memory if it can be restored. Every other part starts
+    /// anew: it receives the submission of each live job.
+    fn take_over(
+        &mut self,
+        view: View<'_>,
+        saved: Option<Value>,
+        parts: &BTreeMap<String, String>,
+    ) -> TakenOver {
+        let _ = (saved, parts);
+        if !self.remembers() {
+            return TakenOver::default();
+        }
+        for event in submissions(view) {
+            self.on_event(view, &event);
+        }
+        TakenOver {
+            anew: vec![self.name().to_owned()],
+            ..TakenOver::default()
+        }
+    }
+
     /// Returns the list of requests in the last [`Scheduler::plan`], for tests. The list is empty if
     /// the scheduler has no scheduling policy, or if this policy keeps an order.
     fn requested(&self) -> &[Request] {
@@ -140,6 +170,16 @@ pub trait Scheduler: Send + DynClone {
     }
 }
 dyn_clone::clone_trait_object!(Scheduler);
+
+/// Parts of a scheduler that took over a cluster, without those that save nothing
+/// ([`Scheduler::take_over`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Parts that have the memory of the earlier scheduler.
+    pub kept: Vec<String>,
+    /// Parts that start anew.
+    pub anew: Vec<String>,
+}
 
 /// Role of a policy in a composition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -900,6 +940,8 @@ impl Scheduler for Pipeline {
             }
             match room.as_ref().map(|room| self.has_room(room, &job)) {
                 Some(Err(why)) => out.reject(id, why),
+                // Another scheduler ran it before: a job that has begun stays admitted.
+                _ if job.attempt() > 0 => out.accept(id),
                 _ => self.askers.push(id),
             }
         }
@@ -972,8 +1014,82 @@ impl Scheduler for Pipeline {
         Ok(())
     }
 
+    fn parts(&self) -> BTreeMap<String, String> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .map(|(i, slot)| (self.saved_as(i), (*slot.policy).any_type_name()))
+            .collect()
+    }
+
+    fn take_over(
+        &mut self,
+        view: View<'_>,
+        saved: Option<Value>,
+        parts: &BTreeMap<String, String>,
+    ) -> TakenOver {
+        let mut saved = match saved {
+            Some(Value::Object(saved)) => saved,
+            _ => serde_json::Map::new(),
+        };
+        let mut taken = TakenOver::default();
+        for i in 0..self.slots.len() {
+            let name = self.saved_as(i);
+            let slot = &mut self.slots[i];
+            if slot.memory.is_empty() {
+                continue;
+            }
+            let is_same = parts.get(&name) == Some(&(*slot.policy).any_type_name());
+            let memory = saved.remove(&name).filter(|_| is_same);
+            let before = slot.memory.clone();
+            let is_kept = memory.is_some_and(|memory| slot.memory.restore(memory).is_ok());
+            if !is_kept {
+                // A failed attempt may have changed a part of the memory.
+                slot.memory = before;
+                for event in submissions(view) {
+                    slot.policy.any_event(&mut slot.memory, view, &event);
+                }
+            }
+            // Some memories follow from the view, and save nothing.
+            if slot.memory.save().is_ok_and(|saved| is_blank(&saved)) {
+                continue;
+            }
+            match is_kept {
+                true => taken.kept.push(name),
+                false => taken.anew.push(name),
+            }
+        }
+        taken
+    }
+
     fn requested(&self) -> &[Request] {
         self.requests.list()
+    }
+}
+
+/// Returns whether a saved memory has no content.
+fn is_blank(saved: &Value) -> bool {
+    match saved {
+        Value::Null => true,
+        Value::Object(fields) => fields.values().all(is_blank),
+        _ => false,
+    }
+}
+
+/// Returns the submission of each live job without its true work, in the order of their ids.
+fn submissions(view: View<'_>) -> impl Iterator<Item = Event> {
+    let asking = view.submitted().chain(view.deferred());
+    let mut live: Vec<JobRef<'_>> = asking.chain(view.active()).collect();
+    live.sort_by_key(JobRef::id);
+    live.into_iter().map(|job| Event::Submitted {
+        job: job.id(),
+        spec: Arc::new(without_work(job.spec())),
+    })
+}
+
+fn without_work(submission: &Submission) -> JobSpec {
+    JobSpec {
+        submission: submission.clone(),
+        work: Work::lasting(Seconds::ZERO),
     }
 }
 
@@ -1006,10 +1122,7 @@ impl Pipeline {
         if !self.slots.iter().any(|slot| slot.remembers) {
             return;
         }
-        let masked = JobSpec {
-            submission: spec.submission.clone(),
-            work: Work::lasting(Seconds::ZERO),
-        };
+        let masked = without_work(spec);
         // The buffer is free unless a policy kept the last submission.
         match self.submitted.as_mut().and_then(Arc::get_mut) {
             Some(free) => *free = masked,

@@ -11,6 +11,7 @@ use crate::input::Instant;
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record, Witness};
 use crate::model::share::Gpus;
+use crate::reason::Reason;
 use crate::sorted::SortedMap;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -387,6 +388,33 @@ impl State {
     /// Invalidates the orders kept between decisions. After a lost turn they may be half updated.
     pub(crate) fn break_continuity(&mut self) {
         self.decision += 1;
+    }
+
+    /// Makes each job without GPUs wait for admission again, because another admission policy decides
+    /// from now on. Jobs that a user holds do so once they are released.
+    #[cold]
+    pub(crate) fn reopen_admission(&mut self) {
+        let deferred = self.deferred.iter().filter(|id| {
+            let record = self.record(*id);
+            record.is_some_and(|rec| !rec.held_by_user)
+        });
+        let waiting: Vec<JobId> = deferred.chain(self.waiting.iter()).collect();
+        let held: Vec<JobId> = self.deferred.iter().collect();
+        for id in held.iter().chain(&waiting) {
+            if let Some(s) = self.slot(*id) {
+                self.records[s].accepted_at = None;
+            }
+        }
+        for id in &waiting {
+            if let Some(s) = self.slot(*id) {
+                self.records[s].reason = Reason::NotYetDecided;
+                self.set_phase(s, Phase::Submitted);
+            }
+        }
+        self.asking.extend(waiting);
+        // In order of submission.
+        self.asking.sort_unstable();
+        self.asking.dedup();
     }
 
     /// Removes jobs with an admission decision from the list of jobs for admission.

@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use super::rounds::gavel;
+use blox_core::core::Core;
 use blox_core::input::Input;
 use blox_core::journal::JsonLines;
 use blox_core::replay::{ReplayError, replay};
@@ -213,6 +214,60 @@ impl AdmissionPolicy for Closed {
             out.defer(id, why.clone());
         }
         Validity::NextRound
+    }
+}
+
+#[test]
+fn another_scheduler_admits_jobs_without_gpus_anew() {
+    let mut b = case("1x2", rounds(300.0), srtf());
+    b.submit_all(0.0, [1, 1, 2, 1].map(|gpus| job(gpus, 1e6)));
+    b.round(0.0);
+    b.crashed(10.0, 0, 1, 5.0);
+    b.event(20.0, Event::Hold { job: JobId(3) });
+    assert_eq!(b.phases(), "0 waiting, 1 running, 2 waiting, 3 deferred");
+    let mut core = Core::new(b.core.state().clone(), Box::new(rounds(300.0)));
+    core.change_scheduler();
+    assert_eq!(core.due(), Some(t(300.0)));
+    b.core = Runtime::of(core);
+    assert_eq!(
+        b.phases(),
+        "0 submitted, 1 running, 2 submitted, 3 deferred"
+    );
+    let closed = composed("closed", by_submission(), FirstFit);
+    b.policy = Box::new(closed.with_admission(Closed).unwrap());
+    // A job that has run stays admitted.
+    assert_eq!(b.round(300.0), "place 0 on 0");
+    assert_eq!(b.phases(), "0 running, 1 running, 2 deferred, 3 deferred");
+    assert_eq!(b.why(2), Reason::NotChosen.to_string());
+    // A job that was held waits for admission, too.
+    b.event(310.0, Event::Release { job: JobId(3) });
+    assert_eq!(b.phase(3), "submitted");
+    b.round(600.0);
+    assert_eq!(b.phase(3), "deferred");
+    assert_eq!(*b.job(3).reason(), Reason::AdmissionLoad);
+}
+
+#[test]
+fn part_with_the_same_type_takes_its_memory_over() {
+    let mut b = three_jobs(gavel());
+    play(&mut b, 0, 2);
+    let (saved, parts) = (b.policy.save().unwrap(), b.policy.parts());
+    let view = b.core.core().view();
+    let mut same = gavel();
+    let taken = same.take_over(view, saved.clone(), &parts);
+    assert_eq!(taken.kept, ["scheduling"]);
+    assert_eq!(taken.anew, [""; 0]);
+    assert_eq!(same.save().unwrap(), saved);
+    // With the memory of another policy, or a damaged one, it starts anew.
+    let other = parts
+        .iter()
+        .map(|(role, _)| (role.clone(), "Other".to_owned()));
+    let damaged = Some(serde_json::json!({ "scheduling": "rubbish" }));
+    for (saved, parts) in [(saved, other.collect()), (damaged, parts)] {
+        let mut anew = gavel();
+        let taken = anew.take_over(view, saved, &parts);
+        assert_eq!(taken.anew, ["scheduling"]);
+        assert_eq!(taken.kept, [""; 0]);
     }
 }
 
