@@ -2,6 +2,8 @@
 #![cfg(feature = "cluster")]
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
+#[path = "cluster/changing.rs"]
+mod changing;
 #[path = "support/codes.rs"]
 mod codes;
 #[path = "cluster/hostile.rs"]

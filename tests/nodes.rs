@@ -227,8 +227,16 @@ fn run_at<F: Future<Output = ()>>(
     };
     let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
-    let running =
-        scheduler::start_with(&log, settings, pipeline, limits, watch, Arc::new(programs)).unwrap();
+    let running = scheduler::start_with(
+        &log,
+        settings,
+        pipeline,
+        limits,
+        watch,
+        Arc::new(programs),
+        &|_| None,
+    )
+    .unwrap();
     // A failed assertion must not wait for the threads of the server.
     let runtime = std::mem::ManuallyDrop::new(tokio::runtime::Runtime::new().unwrap());
     runtime.block_on(async {

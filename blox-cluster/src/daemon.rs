@@ -5,21 +5,21 @@
 //! synchronization of the log. Only then do replies, orders, inputs of the policy and notices leave
 //! through [`Outputs`]. The fault-injection tests use this code with files and outputs that fail.
 
-use crate::log::{Log, LogError, Page, Recovered};
-use crate::protocol::launches::{Durable, Past};
+use crate::log::{Log, LogError, Recovered};
+use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{
-    Controller, ControllerInput, Effect, RequestError, Saved, Settings, Step,
+    Controller, ControllerInput, Effect, RequestError, Settings, Step,
 };
-use crate::protocol::{ClusterId, FORMAT, Millis, NodeRequest, Orders, Record};
-use blox_core::core::Core;
-use blox_core::runtime::Follower;
-use blox_core::trigger::DecisionTrigger;
+use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Record};
+pub use crate::recovery::{
+    Composed, Earlier, FromPolicy, PendingSnapshot, PolicyReplica, SchedulerError, ToPolicy,
+};
+use crate::recovery::{Loaded, Snapshot, records_of};
 use blox_core::{
-    Decision, DecisionError, Event, Feasibility, Input, JobId, MemoryError, Name, NodeAction,
-    NodeActionKind, NodeId, NodeStatus, Scheduler, Seconds, Time,
+    DecisionError, Event, Input, JobId, MemoryError, Name, NodeAction, NodeId, NodeStatus, Seconds,
+    Time,
 };
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,47 +34,6 @@ const COMPACT_AGAIN: Millis = Millis(60_000);
 const MANY_RECORDS: u64 = 1 << 20;
 /// Interval of timeout checks.
 pub const TICK: Duration = Duration::from_millis(100);
-
-/// Fatal error of a scheduler.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchedulerError {
-    /// The log failed.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The log has content that this version cannot read.
-    #[error("the log holds an entry that this version of the program cannot read: {0}")]
-    Record(#[from] serde_json::Error),
-    /// The log has another format.
-    #[error(
-        "the log was written by blox {program} in format {found}; this program reads format {FORMAT}: start with that program, or with an empty folder"
-    )]
-    Format {
-        /// The format of the log.
-        found: u32,
-        /// The version of the program that wrote it.
-        program: String,
-    },
-    /// The policy cannot save its state, or restore it from the log.
-    #[error("the scheduler `{name}` cannot restore its memory from this log: {why}")]
-    Policy {
-        /// Name of the policy.
-        name: String,
-        /// The reason.
-        why: String,
-    },
-    /// The composition needs a node action that the provider of nodes cannot carry out.
-    #[error("`{name}` {action}, and no provider of nodes does this")]
-    CannotAct {
-        /// Name of the composition.
-        name: String,
-        /// The kind of action.
-        action: NodeActionKind,
-    },
-    /// The network failed.
-    #[error("{0}")]
-    Network(String),
-}
 
 /// Limits of the scheduler process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,139 +161,6 @@ pub trait Outputs {
     }
 }
 
-/// Message to the policy.
-#[derive(Debug)]
-pub enum ToPolicy {
-    /// An input that the core has accepted. An [`Input::Due`] queries the policy.
-    Input(Arc<Input>),
-    /// Create a snapshot with the state of the policy at this point.
-    Compact(Box<Durable>, Page),
-}
-
-/// Message from the policy.
-#[derive(Debug)]
-pub enum FromPolicy {
-    /// The answer to a question.
-    Answer(u64, Result<Box<Decision>, DecisionError>),
-    /// A message for the operator.
-    Notice(String),
-    /// A snapshot to write, which may take place in another thread. Call [`Daemon::compacted`]
-    /// afterwards.
-    Snapshot(Box<PendingSnapshot>),
-}
-
-/// A snapshot that is not yet written.
-#[derive(Debug)]
-pub struct PendingSnapshot {
-    /// `None` if the policy's state cannot be saved.
-    snapshot: Option<Snapshot>,
-    page: Page,
-}
-
-impl PendingSnapshot {
-    /// Writes the snapshot. Without it, the log only stays longer.
-    pub fn write(self) {
-        let bytes = self.snapshot.and_then(|s| serde_json::to_vec(&s).ok());
-        if let Some(bytes) = bytes {
-            let _ = self.page.write(&bytes);
-        }
-    }
-}
-
-/// Content of a snapshot.
-#[derive(Debug, Serialize, Deserialize)]
-struct Snapshot {
-    format: u32,
-    program: String,
-    saved: Saved,
-    /// State of the policy.
-    policy: Option<serde_json::Value>,
-}
-
-impl Snapshot {
-    fn new(saved: Saved, policy: Option<serde_json::Value>) -> Self {
-        Snapshot {
-            format: FORMAT,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            saved,
-            policy,
-        }
-    }
-}
-
-impl Snapshot {
-    /// Parses a snapshot.
-    ///
-    /// # Errors
-    /// It has another format, or cannot be read.
-    fn read(bytes: &[u8]) -> Result<Self, SchedulerError> {
-        match serde_json::from_slice::<Snapshot>(bytes) {
-            Ok(snapshot) => {
-                let (format, program) = (snapshot.format, snapshot.program.clone());
-                Head { format, program }.check()?;
-                Ok(snapshot)
-            }
-            Err(error) => {
-                serde_json::from_slice::<Head>(bytes)?.check()?;
-                Err(error.into())
-            }
-        }
-    }
-}
-
-/// Fields that snapshots have in all formats from 2 on.
-#[derive(Deserialize)]
-#[serde(default)]
-struct Head {
-    format: u32,
-    program: String,
-}
-
-/// The head of a log or a snapshot without one.
-impl Default for Head {
-    fn default() -> Self {
-        Head {
-            format: 1,
-            program: "0.1".to_owned(),
-        }
-    }
-}
-
-impl Head {
-    /// # Errors
-    /// The format is not [`FORMAT`].
-    fn check(self) -> Result<(), SchedulerError> {
-        let Head { format, program } = self;
-        match format {
-            FORMAT => Ok(()),
-            found => Err(SchedulerError::Format { found, program }),
-        }
-    }
-}
-
-/// Parses the records of a log that follow its snapshot, if any.
-fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, SchedulerError> {
-    let mut records: Vec<Record> = Vec::new();
-    for bytes in entries {
-        // A log of format 1 has no header, and may have records that cannot be read.
-        if records.is_empty() && !snapshot {
-            let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
-            let head = first.first().and_then(|r| r.get("header"));
-            let head = head.map(Head::deserialize).transpose()?;
-            head.unwrap_or_default().check()?;
-        }
-        let step: Vec<Record> = serde_json::from_slice(bytes)?;
-        for record in &step {
-            if let Record::Header { format, program } = record {
-                let (format, program) = (*format, program.to_string());
-                Head { format, program }.check()?;
-            }
-        }
-        records.extend(step);
-    }
-    Ok(records)
-}
-
 /// Distance of the epoch of a repaired log to any epoch that may have been lost.
 const EPOCHS: u64 = 1_000;
 
@@ -375,91 +201,6 @@ pub fn repair(dir: &std::path::Path) -> Result<crate::log::Repair, SchedulerErro
         log.sync()?;
     }
     Ok(repair)
-}
-
-/// The policy with its own copy of the core. It processes the inputs that the daemon's core has
-/// accepted.
-pub struct PolicyReplica {
-    follower: Follower,
-}
-
-impl PolicyReplica {
-    /// Replays a log after a snapshot of the core. A policy with state is queried again for each
-    /// answered question.
-    fn recover(core: Core, scheduler: Box<dyn Scheduler>, records: &[Record]) -> Self {
-        let mut follower = Follower::new(core, scheduler);
-        let remembers = follower.scheduler().remembers();
-        let inputs = || {
-            records.iter().filter_map(|record| match record {
-                Record::Core(input) => Some(input),
-                _ => None,
-            })
-        };
-        // A skipped decision has left no state behind.
-        let applied = |input: &Input| match input {
-            Input::Decided { question, .. } => Some(*question),
-            _ => None,
-        };
-        let applied: BTreeSet<u64> = inputs().filter_map(applied).collect();
-        for input in inputs() {
-            let _ = follower.follow(input);
-            let open = follower.core().open();
-            if matches!(input, Input::Due { .. })
-                && remembers
-                && open.is_some_and(|question| applied.contains(&question.number))
-            {
-                // The call restores the policy's state; the log has the answer.
-                let _ = follower.decide(Box::default());
-            }
-        }
-        PolicyReplica { follower }
-    }
-
-    /// Returns the copy of the core, the policy and its observers.
-    pub fn follower(&self) -> &Follower {
-        &self.follower
-    }
-
-    /// Processes a message, and passes the results to `out`.
-    pub fn handle(&mut self, message: ToPolicy, mut out: impl FnMut(FromPolicy)) {
-        match message {
-            ToPolicy::Input(input) => {
-                let _ = self.follower.follow(&input);
-                if let Some(why) = self.follower.observers.take_missed() {
-                    out(FromPolicy::Notice(format!(
-                        "the policy missed an event: {why}"
-                    )));
-                }
-                // The policy decides from the state at this time, because later inputs wait.
-                if let (Input::Due { .. }, Some(question)) = (&*input, self.follower.core().open())
-                {
-                    let answer = self.follower.decide(Box::default());
-                    out(FromPolicy::Answer(question.number, answer));
-                }
-            }
-            ToPolicy::Compact(durable, page) => {
-                let policy = self.follower.scheduler().save();
-                let core = self.follower.core().save();
-                let durable = *durable;
-                let snapshot = policy.map(|policy| Snapshot::new(Saved { core, durable }, policy));
-                let snapshot = snapshot.ok();
-                out(FromPolicy::Snapshot(Box::new(PendingSnapshot {
-                    snapshot,
-                    page,
-                })));
-            }
-        }
-    }
-}
-
-/// A scheduler composition for a daemon.
-pub struct Composed {
-    /// The policies.
-    pub scheduler: Box<dyn Scheduler>,
-    /// When they decide.
-    pub trigger: Box<dyn DecisionTrigger>,
-    /// Refuses submissions of jobs that can never fit, if any.
-    pub feasibility: Option<Feasibility>,
 }
 
 /// Circumstances of a start.
@@ -523,7 +264,7 @@ impl<O: Outputs> Daemon<O> {
     /// record.
     ///
     /// # Errors
-    /// The log cannot be read or written, or its snapshot has the state of another policy.
+    /// The log cannot be read or written, or a live job lacks data that the scheduler needs.
     pub fn begin(
         log: Log,
         recovered: Recovered,
@@ -531,37 +272,43 @@ impl<O: Outputs> Daemon<O> {
         start: Start,
         outputs: impl FnOnce(&PolicyReplica) -> Result<O, MemoryError>,
     ) -> Result<(Self, PolicyReplica), SchedulerError> {
-        let Recovered {
-            snapshot,
-            records: entries,
+        Daemon::begin_after(log, recovered, composed, &|_| None, start, outputs)
+    }
+
+    /// Like [`Daemon::begin`], and `earlier` creates schedulers that decided before. Their memory
+    /// since the last snapshot is then known, too.
+    ///
+    /// # Errors
+    /// See [`Daemon::begin`].
+    pub fn begin_after(
+        log: Log,
+        recovered: Recovered,
+        composed: Composed,
+        earlier: Earlier<'_>,
+        start: Start,
+        outputs: impl FnOnce(&PolicyReplica) -> Result<O, MemoryError>,
+    ) -> Result<(Self, PolicyReplica), SchedulerError> {
+        let trigger = composed.trigger.clone();
+        let feasibility = composed.feasibility.as_ref();
+        let loaded = Loaded::from(
+            recovered,
+            (composed.scheduler, trigger),
+            feasibility,
+            earlier,
+        )?;
+        let Loaded {
+            saved,
+            records,
+            named,
+            replica,
             warnings,
-            ..
-        } = recovered;
-        let snapshot = match snapshot {
-            // Its bytes are freed at once.
-            Some(bytes) => Some(Snapshot::read(&bytes)?),
-            None => None,
-        };
-        let records = records_of(&entries, snapshot.is_some())?;
-        drop(entries);
-        let (saved, memory) = match snapshot {
-            Some(s) => (s.saved, s.policy),
-            None => (Saved::default(), None),
-        };
-        let (mut scheduler, trigger) = (composed.scheduler, composed.trigger);
-        let name = Name::from(scheduler.name());
-        let policy_error = |e: MemoryError| SchedulerError::Policy {
-            name: name.to_string(),
-            why: e.to_string(),
-        };
-        if let Some(memory) = memory {
-            scheduler.restore(memory).map_err(policy_error)?;
-        }
-        // The policy's copy of the core and the policy itself process the same records.
-        let core = Core::restore(saved.core.clone(), trigger.clone());
-        let replica = PolicyReplica::recover(core, scheduler, &records);
+            notes,
+            name,
+            before: _,
+        } = loaded;
+        let trigger = composed.trigger;
         let (now, cluster) = (start.now, start.cluster);
-        let (mut machine, first) = Controller::begin(
+        let (mut machine, mut first) = Controller::begin(
             start.settings,
             saved,
             &records,
@@ -573,9 +320,15 @@ impl<O: Outputs> Daemon<O> {
         if let Some(rule) = composed.feasibility {
             machine.refuse_by(rule);
         }
+        // The header comes first.
+        first.records.splice(1..1, named);
         let stale_actions = machine.core().counters().stale_actions;
+        let outputs = outputs(&replica).map_err(|e| SchedulerError::Policy {
+            name: name.to_string(),
+            why: e.to_string(),
+        })?;
         let mut daemon = Daemon {
-            outputs: outputs(&replica).map_err(policy_error)?,
+            outputs,
             machine,
             log,
             waiting: Vec::new(),
@@ -593,9 +346,8 @@ impl<O: Outputs> Daemon<O> {
             archive_from: Millis(0),
             counters: Arc::default(),
         };
-        warnings
-            .into_iter()
-            .for_each(|text| daemon.outputs.notice(text));
+        let notices = warnings.into_iter().chain(notes);
+        notices.for_each(|text| daemon.outputs.notice(text));
         daemon.push(first, None)?;
         daemon.persist(now)?;
         Ok((daemon, replica))
@@ -759,6 +511,24 @@ impl<O: Outputs> Daemon<O> {
         if !grown || later || self.machine.core().open().is_some() {
             return Ok(());
         }
+        self.begin_snapshot(now)
+    }
+
+    /// Starts the last snapshot before the scheduler stops in order, so that the next start has the
+    /// memory of the policy without repeating decisions. Returns whether a snapshot is being written:
+    /// [`Daemon::compacted`] reports its end. Without it, the log holds everything.
+    ///
+    /// # Errors
+    /// The log failed.
+    pub fn close(&mut self, now: Millis) -> Result<bool, SchedulerError> {
+        let nothing_new = self.log.bytes() == 0 || self.no_room.is_some();
+        if !self.compacting && !nothing_new {
+            self.begin_snapshot(now)?;
+        }
+        Ok(self.compacting)
+    }
+
+    fn begin_snapshot(&mut self, now: Millis) -> Result<(), SchedulerError> {
         let page = match self.log.turn_page() {
             Err(LogError::NoRoom { .. }) => {
                 self.compact_from = now + COMPACT_AGAIN;

@@ -21,6 +21,7 @@
 //! | Follow an input to the log and to its reply | [`daemon::Daemon`] |
 //! | Read or write the persistent log | [`log::Log`] |
 //! | Keep files from other users | [`private`] |
+//! | Preview the next decision of another scheduler | [`rehearsal::rehearse`] |
 //! | Supply and take back nodes | [`provider::NodeProvider`] |
 //! | Send requests to a scheduler | `client::Client` |
 //! | Read accounts of ended jobs | `history::accounts` |
@@ -41,6 +42,8 @@ pub mod log;
 pub mod private;
 pub mod protocol;
 pub mod provider;
+mod recovery;
+pub mod rehearsal;
 #[cfg(feature = "rpc")]
 pub mod shell;
 #[cfg(feature = "rpc")]

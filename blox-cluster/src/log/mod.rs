@@ -132,6 +132,40 @@ pub struct Log {
     buffer: Vec<u8>,
 }
 
+/// Number of attempts to read a log in which a scheduler writes. Each new snapshot removes files.
+const LOADS: u32 = 5;
+
+/// Reads the log in `dir`, in which a scheduler may write meanwhile. It changes nothing.
+///
+/// # Errors
+/// The directory cannot be read, or is damaged.
+pub fn load(dir: &Path) -> Result<Recovered, LogError> {
+    let mut tries = 1;
+    loop {
+        let gone = match read(&SystemFiles, dir) {
+            Ok(reading) => {
+                let mut recovered = reading.recovered;
+                for (path, position, what) in reading.damaged {
+                    let path = path.display();
+                    recovered.warnings.push(format!(
+                        "{path}: byte {position}: {what}: the snapshot before it and the log since then are used"
+                    ));
+                }
+                return Ok(recovered);
+            }
+            Err(gone @ LogError::Missing { .. }) => gone,
+            Err(LogError::Io { path, error }) if error.kind() == std::io::ErrorKind::NotFound => {
+                LogError::Io { path, error }
+            }
+            Err(error) => return Err(error),
+        };
+        if tries == LOADS {
+            return Err(gone);
+        }
+        tries += 1;
+    }
+}
+
 impl Log {
     /// Opens the log in `dir`, and creates the directory if it does not exist.
     ///

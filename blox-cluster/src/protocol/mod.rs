@@ -18,5 +18,5 @@ pub use message::{
     AttemptReport, Exit, Final, JobReport, Meeting, NodeRequest, Order, Orders, PROTOCOL, Progress,
     Report, Status, Task, Wish,
 };
-pub use record::{FORMAT, Record};
+pub use record::{FORMAT, Record, SchedulerId};
 pub use timers::Timers;

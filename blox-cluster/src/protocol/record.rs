@@ -3,9 +3,10 @@
 use super::after::HeldBack;
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, NodeRequest, Task};
-use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
+use blox_core::{ActionId, Input, JobId, Name, NodeId, Scheduler, Time};
 use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Persisted state of a node.
@@ -20,6 +21,25 @@ pub struct KnownNode {
     pub session: Session,
     /// Its incarnation.
     pub incarnation: Incarnation,
+}
+
+/// Name and policies of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerId {
+    /// Its name.
+    pub name: Name,
+    /// The type of each policy, by its roles.
+    pub parts: BTreeMap<String, String>,
+}
+
+impl SchedulerId {
+    /// Returns name and policies of a scheduler.
+    pub fn of(scheduler: &dyn Scheduler) -> Self {
+        SchedulerId {
+            name: scheduler.name().into(),
+            parts: scheduler.parts(),
+        }
+    }
 }
 
 /// Format of the logs and snapshots that this version reads and writes. Logs of versions before 0.2
@@ -51,6 +71,15 @@ pub enum Record {
         epoch: Epoch,
         /// The cluster's time of the start.
         at: Time,
+    },
+    /// The scheduler that decides from here on.
+    Scheduler {
+        /// Name of the scheduler that decided before; `None` if the log names none. Then nothing
+        /// changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Name>,
+        /// The scheduler.
+        composition: Box<SchedulerId>,
     },
     /// The scheduler core accepted an input.
     Core(Input),
@@ -195,6 +224,27 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         done: Option<f64>,
     },
+}
+
+impl Record {
+    /// Returns the scheduler that the record names.
+    pub fn scheduler(&self) -> Option<&SchedulerId> {
+        match self {
+            Record::Scheduler { composition, .. } => Some(composition),
+            _ => None,
+        }
+    }
+
+    /// Returns whether another scheduler decides from here on.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Record::Scheduler {
+                before: Some(_),
+                ..
+            }
+        )
+    }
 }
 
 /// Wanted outcome of a launch.

@@ -292,11 +292,7 @@ impl Controller {
         let mut commands = Vec::new();
         for record in log {
             durable.apply(record);
-            if let Record::Core(input) = record {
-                // Replay repeats an earlier refusal.
-                let _ = core.handle(input, &mut (), &mut commands);
-                commands.clear();
-            }
+            replay(&mut core, record, &mut commands);
         }
         let known = core.state().now();
         let origin = match durable.cluster {
@@ -351,19 +347,7 @@ impl Controller {
 
     /// Brings the offers of the core in line with the settings.
     fn offer(&mut self, at: Time) {
-        let known = self.core.state().cluster().offers();
-        let known: Vec<Offer> = known.map(|(_, offer)| offer.clone()).collect();
-        let offers = self.settings.offers.clone();
-        let is_over = |known: &Offer| offers.iter().all(|offer| offer.name != known.name);
-        let over = known
-            .iter()
-            .filter(|known| known.most > 0 && is_over(known));
-        let over = over.map(|known| Offer {
-            most: 0,
-            ..known.clone()
-        });
-        let changed = offers.iter().filter(|offer| !known.contains(offer));
-        for offer in over.chain(changed.cloned()) {
+        for offer in changed_offers(&self.core, &self.settings.offers) {
             let offer = Box::new(offer);
             self.handle(Input::Event {
                 at,
@@ -1035,6 +1019,36 @@ fn in_array(spec: &JobSpec, place: InArray) -> JobSpec {
     let place = serde_json::to_value(place).unwrap_or_default();
     extras.attributes.insert(ARRAY.into(), place);
     spec
+}
+
+/// Returns the offers of a start that the core does not have so. Offers that the start does not have
+/// end.
+pub(crate) fn changed_offers(core: &Core, offers: &[Offer]) -> Vec<Offer> {
+    let known = core.state().cluster().offers();
+    let known: Vec<Offer> = known.map(|(_, offer)| offer.clone()).collect();
+    let is_over = |known: &Offer| offers.iter().all(|offer| offer.name != known.name);
+    let over = known
+        .iter()
+        .filter(|known| known.most > 0 && is_over(known));
+    let over = over.map(|known| Offer {
+        most: 0,
+        ..known.clone()
+    });
+    let changed = offers.iter().filter(|offer| !known.contains(offer));
+    over.chain(changed.cloned()).collect()
+}
+
+/// Applies a record of the log to a core.
+pub(crate) fn replay(core: &mut Core, record: &Record, commands: &mut Vec<Command>) {
+    match record {
+        Record::Core(input) => {
+            // Replay repeats an earlier refusal.
+            let _ = core.handle(input, &mut (), commands);
+            commands.clear();
+        }
+        record if record.is_change() => core.change_scheduler(),
+        _ => {}
+    }
 }
 
 /// Sets the submission time of a specification and shifts its deadlines accordingly.

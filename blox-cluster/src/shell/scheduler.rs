@@ -8,7 +8,7 @@ use super::{clock, provider};
 use crate::daemon::{
     Composed, Counters, Daemon, FromPolicy, Outputs, PolicyReplica, Start, TICK, ToPolicy,
 };
-pub use crate::daemon::{Limits, SchedulerError};
+pub use crate::daemon::{Earlier, Limits, SchedulerError};
 use crate::history::HISTORY_FILE;
 use crate::log::{Log, LogError, Recovered};
 use crate::protocol::launches::Past;
@@ -28,10 +28,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tokio::sync::{mpsc as channel, oneshot};
 
 /// Maximum number of steps in one synchronization.
 const GROUP: usize = 256;
+/// Longest wait for the last snapshot of a scheduler that stops in order.
+const LAST_SNAPSHOT: Millis = Millis(5_000);
 
 /// Message to the scheduler's thread.
 pub(super) enum Message {
@@ -162,10 +165,10 @@ pub struct Running {
 }
 
 /// Starts a scheduler with the log in `dir`, observed by `watch`, and with a provider of nodes. The
-/// requests wait for no other thread.
+/// requests wait for no other thread. `earlier` creates schedulers that decided before.
 ///
 /// # Errors
-/// The log cannot be used, or its snapshot has the state of another policy. The cluster manager
+/// The log cannot be used, or a live job lacks data that the scheduler needs. The cluster manager
 /// uses actions that the provider cannot carry out.
 pub fn start_with(
     dir: &Path,
@@ -174,13 +177,12 @@ pub fn start_with(
     limits: Limits,
     watch: Watch,
     nodes: Arc<dyn NodeProvider>,
+    earlier: Earlier<'_>,
 ) -> Result<Running, SchedulerError> {
-    if let Some(action) = pipeline.actions().beyond(nodes.can()).next() {
-        let name = pipeline.name().to_owned();
-        return Err(SchedulerError::CannotAct { name, action });
-    }
+    check_actions(&pipeline, &*nodes)?;
     let opened = Log::open(dir)?;
-    start_on(dir, opened, settings, pipeline, limits, watch, nodes)
+    let by = (pipeline, earlier);
+    start_on(dir, opened, settings, by, limits, watch, nodes)
 }
 
 /// Starts a scheduler with an open log.
@@ -188,7 +190,7 @@ fn start_on(
     dir: &Path,
     (log, recovered): (Log, Recovered),
     settings: Settings,
-    pipeline: Pipeline,
+    (pipeline, earlier): (Pipeline, Earlier<'_>),
     limits: Limits,
     watch: Watch,
     nodes: Arc<dyn NodeProvider>,
@@ -236,7 +238,7 @@ fn start_on(
             to_history: record::start(dir, archive.clone(), waits.clone(), asks(&to)),
         })
     };
-    let (daemon, replica) = Daemon::begin(log, recovered, composed, begin, outputs)?;
+    let (daemon, replica) = Daemon::begin_after(log, recovered, composed, earlier, begin, outputs)?;
     let answers = to.clone();
     std::thread::spawn(move || policy(replica, &for_policy, &answers));
     let counters = Arc::clone(daemon.counters());
@@ -254,6 +256,21 @@ fn start_on(
         forecaster: None,
         thread,
     })
+}
+
+/// Checks that a provider can carry out the node actions of a scheduler.
+///
+/// # Errors
+/// The first action that it cannot carry out.
+pub fn check_actions(pipeline: &Pipeline, nodes: &dyn NodeProvider) -> Result<(), SchedulerError> {
+    let name = || pipeline.name().to_owned();
+    match pipeline.actions().beyond(nodes.can()).next() {
+        Some(action) => Err(SchedulerError::CannotAct {
+            name: name(),
+            action,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Returns the requests of the thread of the history.
@@ -491,7 +508,7 @@ fn serve(
         }
         daemon.flush(clock::now())?;
         if stop {
-            return Ok(());
+            return close(daemon, from);
         }
         // A state that is not on disk cannot be read.
         if let Some(machine) = daemon.written() {
@@ -500,6 +517,29 @@ fn serve(
             }
         }
     }
+}
+
+/// Writes a snapshot before the scheduler ends. A policy that is still deciding may take too long: then
+/// the next start repeats the decisions since the last snapshot.
+fn close(
+    mut daemon: Daemon<Channels>,
+    from: &mpsc::Receiver<Message>,
+) -> Result<(), SchedulerError> {
+    let until = clock::now() + LAST_SNAPSHOT;
+    while daemon.close(clock::now())? {
+        // Requests have no answer any more.
+        loop {
+            let left = Duration::from_millis((until - clock::now()).0);
+            match from.recv_timeout(left) {
+                Ok(Message::Compacted) => break,
+                Ok(Message::Notice(text)) => daemon.outputs().notice(text),
+                Ok(_) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+        daemon.compacted();
+    }
+    Ok(())
 }
 
 /// Starts a scheduler on nodes that join and leave by themselves.
@@ -512,7 +552,8 @@ pub(super) fn start(
     watch: Watch,
 ) -> Result<Running, SchedulerError> {
     let nodes = provider::Programs::new(None, None, dir.join("requests"));
-    start_with(dir, settings, pipeline, limits, watch, Arc::new(nodes))
+    let nodes = Arc::new(nodes);
+    start_with(dir, settings, pipeline, limits, watch, nodes, &|_| None)
 }
 
 #[cfg(test)]
@@ -532,7 +573,6 @@ mod tests {
     use std::io;
     use std::sync::atomic::Ordering;
     use std::sync::{Condvar, Mutex};
-    use std::time::Duration;
 
     /// Signals each query, and answers when it is permitted to.
     #[derive(Clone)]
@@ -881,7 +921,7 @@ mod tests {
             dir.path(),
             opened,
             Settings::default(),
-            fifo,
+            (fifo, &|_| None),
             Limits::default(),
             Watch::default(),
             Arc::new(nodes),

@@ -6,6 +6,7 @@ use blox_core::replay::{ReplayError, follow, scheduler, watch};
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{DecisionError, Input, Name, Scheduler, State};
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, LineWriter};
 use std::path::{Path, PathBuf};
@@ -264,22 +265,26 @@ fn replayed(
         error,
     })?;
     let name = scheduler.name().to_owned();
+    let new = scheduler.clone();
     let (file, state) = (BufReader::new(file), State::default());
     let followed = follow(file, state, trigger.clone(), scheduler, observers, |_| {});
     let followed = followed.map_err(|error| FolderError::Journal {
         path: path.to_owned(),
         error,
     })?;
+    if let Some(line) = followed.incomplete {
+        notices.push(format!("{}:{line}: incomplete, left out", path.display()));
+    }
+    let mut scheduler = followed.follower.copy_of_scheduler();
+    let mut core = Core::restore(followed.follower.core().save(), trigger);
     if let Some(other) = followed.other {
         notices.push(format!(
             "the jobs come from `{other}`; `{name}` begins without its memory"
         ));
+        core.change_scheduler();
+        scheduler = new;
+        scheduler.take_over(core.view(), None, &BTreeMap::new());
     }
-    if let Some(line) = followed.incomplete {
-        notices.push(format!("{}:{line}: incomplete, left out", path.display()));
-    }
-    let scheduler = followed.follower.copy_of_scheduler();
-    let core = Core::restore(followed.follower.core().save(), trigger);
     Ok((core, scheduler))
 }
 

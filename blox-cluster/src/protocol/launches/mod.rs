@@ -21,8 +21,8 @@ mod training;
 use super::after::{HeldBack, InArray};
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
 use super::message::{AttemptReport, Exit, Final, JobReport, NodeRequest, Orders, Progress};
-use super::record::Record;
 pub use super::record::{Absence, End, Goal, KnownNode, Launch};
+use super::record::{Record, SchedulerId};
 use super::timers::{FIRST_LEASE, LEASES_S, LONGEST_ABSENCE, Timers};
 pub use advance::{MAX_RETRIES, max_retries};
 use blox_core::{
@@ -270,6 +270,9 @@ pub struct Durable {
     /// Numbers of ended requests.
     #[serde(default)]
     pub requests_ended: RequestTotals,
+    /// The scheduler that decides; `None` in an older log.
+    #[serde(default)]
+    pub scheduler: Option<SchedulerId>,
 }
 
 impl Durable {
@@ -286,6 +289,7 @@ impl Durable {
                 // still run.
                 self.fence = self.fence.max(Fence(epoch.0 << 32));
             }
+            Record::Scheduler { composition, .. } => self.scheduler = Some((**composition).clone()),
             Record::Core(Input::Event { at, event }) => self.event(*at, event),
             Record::Core(Input::Decided { at, decision, .. }) => {
                 for (job, admission) in decision.admissions.iter() {
@@ -299,6 +303,8 @@ impl Durable {
                             _ => "",
                         };
                         (brief.ended, brief.why) = (Some(*at), format!("{why}{hint}"));
+                        // Under an earlier scheduler, it may have run.
+                        self.forget(*job);
                     }
                 }
             }
@@ -451,11 +457,7 @@ impl Durable {
             }
             Event::Ended { job, outcome } => {
                 self.ended.insert(*job, *outcome);
-                self.failures.remove(job);
-                self.wasted.remove(job);
-                self.backing_off.remove(job);
-                self.held_back.remove(job);
-                self.steps.remove(job);
+                self.forget(*job);
                 self.summarize(*job, |brief| brief.ended = Some(at));
             }
             Event::Started { job, .. } => {
@@ -471,6 +473,15 @@ impl Durable {
             }
             _ => {}
         }
+    }
+
+    /// Removes what is kept of a job only until its end.
+    fn forget(&mut self, job: JobId) {
+        self.failures.remove(&job);
+        self.wasted.remove(&job);
+        self.backing_off.remove(&job);
+        self.held_back.remove(&job);
+        self.steps.remove(&job);
     }
 
     fn drop_archived(&mut self, jobs: &[JobId]) {

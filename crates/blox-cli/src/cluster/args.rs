@@ -102,9 +102,21 @@ fn hide_simulation(arg: Arg) -> Arg {
     }
 }
 
+/// Shows the formats of a dry run.
+fn with_formats(arg: Arg) -> Arg {
+    match arg.get_long() {
+        Some("output-format") => {
+            let arg = arg.help("Format of --dry-run: table, csv or json [default: table]");
+            arg.help_heading("Cluster")
+        }
+        Some("json") => arg.help_heading("Cluster"),
+        _ => hide_simulation(arg),
+    }
+}
+
 #[derive(Args)]
 #[command(
-    mut_args(hide_simulation),
+    mut_args(with_formats),
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -212,6 +224,10 @@ pub(crate) struct DaemonArgs {
     /// Longest time from the call of --suspend-program until a node's last report
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub suspend_limit: u64,
+    /// Print what the scheduler would decide next for the jobs of --state-dir, and end. It changes
+    /// nothing, and a scheduler may run meanwhile
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub service: ServiceArgs,
 }

@@ -21,7 +21,7 @@ use blox_cluster::shell;
 use blox_cluster::shell::gpus::{self, Gpu, HealthSource};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{guard, node, scheduler, service, shim};
-use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Seconds};
+use blox_core::{NodeActionKind, NodeSpec, Offer, Pipeline, Scheduler, Seconds};
 use blox_experiment::Prepared;
 use blox_registry::Registry;
 use blox_results::number_of;
@@ -184,9 +184,15 @@ pub(super) fn scheduler(
         daemon: a,
         command: _,
     } = *late.args;
+    let output = &simulate.options.output;
+    if output.json || output.output_format.is_some() {
+        return Err(Failure::new(
+            "--output-format and --json have no meaning without --dry-run",
+        ));
+    }
     let listen = a.listen;
-    let token = required_token(&a)?;
     let (pipeline, journal) = pipeline(registry, simulate, &late.matches)?;
+    let token = required_token(&a)?;
     let limits_of_nodes = NodeLimits {
         come: Millis::secs(a.resume_limit),
         go: Millis::secs(a.suspend_limit),
@@ -208,6 +214,7 @@ pub(super) fn scheduler(
         service: a.service,
         nodes: Programs::new(a.resume_program, a.suspend_program, requests),
         journal,
+        registry,
     };
     serve(pipeline, daemon, terminal, |_| {}, stop_signal())?;
     Ok(OK)
@@ -226,8 +233,17 @@ pub(super) fn pipeline(
     Ok((experiment.pipeline(0)?, journal))
 }
 
+/// Returns a function that creates the scheduler of a name with parameters.
+pub(super) fn earlier(registry: &Registry) -> impl Fn(&str) -> Option<Box<dyn Scheduler>> {
+    |name| {
+        let built = registry.schedulers.build(&name.parse().ok()?, 0).ok()?;
+        // The name has the parameters.
+        Some(Box::new(built.renamed(name)))
+    }
+}
+
 /// A scheduler process.
-pub(super) struct Daemon {
+pub(super) struct Daemon<'a> {
     /// Directory of the log.
     pub dir: PathBuf,
     pub listen: SocketAddr,
@@ -238,12 +254,13 @@ pub(super) struct Daemon {
     pub service: ServiceArgs,
     pub nodes: Programs,
     pub journal: Option<PathBuf>,
+    pub registry: &'a Registry,
 }
 
 /// Serves nodes and users until `stop` is ready. `ready` receives the bound address.
 pub(super) fn serve(
     pipeline: Pipeline,
-    daemon: Daemon,
+    daemon: Daemon<'_>,
     terminal: &mut Terminal<'_>,
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()> + Send,
@@ -265,7 +282,8 @@ pub(super) fn serve(
     }
     let (settings, nodes) = (daemon.settings, Arc::new(daemon.nodes));
     let ahead = LookAhead::of(pipeline.trigger()).completion(Exact);
-    let running = scheduler::start_with(&daemon.dir, settings, pipeline, limits, watch, nodes);
+    let (dir, earlier) = (&daemon.dir, earlier(daemon.registry));
+    let running = scheduler::start_with(dir, settings, pipeline, limits, watch, nodes, &earlier);
     let mut running = running.map_err(start_failure)?;
     let audit = Audit::open(&daemon.dir);
     let audit = audit.map_err(|e| Failure::at(&daemon.dir.join("audit.jsonl"), e))?;
@@ -316,7 +334,7 @@ fn notify_ready() {
 }
 
 /// Names the option that a scheduler with node actions needs.
-fn start_failure(error: scheduler::SchedulerError) -> Failure {
+pub(super) fn start_failure(error: scheduler::SchedulerError) -> Failure {
     let scheduler::SchedulerError::CannotAct { name, action } = &error else {
         return Failure::new(error);
     };
@@ -614,7 +632,7 @@ pub(super) async fn drain_now(client: &mut Client, name: &str) -> Result<(), cli
 }
 
 /// Reads the offers of a cluster file.
-fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
+pub(super) fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
     let Some(path) = file else {
         return Ok(Vec::new());
     };

@@ -190,7 +190,8 @@ pub(super) fn run<T>(
         let log = folder.path().join("scheduler");
         let provider = Arc::clone(&nodes) as Arc<dyn NodeProvider>;
         let nodes_first = settings.wait_for_nodes;
-        let running = scheduler::start_with(&log, settings, pipeline, limits, watch, provider)?;
+        let running =
+            scheduler::start_with(&log, settings, pipeline, limits, watch, provider, &|_| None)?;
         let (over, stop) = oneshot::channel::<()>();
         let stop = async move { drop(stop.await) };
         let served = service::serve(running, listen, |_, _| {}, |_: &str| {}, stop);

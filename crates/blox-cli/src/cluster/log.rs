@@ -8,6 +8,7 @@ use blox_cluster::log::{self, Content, FileCheck, LogError};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::io;
+use std::path::Path;
 
 /// Exit status for a damaged log.
 const DAMAGED: i32 = 1;
@@ -20,19 +21,19 @@ pub(super) fn run(command: LogCommand, terminal: &mut Terminal<'_>) -> Result<i3
     }
 }
 
-fn failed(error: &LogError) -> Failure {
+pub(super) fn failed(error: &LogError) -> Failure {
     Failure::of(Code::Daemon, error)
 }
 
 /// Refuses a folder without a log, which would count as an empty log.
-fn exists(a: &LogDir) -> Result<(), Failure> {
+pub(super) fn exists(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &dyn std::fmt::Display| {
-        let dir = a.dir.display();
+        let dir = dir.display();
         Failure::new(format!(
             "{dir}: {what}, expected the --state-dir of a scheduler"
         ))
     };
-    let entries = std::fs::read_dir(&a.dir).map_err(|e| failed(&e))?;
+    let entries = std::fs::read_dir(dir).map_err(|e| failed(&e))?;
     let of_log = |name: String| name.starts_with("segment-") || name.starts_with("snapshot-");
     let mut names = entries
         .flatten()
@@ -44,7 +45,7 @@ fn exists(a: &LogDir) -> Result<(), Failure> {
 }
 
 fn check(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    exists(a)?;
+    exists(&a.dir)?;
     let check = log::check(&a.dir).map_err(|e| failed(&e))?;
     for file in &check.files {
         writeln!(terminal.out, "{}", line(file))?;
@@ -100,7 +101,7 @@ impl From<LogError> for DumpError {
 }
 
 fn dump(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    exists(a)?;
+    exists(&a.dir)?;
     let out = &mut *terminal.out;
     let show = |snapshot: bool, frame: u64, bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
@@ -120,7 +121,7 @@ fn dump(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
 }
 
 fn repair(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    exists(a)?;
+    exists(&a.dir)?;
     let repair = daemon::repair(&a.dir).map_err(Failure::new)?;
     let Some(originals) = &repair.originals else {
         writeln!(terminal.out, "the log is intact: nothing was changed")?;

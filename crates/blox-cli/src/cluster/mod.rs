@@ -30,6 +30,8 @@ mod log;
 #[cfg(feature = "cluster")]
 mod pilot;
 #[cfg(feature = "cluster")]
+mod rehearsal;
+#[cfg(feature = "cluster")]
 mod sbatch;
 mod slurm;
 #[cfg(feature = "cluster")]
@@ -143,6 +145,9 @@ fn run_on_nodes(
 ) -> Result<i32, Failure> {
     match command {
         ClusterCommand::Cluster(command) => pilot::run(registry, command, line, terminal),
+        ClusterCommand::Scheduler(late) if late.args.daemon.dry_run => {
+            rehearsal::scheduler(registry, late, terminal)
+        }
         ClusterCommand::Scheduler(late) => daemons::scheduler(registry, late, terminal),
         ClusterCommand::Node(late) => daemons::node(*late.args, terminal),
         ClusterCommand::Log(command) => log::run(command, terminal),

@@ -90,7 +90,9 @@ fn up(
     folder.create()?;
     let token = folder.token(&a)?;
     match Allocation::of_environment() {
-        Some(allocation) => carry(scheduler, &a, &folder, &token, allocation, terminal),
+        Some(allocation) => carry(
+            registry, scheduler, &a, &folder, &token, allocation, terminal,
+        ),
         None => submit(&a, &folder, &token, line, terminal),
     }
 }
@@ -442,6 +444,7 @@ impl Allocation {
 
 /// Runs a cluster in an allocation until its end.
 fn carry(
+    registry: &Registry,
     scheduler: Option<(Pipeline, Option<PathBuf>)>,
     a: &PilotArgs,
     folder: &Folder,
@@ -483,6 +486,7 @@ fn carry(
                 service: a.service.clone(),
                 nodes: NodePrograms::new(None, None, folder.0.join("node-requests")),
                 journal,
+                registry,
             };
             let stop = async {
                 if let Ok(at) = at.await {

@@ -39,6 +39,7 @@ pub(super) fn scheduler(
         ("offers", a.offers.is_some()),
         ("resume-program", a.resume_program.is_some()),
         ("suspend-program", a.suspend_program.is_some()),
+        ("dry-run", a.dry_run),
     ];
     if let Some((name, _)) = others.iter().find(|(_, given)| *given) {
         return Err(Failure::new(format!(
