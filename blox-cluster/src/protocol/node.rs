@@ -291,6 +291,11 @@ impl Node {
         &self.timers
     }
 
+    /// Returns the persistent name of the node.
+    pub fn key(&self) -> &Name {
+        &self.who.node
+    }
+
     /// Returns the address at which other nodes reach this node; empty if it is unknown.
     pub fn address(&self) -> &Name {
         &self.who.address

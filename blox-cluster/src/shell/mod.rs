@@ -24,6 +24,8 @@ pub mod provider;
 mod record;
 mod refusals;
 mod room;
+#[cfg(test)]
+mod scale;
 pub mod scheduler;
 mod select;
 pub mod service;

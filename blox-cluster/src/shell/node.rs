@@ -155,7 +155,7 @@ fn unlimited(settings: &NodeSettings) -> Option<String> {
 }
 
 /// Messages of the stream other than orders.
-enum News {
+pub(super) enum News {
     Notice(String),
     /// The local address of the connection to the scheduler.
     Address(String),
@@ -177,7 +177,8 @@ async fn live(
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
     let mut tasks = tokio::task::JoinSet::new();
     let (notify, mut news) = mpsc::unbounded_channel();
-    tasks.spawn(link(shell.settings.clone(), from_us, to_us, notify));
+    let spread = Spread::of(shell.machine.key());
+    tasks.spawn(link(shell.settings.clone(), spread, from_us, to_us, notify));
     shell.notes.drain(..).for_each(|note| trouble(&note));
     let mut health = probe(&shell.settings, shell.timers().heartbeat);
     let mut look = tokio::time::interval(LOOK);
@@ -243,9 +244,33 @@ fn probe(
     health
 }
 
+/// Delays of the connections of a node. They differ from node to node, so that not all nodes come at
+/// once to a restarted scheduler.
+pub(super) struct Spread {
+    node: u32,
+    attempt: u32,
+}
+
+impl Spread {
+    /// Returns the delays of the node with this persistent name.
+    pub(super) fn of(node: &Name) -> Self {
+        let (node, attempt) = (crc32c::crc32c(node.as_bytes()), 0);
+        Spread { node, attempt }
+    }
+
+    /// Returns the next delay: between a half of `most` and all of it.
+    fn next(&mut self, most: Duration) -> Duration {
+        self.attempt = self.attempt.wrapping_add(1);
+        let bytes = (u64::from(self.node) << 32 | u64::from(self.attempt)).to_le_bytes();
+        let part = f64::from(crc32c::crc32c(&bytes)) / f64::from(u32::MAX);
+        most.mul_f64(0.5 + part / 2.0)
+    }
+}
+
 /// Keeps a stream to the scheduler open.
-async fn link(
+pub(super) async fn link(
     settings: NodeSettings,
+    mut spread: Spread,
     mut reports: mpsc::Receiver<pb::Report>,
     orders: mpsc::Sender<Orders>,
     news: mpsc::UnboundedSender<News>,
@@ -298,7 +323,7 @@ async fn link(
         }
         // Discard outdated reports.
         while reports.try_recv().is_ok() {}
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(spread.next(wait)).await;
         wait = (wait * 2).min(Duration::from_secs(2));
     }
 }
@@ -1220,6 +1245,21 @@ pub(super) mod tests {
         let path = dir.path().join("seen");
         keep(&path, &seen).unwrap();
         assert_eq!(kept::<Seen>(&path).unwrap(), Some(seen));
+    }
+
+    #[test]
+    fn delays_of_connections_differ_from_node_to_node() {
+        let most = Duration::from_secs(2);
+        let first = |n: u32| Spread::of(&Name::from(format!("n{n}"))).next(most);
+        let all: Vec<Duration> = (0..200).map(first).collect();
+        assert!(all.iter().all(|d| (most / 2..=most).contains(d)));
+        // No fifth of the range has more than twice its part of the nodes.
+        let fifth = |d: &Duration| ((d.as_secs_f64() - 1.0) * 4.999) as usize;
+        let mut counts = [0; 5];
+        all.iter().for_each(|d| counts[fifth(d)] += 1);
+        assert!(counts.iter().all(|n| (20..=80).contains(n)), "{counts:?}");
+        let mut one = Spread::of(&"n".into());
+        assert_ne!(one.next(most), one.next(most));
     }
 
     #[test]

@@ -1013,3 +1013,31 @@ fn state_survives_json(mut run: Run) {
     assert_eq!(ledgers(&back), ledgers(&run.state));
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
 }
+
+#[test]
+fn state_with_all_fields_of_a_job_is_read() {
+    let mut state = State::default();
+    let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(9.0)).into();
+    let job = JobId(0);
+    let submitted = Event::Submitted { job, spec };
+    state.apply(Time::ZERO, &submitted).unwrap();
+    let new = serde_json::to_value(&state).unwrap();
+    // An earlier version wrote the fields that have their usual values, too.
+    let usual = serde_json::json!({
+        "promoted": false, "service": 0.0, "attempt": 0, "virtual_cluster": null, "work": 0.0,
+        "rate": 0.0, "gpu_service": 0.0, "blockers": 0, "preemptions": 0, "crashes": 0,
+        "pending": false, "held_by_user": false, "bound": "nothing", "allocated": null,
+        "before": { "attempt": 0, "width": 0, "service": 0.0, "work": 0.0 },
+        "last_start": null, "first_start": null, "class": "guaranteed", "user": null,
+        "deadline": null, "accepted_at": null, "config": null, "failed_launches": 0,
+        "metrics": null,
+    });
+    let mut old = new.clone();
+    let record = old["records"][0].as_object_mut().unwrap();
+    for (field, value) in usual.as_object().unwrap() {
+        assert!(!record.contains_key(field), "{field}");
+        record.insert(field.clone(), value.clone());
+    }
+    let read: State = serde_json::from_value(old).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), new);
+}

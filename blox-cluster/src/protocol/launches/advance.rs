@@ -178,6 +178,9 @@ impl Launches {
         };
         if a.open().all(running) {
             let rate = rate(view, id, a);
+            if let Some(by) = self.launch_by.remove(&id) {
+                self.due.cancel(by, Item::Launch(id));
+            }
             self.note(Record::Started { id });
             self.out.events.push(Event::Started {
                 job: id.job,

@@ -68,6 +68,11 @@ impl Due {
         self.items.insert((at, item));
     }
 
+    /// Removes an item that is no longer due at a time.
+    pub(super) fn cancel(&mut self, at: Millis, item: Item) {
+        self.items.remove(&(at, item));
+    }
+
     /// Enters a node for a time, unless it is entered for an earlier one.
     pub(super) fn watch(&mut self, node: NodeId, at: Millis) {
         if self.nodes.get(&node).is_none_or(|known| *known > at) {

@@ -86,55 +86,57 @@ impl End {
 
 /// Summary of a job for users. It is kept after the end of the job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Brief {
     /// The job's name; empty if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The submitting user; empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub user: String,
     /// Number of requested GPUs.
     pub gpus: u32,
     /// The part of each GPU that it requested.
-    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    #[serde(skip_serializing_if = "Share::is_whole")]
     pub share: Share,
     /// Guaranteed or spot.
-    #[serde(default, skip_serializing_if = "is_guaranteed")]
+    #[serde(skip_serializing_if = "is_guaranteed")]
     pub class: Class,
     /// Submission time.
     pub submit: Time,
     /// Time of its end or rejection.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
     /// Reason of its rejection; empty otherwise.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Checksum of the whole specification, which detects that a submission key is reused for
     /// another job.
-    #[serde(default)]
     pub sum: Option<u32>,
     /// Its command. A long command is truncated, and an ellipsis is appended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Its working directory; empty if not specified.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub directory: String,
     /// Last reported value of each metric.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<Name, f64>,
     /// Iterations in the specification; 0 if not recorded.
-    #[serde(default)]
     pub iterations: f64,
     /// Duration that its user states, in seconds; 0 if not recorded.
-    #[serde(default)]
     pub stated_s: f64,
     /// Iterations that the job last reported as done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
     /// Its queue; empty if it has none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub queue: String,
     /// Place in its array.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub array: Option<InArray>,
     /// Time at which its first launch started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
 }
 

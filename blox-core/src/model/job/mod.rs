@@ -78,32 +78,45 @@ pub type Metrics = crate::sorted::SortedMap<Name, Vec<(Time, f64)>>;
 pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub promoted: bool,
     /// Kind of the extras of the specification.
     #[serde(skip)]
     pub extras: Wants,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub touched: bool,
     /// Time of the last update of the accounts. They are linear in time from then on.
     pub since: Time,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub service: f64,
     pub gpus: u32,
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub attempt: u32,
     pub eligible_since: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<NameId>,
     /// Version of the state at the last change of the job.
     pub changed: u64,
     pub spec: Arc<JobSpec>,
     // The second line.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub work: f64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: f64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_service: f64,
     /// Number of bound GPUs of other jobs that a pending launch waits for.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub blockers: u32,
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub preemptions: u32,
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub crashes: u32,
     /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
     /// other jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pending: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_by_user: bool,
     pub reason: Reason,
     // From here on: fields that only launches and stops need. The first two are copies from the
@@ -118,25 +131,36 @@ pub(crate) struct Record {
     /// Node and bit mask of the allocated GPUs, if they are known to be contiguous on one node.
     #[serde(skip)]
     pub on: Option<OnNode>,
+    #[serde(default, skip_serializing_if = "Bound::is_nothing")]
     pub bound: Bound,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated: Option<Assignment>,
     /// The job's accounts when its last successful launch started.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Before::is_unset")]
     pub before: Before,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_start: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_start: Option<Time>,
     /// GPUs still bound from before an allocation change that is in progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<GpuId>,
+    #[serde(default, skip_serializing_if = "StoredClass::is_guaranteed")]
     pub class: StoredClass,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<NameId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Config::is_none")]
     pub config: Config,
     /// Part of each GPU in the last successful launch. Here, it takes no room.
     #[serde(default, skip_serializing_if = "Share::is_whole")]
     pub share_before: Share,
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub failed_launches: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Box<Metrics>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<TrainingReport>>,
@@ -149,6 +173,18 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(from = "Class", into = "Class")]
 pub(crate) struct StoredClass(f64);
+
+impl Default for StoredClass {
+    fn default() -> Self {
+        Class::Guaranteed.into()
+    }
+}
+
+impl StoredClass {
+    fn is_guaranteed(&self) -> bool {
+        self.0.is_nan()
+    }
+}
 
 impl From<Class> for StoredClass {
     fn from(class: Class) -> Self {
@@ -206,6 +242,27 @@ pub(crate) struct Before {
     pub width: u32,
     pub service: f64,
     pub work: f64,
+}
+
+impl Bound {
+    fn is_nothing(&self) -> bool {
+        matches!(self, Bound::Nothing)
+    }
+}
+
+impl Before {
+    fn is_unset(&self) -> bool {
+        self.attempt == 0 && self.width == 0 && is_zero(&self.service) && is_zero(&self.work)
+    }
+}
+
+/// Returns whether a number is 0, but not -0.
+fn is_zero(number: &f64) -> bool {
+    number.to_bits() == 0
+}
+
+fn is_zero_count(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Record {
