@@ -171,9 +171,10 @@ impl World {
                     self.checks.ledger[w].to.get_or_insert(self.now);
                 }
                 let n = &mut self.nodes[i];
-                n.frozen_until = n.frozen_until.max(until);
-                let thaw = n.frozen_until;
-                self.at(thaw, What::Thaw(i));
+                if until > n.frozen_until {
+                    n.frozen_until = until;
+                    self.at(until, What::Thaw(i));
+                }
             }
             3 => {
                 self.switch_off(i);
