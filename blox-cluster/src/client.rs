@@ -117,10 +117,13 @@ pub async fn join(
     // A token is not used up for a file that cannot be written.
     let folder = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    private::folder(folder).map_err(|e| {
-        let folder = folder.display();
-        ClientError::Refused(format!("{folder}: {e}"))
-    })?;
+    // A folder that exists keeps its rights: the file itself is private.
+    if !folder.is_dir() {
+        private::folder(folder).map_err(|e| {
+            let folder = folder.display();
+            ClientError::Refused(format!("{folder}: {e}"))
+        })?;
+    }
     let unreachable = |why: String| ClientError::Unreachable {
         at: at.to_owned(),
         why,

@@ -254,6 +254,11 @@ fn alert_text(alert: &str) -> String {
 pub(crate) fn explain(text: &str) -> String {
     match text.rsplit_once("received fatal alert: ") {
         Some((_, alert)) => format!("the scheduler {}", alert_text(alert.trim())),
+        // The record of TLS in which it refuses plain text.
+        None if text.contains("frame with invalid size") => {
+            "it requires a certificate: `blox login` with a token of its operator stores one"
+                .to_owned()
+        }
         None => text.to_owned(),
     }
 }

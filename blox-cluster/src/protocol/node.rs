@@ -5,7 +5,7 @@ use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Sessio
 use super::message::{
     AttemptReport, Final, JobReport, Order, Orders, PROTOCOL, Report, Status, Task, Wish,
 };
-use super::shim::{Control, ShimWish};
+use super::shim::{Control, ShimWish, grace_of};
 use super::timers::{FIRST_LEASE, Timers};
 use blox_core::{Name, NodeSpec, Used};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -658,11 +658,17 @@ impl Node {
     }
 
     fn shim_message(&mut self, now: Millis, id: AttemptId, message: ShimMessage) {
-        // Longest time that a shim needs to end its launch.
-        let ends_by = now + self.timers.margin.max(self.timers.kill);
         let Some(a) = self.attempts.get_mut(&id) else {
             return;
         };
+        // Longest time that a shim needs to end its launch. At a time limit, that is the grace.
+        let limited = |task: &&Arc<Task>| {
+            let attributes = &task.spec.extras().attributes;
+            attributes.contains_key("time_limit_s")
+        };
+        let limited = a.task.as_ref().filter(limited);
+        let grace = limited.map_or(Millis(0), |task| grace_of(&task.spec, &self.timers));
+        let ends_by = now + grace.max(self.timers.margin).max(self.timers.kill);
         let Standing::Live {
             running,
             stopping,
@@ -1071,6 +1077,37 @@ mod tests {
         // Five seconds, plus half the kill timeout.
         assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
         assert!(destroyed(n.step(Millis(7_520), NodeInput::Tick)));
+    }
+
+    #[test]
+    fn shim_at_a_time_limit_has_the_grace_of_its_job() {
+        let mut n = node();
+        let mut extras = blox_core::Extras::default();
+        for (name, secs) in [("time_limit_s", 10), ("grace_s", 60)] {
+            extras.attributes.insert(name.into(), secs.into());
+        }
+        let mut limited = (*task(&[0]).unwrap()).clone();
+        limited.spec = Arc::new((*limited.spec).clone().with_extras(extras));
+        let mut first = orders(1, 1, vec![(0, run())]);
+        if let NodeInput::Orders(all, _) = &mut first {
+            all.orders[0].task = Some(Arc::new(limited));
+        }
+        n.step(Millis(10), first);
+        n.step(Millis(20), NodeInput::Shim(id(0), ShimMessage::Stopping));
+        let destroyed = |e: Vec<NodeEffect>| e.contains(&NodeEffect::Destroy(id(0)));
+        for secs in 1..62 {
+            let seq = 1 + secs;
+            n.step(Millis(secs * 1_000), NodeInput::Tick);
+            n.step(
+                Millis(secs * 1_000 + 5),
+                orders(seq, n.seq, vec![(0, run())]),
+            );
+            assert!(
+                !destroyed(n.step(Millis(secs * 1_000 + 10), NodeInput::Tick)),
+                "{secs}"
+            );
+        }
+        assert!(destroyed(n.step(Millis(62_600), NodeInput::Tick)));
     }
 
     #[test]

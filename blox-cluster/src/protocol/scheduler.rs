@@ -854,11 +854,30 @@ impl Controller {
         if !is_due || self.launches.durable().held_back.is_empty() {
             return;
         }
-        let durable = self.launches.durable();
-        let mut places = BTreeMap::new();
+        // The end of a job changes nothing for a job that only its user holds.
+        let changes = |held: &HeldBack| !held.by_user || !held.after.is_empty() || held.singleton;
+        let all = self.launches.durable().held_back.iter();
+        let due: Vec<JobId> = all
+            .filter(|(_, h)| changes(h))
+            .map(|(job, _)| *job)
+            .collect();
+        let mut places: BTreeMap<JobId, u32> = BTreeMap::new();
         let mut first_of_name = None;
-        for (job, held) in durable.held_back.clone() {
+        for job in due {
             let durable = self.launches.durable();
+            let Some(held) = durable.held_back.get(&job) else {
+                continue;
+            };
+            let array = durable.jobs.get(&job).and_then(|b| b.array);
+            // A job that only waits for a place in a full array.
+            if held.after.is_empty()
+                && !held.singleton
+                && held.at_once > 0
+                && array.is_some_and(|array| places.get(&array.id) == Some(&0))
+            {
+                continue;
+            }
+            let held = held.clone();
             let mut rest = held.clone();
             let mut never = String::new();
             rest.after.retain(|(kind, of)| match durable.target(*of) {
@@ -886,7 +905,6 @@ impl Controller {
                 rest.singleton = name.and_then(|n| first.get(&n)) != Some(&job);
             }
             let is_next = rest.after.is_empty() && !rest.singleton;
-            let array = durable.jobs.get(&job).and_then(|b| b.array);
             if let Some(array) = array.filter(|_| is_next && rest.at_once > 0) {
                 let free = places.entry(array.id).or_insert_with(|| {
                     let all = durable.array(array.id).map(|(job, _)| job);

@@ -70,6 +70,12 @@ pub(super) fn lines(
     filter: &pb::Filter,
 ) -> Result<pb::ListReply, String> {
     let ids = jobs(s, filter)?;
+    let states = states(filter)?;
+    let ended = |state: &&str| *state == "all" || ENDED.contains(state);
+    let wanted = &pb::ListRequest {
+        all: wanted.all || states.iter().any(ended),
+        ..wanted.clone()
+    };
     let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
     let fits_brief = |id: JobId, brief: &Brief| {
         ids.as_ref()
@@ -78,7 +84,7 @@ pub(super) fn lines(
             && is(&filter.name, &brief.name)
             && is(&filter.queue, &brief.queue)
     };
-    let fits = |line: &pb::JobLine| fits(filter, line);
+    let fits = |line: &pb::JobLine| fits(&states, filter, line);
     Ok(shown::jobs(s, now, wanted, fits_brief, fits))
 }
 
@@ -100,13 +106,68 @@ pub(super) fn all(s: &Controller, now: Millis, filter: &pb::Filter) -> Result<Ve
 /// Phases that users of Slurm call pending.
 const PENDING: [&str; 3] = ["submitted", "deferred", "waiting"];
 
+/// States of jobs that have ended.
+const ENDED: [&str; 6] = [
+    "completed",
+    "failed",
+    "timed out",
+    "cancelled",
+    "rejected",
+    "terminated",
+];
+
+/// All states of the filter. `all` is a state of each job.
+const STATES: [&str; 15] = [
+    "pending",
+    "held",
+    "submitted",
+    "deferred",
+    "waiting",
+    "starting",
+    "running",
+    "stopping",
+    ENDED[0],
+    ENDED[1],
+    ENDED[2],
+    ENDED[3],
+    ENDED[4],
+    ENDED[5],
+    "all",
+];
+
+/// Returns the states of a filter. Slurm's short forms are states, too.
+fn states(filter: &pb::Filter) -> Result<Vec<&str>, String> {
+    let words = filter.state.split(',').map(str::trim);
+    let words = words
+        .filter(|word| !word.is_empty())
+        .map(|word| match word {
+            "pd" => "pending",
+            "r" => "running",
+            "cg" | "completing" => "stopping",
+            "cd" => "completed",
+            "f" => "failed",
+            "to" | "timeout" => "timed out",
+            "ca" => "cancelled",
+            other => other,
+        });
+    let words: Vec<&str> = words.collect();
+    match words.iter().find(|word| !STATES.contains(word)) {
+        Some(wrong) => {
+            let known = STATES.join(", ");
+            Err(format!("`{wrong}` is no state of a job, expected {known}"))
+        }
+        None => Ok(words),
+    }
+}
+
 /// Returns whether a job has the properties of a filter that its summary does not show.
-fn fits(filter: &pb::Filter, line: &pb::JobLine) -> bool {
-    let in_state = filter.state.split(',').any(|state| match state {
-        "" => true,
+fn fits(states: &[&str], filter: &pb::Filter, line: &pb::JobLine) -> bool {
+    let is_in = |state: &&str| match *state {
+        "all" => true,
         "pending" => PENDING.contains(&line.phase.as_str()),
         "held" => line.phase == "deferred",
         state => state == line.phase,
-    });
+    };
+    let in_state = states.is_empty() || states.iter().any(is_in);
     in_state && (filter.node.is_empty() || line.nodes.contains(&filter.node))
 }

@@ -129,14 +129,12 @@ pub fn run_with<A: Into<OsString>>(
 }
 
 fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
-    if let Some(Ok(code)) = cluster::beside_shim(args.get(1..).unwrap_or_default()) {
-        return code;
-    }
-    let result = match parse(&args, terminal) {
+    let beside = cluster::beside_shim(args.get(1..).unwrap_or_default());
+    let result = beside.unwrap_or_else(|| match parse(&args, terminal) {
         Ok(Ok(command)) => command.run(registry, &args, terminal),
         Ok(Err(code)) => Ok(code),
         Err(failure) => Err(failure),
-    };
+    });
     let result = result.and_then(|code| {
         terminal.out.flush()?;
         Ok(code)

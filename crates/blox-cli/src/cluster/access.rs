@@ -91,6 +91,13 @@ async fn change(command: TokenCommand, terminal: &mut Terminal<'_>) -> Result<()
         }
         TokenCommand::Revoke(RevokeArgs { at, what, json }) => {
             client(&at).await?.revoke(what.clone()).await?;
+            if !json {
+                let what = plain(&what);
+                writeln!(
+                    terminal.err,
+                    "certificates and tokens of {what} are refused from now on"
+                )?;
+            }
             confirm(json, &json!({"revoked": what}), terminal)
         }
     }

@@ -323,6 +323,9 @@ fn options(
             options.drop(replaced);
         }
     }
+    if batch::is_given(matches, "gpus") {
+        options.set_gpus(a.gpus);
+    }
     Ok(options)
 }
 

@@ -32,6 +32,7 @@ use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -486,6 +487,12 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     let certified = matches!(credentials, Credentials::Identity(_));
     if certified && !settings.as_users() {
         let text = "all jobs run as the user of this node manager, which is not root";
+        writeln!(terminal.err, "{text}")?;
+    }
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !certified && is_root {
+        let text =
+            "all jobs run as root; with certificates of `blox init`, they run as their users";
         writeln!(terminal.err, "{text}")?;
     }
     notify_ready();

@@ -193,6 +193,12 @@ impl Options {
         }
     }
 
+    /// Sets the number of GPUs, which another option of the command line gives.
+    pub fn set_gpus(&mut self, gpus: u32) {
+        let (place, value) = (String::new(), gpus.to_string());
+        self.0.insert("gpus", Given { place, value });
+    }
+
     /// Drops options that another option of the command line replaces.
     pub fn drop(&mut self, names: &[&str]) {
         self.0.retain(|name, _| !names.contains(name));
