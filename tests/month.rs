@@ -4,7 +4,8 @@
 //!
 //! `cargo test --release --all-features --test month -- --ignored --nocapture` takes half an hour.
 //! `BLOX_MONTH_MINUTES`, `BLOX_MONTH_NODES`, `BLOX_MONTH_JOBS` and `BLOX_MONTH_SEED` change it;
-//! `BLOX_PREVIOUS` is a program of the previous version, which then takes turns with this one.
+//! `BLOX_PREVIOUS` is a program of the previous version: it runs the first half of the time, and is
+//! then replaced under load, the scheduler first and the node managers one after the other.
 #![cfg(feature = "cluster")]
 #![allow(
     clippy::disallowed_methods,
@@ -175,7 +176,13 @@ impl Disk {
     fn new(dir: PathBuf, mib: u32) -> Self {
         std::fs::create_dir_all(&dir).unwrap();
         let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={mib}m,mode=700"),
+                "tmpfs",
+            ])
             .arg(&dir)
             .stderr(Stdio::null())
             .status();
@@ -262,8 +269,9 @@ struct Lasting {
 struct Lab {
     dir: tempfile::TempDir,
     port: u16,
-    programs: Vec<PathBuf>,
-    starts: usize,
+    previous: Option<PathBuf>,
+    /// Number of node managers of this version; the scheduler is upgraded first.
+    upgraded: Option<usize>,
     scheduler_disk: Disk,
     scheduler: Option<Child>,
     nodes: Vec<NodeManager>,
@@ -285,7 +293,6 @@ impl Drop for Lab {
 impl Lab {
     fn new(nodes: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let own = PathBuf::from(env!("CARGO_BIN_EXE_blox"));
         let previous = std::env::var_os("BLOX_PREVIOUS").map(PathBuf::from);
         let port = {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -299,8 +306,8 @@ impl Lab {
         };
         let mut lab = Lab {
             port,
-            programs: std::iter::once(own).chain(previous).collect(),
-            starts: 0,
+            upgraded: previous.is_none().then_some(nodes),
+            previous,
             scheduler_disk: Disk::new(dir.path().join("scheduler"), 256),
             scheduler: None,
             nodes: (0..nodes).map(node).collect(),
@@ -312,9 +319,10 @@ impl Lab {
         lab
     }
 
-    fn program(&self, turn: usize) -> Command {
-        let program = &self.programs[turn % self.programs.len()];
-        let mut command = Command::new(program);
+    fn program(&self, upgraded: bool) -> Command {
+        let own = Path::new(env!("CARGO_BIN_EXE_blox"));
+        let previous = self.previous.as_deref().filter(|_| !upgraded);
+        let mut command = Command::new(previous.unwrap_or(own));
         // Secrets of this cluster stay in its folder.
         command.env("HOME", self.dir.path());
         command.env("XDG_STATE_HOME", self.dir.path().join("state"));
@@ -333,7 +341,7 @@ impl Lab {
 
     fn start_scheduler(&mut self) {
         let child = self
-            .program(self.starts)
+            .program(self.upgraded.is_some())
             .args(["scheduler", "--scheduler", "las", "--round", "5"])
             .args([
                 "--listen",
@@ -345,13 +353,12 @@ impl Lab {
             .stderr(self.output_of("scheduler.err"))
             .spawn();
         self.scheduler = Some(child.unwrap());
-        self.starts += 1;
     }
 
     fn start_node(&mut self, i: usize) {
         let node = &self.nodes[i];
         let child = self
-            .program(self.starts + i)
+            .program(self.upgraded.is_some_and(|n| i < n))
             .args(["node", "--name", &node.name, "--gpus", &GPUS.to_string()])
             .args([
                 "--at",
@@ -369,7 +376,7 @@ impl Lab {
         let (first, rest) = arguments.split_first().unwrap();
         let at = format!("127.0.0.1:{}", self.port);
         let out = self
-            .program(0)
+            .program(self.upgraded.is_some())
             .args([*first, "--at", &at])
             .args(rest)
             .current_dir(self.dir.path())
@@ -495,16 +502,16 @@ impl Lab {
         lasting.paused.iter().for_each(|pid| signal("-CONT", *pid));
         let node = lasting.node;
         match lasting.trouble {
-            Trouble::SchedulerKilled | Trouble::SchedulerStoppedInOrder => {
-                if self.scheduler.is_none() {
-                    self.start_scheduler();
-                }
+            Trouble::SchedulerKilled | Trouble::SchedulerStoppedInOrder
+                if self.scheduler.is_none() =>
+            {
+                self.start_scheduler();
             }
             Trouble::SchedulerDiskFull => self.scheduler_disk.clear(),
-            Trouble::NodeManagerKilled | Trouble::NodeManagerStoppedInOrder | Trouble::NodeOff => {
-                if self.nodes[node].process.is_none() {
-                    self.start_node(node);
-                }
+            Trouble::NodeManagerKilled | Trouble::NodeManagerStoppedInOrder | Trouble::NodeOff
+                if self.nodes[node].process.is_none() =>
+            {
+                self.start_node(node);
             }
             Trouble::NodeDiskFull => self.nodes[node].disk.clear(),
             Trouble::Partition | Trouble::Deaf | Trouble::Mute => {
@@ -548,6 +555,32 @@ impl Lab {
             if !out && ended(&mut self.nodes[i].process) {
                 self.start_node(i);
             }
+        }
+    }
+
+    /// Upgrades the scheduler, and then one node manager at each call.
+    fn upgrade(&mut self) {
+        match &mut self.upgraded {
+            None => {
+                self.upgraded = Some(0);
+                if let Some(mut scheduler) = self.scheduler.take() {
+                    signal("-CONT", scheduler.id());
+                    signal("-TERM", scheduler.id());
+                    let _ = scheduler.wait();
+                    self.start_scheduler();
+                }
+            }
+            Some(n) if *n < self.nodes.len() => {
+                let i = *n;
+                *n += 1;
+                if let Some(mut manager) = self.nodes[i].process.take() {
+                    signal("-CONT", manager.id());
+                    signal("-TERM", manager.id());
+                    let _ = manager.wait();
+                    self.start_node(i);
+                }
+            }
+            Some(_) => {}
         }
     }
 
@@ -629,6 +662,7 @@ fn a_month_of_troubles_loses_and_doubles_no_job() {
     let mut goals: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut next, mut refused) = (0, 0_u32);
     let mut next_trouble = begin + seconds(15);
+    let mut next_upgrade = begin + span / 2;
     while begin.elapsed() < span {
         lab.no_second_copy();
         // Submissions come in the first two thirds of the time.
@@ -699,8 +733,15 @@ fn a_month_of_troubles_loses_and_doubles_no_job() {
             }
             next_trouble = Instant::now() + Duration::from_millis(rng.random_range(500..6_000));
         }
+        if Instant::now() >= next_upgrade {
+            lab.upgrade();
+            next_upgrade = Instant::now() + span / (4 * nodes as u32);
+        }
         lab.supervise(&lasting);
         std::thread::sleep(Duration::from_millis(200));
+    }
+    while lab.upgraded.is_none_or(|n| n < nodes) {
+        lab.upgrade();
     }
     lasting.iter().for_each(|l| lab.end(l));
     let healed = Instant::now();
@@ -712,10 +753,18 @@ fn a_month_of_troubles_loses_and_doubles_no_job() {
         }
         all
     };
-    // All acknowledged jobs complete.
+    // All acknowledged jobs complete. The scheduler holds a job that has lost several launches in a
+    // row, until its user releases it.
+    let mut released = 0_u32;
     loop {
         lab.supervise(&[]);
         lab.no_second_copy();
+        if let Some(Value::Array(held)) = lab.json(&["queue", "--state", "held"]) {
+            for job in held {
+                let done = lab.ask(&["release", &job["job"].to_string()]);
+                released += u32::from(done.is_some());
+            }
+        }
         let queue = lab.json(&["queue", "--all"]);
         let queue = queue.as_ref().and_then(Value::as_array);
         let is_over = |j: &Value| text(&j["phase"]) == "completed";
@@ -837,7 +886,8 @@ fn a_month_of_troubles_loses_and_doubles_no_job() {
             .copied()
     };
     println!(
-        "{} jobs of {jobs} acknowledged, {refused} submissions refused, {launches} launches",
+        "{} jobs of {jobs} acknowledged, {refused} submissions refused, {launches} launches, \
+         {released} jobs released",
         keys.len()
     );
     println!("troubles: {:?}", lab.happened);

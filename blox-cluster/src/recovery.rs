@@ -121,7 +121,7 @@ impl PendingSnapshot {
 }
 
 /// Content of a snapshot.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Snapshot {
     format: u32,
     program: String,
@@ -142,16 +142,33 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Parses a snapshot.
+    /// Parses a snapshot in two threads. Each of them skips the part of the other.
     ///
     /// # Errors
     /// It has another format, or cannot be read.
     pub fn read(bytes: &[u8]) -> Result<Self, SchedulerError> {
-        match serde_json::from_slice::<Snapshot>(bytes) {
-            Ok(snapshot) => {
-                let (format, program) = (snapshot.format, snapshot.program.clone());
+        let (core, durable) = std::thread::scope(|scope| {
+            let durable = scope.spawn(|| serde_json::from_slice::<WithDurable>(bytes));
+            let core = serde_json::from_slice::<WithCore>(bytes);
+            let durable = durable.join();
+            (
+                core,
+                durable.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        });
+        match core.and_then(|core| Ok((core, durable?))) {
+            Ok((core, durable)) => {
+                let (format, program) = (core.format, core.program.clone());
                 Head { format, program }.check()?;
-                Ok(snapshot)
+                Ok(Snapshot {
+                    format: core.format,
+                    program: core.program,
+                    saved: Saved {
+                        core: core.saved.core,
+                        durable: durable.saved.durable,
+                    },
+                    policy: core.policy,
+                })
             }
             Err(error) => {
                 serde_json::from_slice::<Head>(bytes)?.check()?;
@@ -159,6 +176,31 @@ impl Snapshot {
             }
         }
     }
+}
+
+/// A snapshot without the launches, nodes and accounts.
+#[derive(Deserialize)]
+struct WithCore {
+    format: u32,
+    program: String,
+    saved: SavedCore,
+    policy: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct SavedCore {
+    core: blox_core::core::Saved,
+}
+
+/// A snapshot's launches, nodes and accounts.
+#[derive(Deserialize)]
+struct WithDurable {
+    saved: SavedDurable,
+}
+
+#[derive(Deserialize)]
+struct SavedDurable {
+    durable: crate::protocol::launches::Durable,
 }
 
 /// Fields that snapshots have in all formats from 2 on.

@@ -1448,7 +1448,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn launch_is_over_once_its_shim_has_let_go_of_its_lock() {
+    fn launch_is_over_once_its_shim_has_left_its_lock() {
         let dir = tempfile::tempdir().unwrap();
         let mut shell = shell(dir.path());
         let id = attempt("1.1");
@@ -1487,7 +1487,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn shim_of_an_earlier_session_gets_time_to_take_its_lock() {
+    fn shim_of_an_earlier_session_has_time_for_its_lock() {
         let dir = tempfile::tempdir().unwrap();
         let boot = shell(dir.path()).boot;
         let id = attempt("1.1");

@@ -847,7 +847,7 @@ mod tests {
     }
 
     #[test]
-    fn second_shim_of_a_launch_that_is_over_starts_no_rank() {
+    fn second_shim_of_an_ended_launch_starts_no_rank() {
         let mut over = OfScript::new("touch DIR/ran", 60);
         let done = Final::never("it was called off".to_owned());
         files::write(&over.path("launch/final.json"), &done, true).unwrap();

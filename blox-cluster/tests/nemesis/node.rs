@@ -117,9 +117,9 @@ pub struct NodeModel {
     /// Launches for which the manager had no room.
     pub unstarted: BTreeMap<AttemptId, Final>,
     /// Session, number and boot of the last report that the scheduler read.
-    pub heard: Option<(u64, u64, u64)>,
+    pub last_read: Option<(u64, u64, u64)>,
     /// Times at which the scheduler read the last two reports.
-    pub heard_at: (u64, u64),
+    pub reported_at: (u64, u64),
     /// The scheduler has read a report after a reboot, and has not yet stated the loss.
     pub was_rebooted: bool,
     /// Sequence number of the manager's last report, for a planted bug.
@@ -161,8 +161,8 @@ impl NodeModel {
             broken_until: 0,
             unsaved: None,
             unstarted: BTreeMap::new(),
-            heard: None,
-            heard_at: (0, 0),
+            last_read: None,
+            reported_at: (0, 0),
             was_rebooted: false,
             last_report: 0,
             latest: None,

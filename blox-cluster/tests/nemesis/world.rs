@@ -615,7 +615,7 @@ impl World {
                 }
                 Some(_) => {
                     let refused = self.refused();
-                    self.hears(&report);
+                    self.reads_report(&report);
                     let from = self.nodes.iter().find(|n| n.key == report.node);
                     let current = from.is_some_and(|n| n.session == report.session.0);
                     self.scheduler_input(ControllerInput::Report(report.clone()), None)?;
@@ -686,7 +686,7 @@ impl World {
     // ---- the scheduler
 
     /// Records that the scheduler reads a report.
-    fn hears(&mut self, report: &Report) {
+    fn reads_report(&mut self, report: &Report) {
         let Some(n) = self.nodes.iter_mut().find(|n| n.key == report.node) else {
             return;
         };
@@ -697,11 +697,11 @@ impl World {
         let boot: u64 = boot.unwrap_or(n.boot);
         let newer =
             |(session, seq, _): (u64, u64, u64)| (session, seq) < (report.session.0, report.seq);
-        if n.heard.is_none_or(newer) {
-            n.was_rebooted |= n.heard.is_some_and(|(_, _, known)| known != boot);
-            n.heard = Some((report.session.0, report.seq, boot));
-            if self.now > n.heard_at.1 + FLUSH {
-                n.heard_at = (n.heard_at.1, self.now);
+        if n.last_read.is_none_or(newer) {
+            n.was_rebooted |= n.last_read.is_some_and(|(_, _, known)| known != boot);
+            n.last_read = Some((report.session.0, report.seq, boot));
+            if self.now > n.reported_at.1 + FLUSH {
+                n.reported_at = (n.reported_at.1, self.now);
             }
         }
     }
@@ -724,13 +724,13 @@ impl World {
             return Ok(());
         }
         // The step that states the loss may have waited for a moment.
-        let heard = match n.heard_at {
+        let last_read = match n.reported_at {
             (before, last) if self.now < last + FLUSH => before,
             (_, last) => last,
         };
-        match self.now < heard.max(awake_from) + SILENCE {
+        match self.now < last_read.max(awake_from) + SILENCE {
             true => Err(format!(
-                "I23: {key} is lost at {}, but reported at {heard} and the scheduler was awake from {awake_from}",
+                "I23: {key} is lost at {}, but reported at {last_read} and the scheduler was awake from {awake_from}",
                 self.now
             )),
             false => Ok(()),
