@@ -259,9 +259,7 @@ fn part_with_the_same_type_takes_its_memory_over() {
     assert_eq!(taken.anew, [""; 0]);
     assert_eq!(same.save().unwrap(), saved);
     // With the memory of another policy, or a damaged one, it starts anew.
-    let other = parts
-        .iter()
-        .map(|(role, _)| (role.clone(), "Other".to_owned()));
+    let other = parts.keys().map(|role| (role.clone(), "Other".to_owned()));
     let damaged = Some(serde_json::json!({ "scheduling": "rubbish" }));
     for (saved, parts) in [(saved, other.collect()), (damaged, parts)] {
         let mut anew = gavel();
