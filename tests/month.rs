@@ -1,11 +1,11 @@
-//! A cluster of twenty node managers in which something goes wrong all the time: processes are killed
-//! and stopped, disks are full, connections are cut, the scheduler is restarted and upgraded. At the
-//! end, the ledgers of the jobs and the accounts of the scheduler must agree.
+//! Twenty node managers under constant trouble: killed and stopped processes, full disks, cut
+//! connections, restarts and an upgrade. At the end, the ledgers of the jobs and the accounts of the
+//! scheduler must agree.
 //!
 //! `cargo test --release --all-features --test month -- --ignored --nocapture` takes half an hour.
 //! `BLOX_MONTH_MINUTES`, `BLOX_MONTH_NODES`, `BLOX_MONTH_JOBS` and `BLOX_MONTH_SEED` change it;
-//! `BLOX_PREVIOUS` is a program of the previous version: it runs the first half of the time, and is
-//! then replaced under load, the scheduler first and the node managers one after the other.
+//! `BLOX_PREVIOUS` is a program of the previous version, which runs the first half of the time. It is
+//! then replaced under load, at first the scheduler's and then each node manager's.
 #![cfg(feature = "cluster")]
 #![allow(
     clippy::disallowed_methods,
@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -87,7 +88,7 @@ fn processes(file: &str, part: &str) -> Vec<u32> {
     found.filter(|pid| *pid != std::process::id()).collect()
 }
 
-/// What a proxy does with the bytes of one direction.
+/// A proxy passes the bytes of a direction on, or holds them back.
 const PASS: u8 = 0;
 const HOLD: u8 = 1;
 
@@ -217,7 +218,7 @@ struct NodeManager {
     process: Option<Child>,
 }
 
-/// What goes wrong, with the node that it happens to.
+/// Kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trouble {
     SchedulerKilled,
@@ -269,6 +270,8 @@ struct Lasting {
 struct Lab {
     dir: tempfile::TempDir,
     port: u16,
+    /// A copy of this version, which another build does not replace.
+    own: PathBuf,
     previous: Option<PathBuf>,
     /// Number of node managers of this version; the scheduler is upgraded first.
     upgraded: Option<usize>,
@@ -294,6 +297,12 @@ impl Lab {
     fn new(nodes: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let previous = std::env::var_os("BLOX_PREVIOUS").map(PathBuf::from);
+        let own = dir.path().join("blox");
+        std::fs::copy(env!("CARGO_BIN_EXE_blox"), &own).unwrap();
+        // The version before has no tokens of its own.
+        let token = dir.path().join("token");
+        std::fs::write(&token, "a-secret-of-this-cluster-alone").unwrap();
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
         let port = {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()
@@ -307,6 +316,7 @@ impl Lab {
         let mut lab = Lab {
             port,
             upgraded: previous.is_none().then_some(nodes),
+            own,
             previous,
             scheduler_disk: Disk::new(dir.path().join("scheduler"), 256),
             scheduler: None,
@@ -320,12 +330,12 @@ impl Lab {
     }
 
     fn program(&self, upgraded: bool) -> Command {
-        let own = Path::new(env!("CARGO_BIN_EXE_blox"));
         let previous = self.previous.as_deref().filter(|_| !upgraded);
-        let mut command = Command::new(previous.unwrap_or(own));
+        let mut command = Command::new(previous.unwrap_or(&self.own));
         // Secrets of this cluster stay in its folder.
         command.env("HOME", self.dir.path());
         command.env("XDG_STATE_HOME", self.dir.path().join("state"));
+        command.env("BLOX_TOKEN_FILE", self.dir.path().join("token"));
         command.stdin(Stdio::null());
         command
     }
@@ -590,7 +600,7 @@ impl Lab {
     }
 }
 
-/// Where and when a rank of a launch ran.
+/// The run of a rank in one launch: its place and its time.
 #[derive(Clone, Debug)]
 struct Ran {
     job: u64,

@@ -57,7 +57,7 @@ impl Feasibility {
     /// Returns whether a job has the data that the scheduler needs.
     ///
     /// # Errors
-    /// What the job lacks.
+    /// The job lacks such data. The reason names them.
     pub fn check_data(&self, job: &Submission) -> Result<(), Reason> {
         for policy in &self.policies {
             let check = || (**policy).any_check_job(job);
