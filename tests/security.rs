@@ -277,6 +277,9 @@ fn users_and_nodes_join_with_tokens() {
     let spoofed = c.run("bob", "submit --user ada -- true").unwrap_err();
     let expected = "error: user is `ada`, expected `bob`: only an operator submits for others\n";
     assert_eq!(spoofed, expected);
+    let urgent = c.run("bob", "submit --priority 1000 -- true").unwrap_err();
+    let expected = "error: priority is 1000, expected 0 or less: only an operator raises it\n";
+    assert_eq!(urgent, expected);
     let denied = c.run("bob", "drain n1").unwrap_err();
     assert_eq!(
         denied,

@@ -479,6 +479,29 @@ fn full_disk_of_a_node_costs_no_running_job() {
     trouble_on_a_node(&cluster, &node, || disk.fill(), || disk.free());
 }
 
+#[test]
+fn logs_that_fill_the_disk_of_a_node_are_removed() {
+    let cluster = Cluster::start("", &[]);
+    let Some(disk) = Small::mount(cluster.dir.path().join("disk")) else {
+        return;
+    };
+    let _node = cluster.node("n0", 1, "disk/n0");
+    let script = "head -c 9000000 /dev/zero; sleep 600";
+    let job = cluster.submit(&["--", "sh", "-c", script]);
+    cluster.until_phase(job, "running");
+    let shown = || {
+        let nodes = cluster.run(&["nodes"]);
+        nodes.is_ok_and(|text| text.contains("no room: "))
+    };
+    until("the node has no room", shown);
+    // The logs of running jobs stay, and those of ended ones make room.
+    cluster.run(&["cancel", &job.to_string()]).unwrap();
+    until("the node has room again", || !shown());
+    let next = cluster.submit(&["--", "true"]);
+    cluster.until_phase(next, "completed");
+    drop(disk);
+}
+
 fn limit(pid: u32, files: &str) -> bool {
     let mut set = Command::new("prlimit");
     set.args(["--pid", &pid.to_string(), &format!("--nofile={files}")]);

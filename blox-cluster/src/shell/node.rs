@@ -616,6 +616,12 @@ impl Shell {
             file.sync_all()
         });
         let removed = fs::remove_file(&path);
+        if written
+            .as_ref()
+            .is_err_and(|e| e.kind() == io::ErrorKind::StorageFull)
+        {
+            self.ended.give_room();
+        }
         written.and(removed)?;
         if let Some(seen) = &self.unsaved {
             keep(&self.settings.dir.join("seen"), seen)?;

@@ -140,6 +140,24 @@ impl Ended {
         Ok(())
     }
 
+    /// Removes the oldest logs of a disk without room, if logs of ended launches have a tenth of it.
+    /// Otherwise, other files have used the room.
+    pub fn give_room(&mut self) {
+        let bytes: u64 = self
+            .folders
+            .iter()
+            .map(|(folder, _)| bytes_in(folder))
+            .sum();
+        let Ok(disk) = rustix::fs::statvfs(&self.dir) else {
+            return;
+        };
+        if bytes >= disk.f_blocks.saturating_mul(disk.f_frsize) / 10
+            && let Some((oldest, _)) = self.folders.pop_front()
+        {
+            let _ = fs::remove_dir_all(&oldest);
+        }
+    }
+
     fn make_room(&mut self) {
         let mut bytes: u64 = self.folders.iter().map(|(_, bytes)| bytes).sum();
         while bytes > self.room

@@ -347,6 +347,12 @@ fn refused(e: &RequestError) -> Status {
 fn named(caller: &Caller, mut job: Option<pb::Job>) -> Result<Option<pb::Job>, Status> {
     if let Some(job) = &mut job {
         job.user = submitter(caller, std::mem::take(&mut job.user))?;
+        if job.priority > 0 && caller.owner("Jobs/Submit").is_some() {
+            let found = job.priority;
+            let text =
+                format!("priority is {found}, expected 0 or less: only an operator raises it");
+            return Err(Status::permission_denied(text));
+        }
     }
     Ok(job)
 }

@@ -708,8 +708,8 @@ pub(crate) struct SlurmJobArgs {
 pub(crate) struct JobArgs {
     #[command(flatten)]
     pub at: At,
-    /// Number of the job
-    pub job: u32,
+    /// Number of the job, such as 12, or 12_3 in an array
+    pub job: String,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -1100,8 +1100,8 @@ pub(crate) struct OffersArgs {
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub at: At,
-    /// Number of the job
-    pub job: u32,
+    /// Number of the job, such as 12, or 12_3 in an array
+    pub job: String,
     /// Continue until the job has ended, across launches
     #[arg(long, short)]
     pub follow: bool,

@@ -12,7 +12,7 @@ use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
 use crate::trace::info::date;
-use blox_cluster::client::{ClientError, Credentials};
+use blox_cluster::client::{Client, ClientError, Credentials};
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::grid::Grid;
@@ -167,9 +167,27 @@ pub(super) fn stop(a: StopArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
 }
 
 async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
-    let jobs = client(&a.at).await?.list(Some(a.job), true).await?;
+    let mut client = client(&a.at).await?;
+    let number = number(&mut client, &a.job).await?;
+    let jobs = client.list(Some(number), true).await?;
     let job = jobs.into_iter().next();
-    job.ok_or_else(|| Failure::new(format!("there is no job {}", a.job)))
+    job.ok_or_else(|| Failure::new(format!("there is no job {number}")))
+}
+
+/// Returns the number of a job that may be named by its place in an array, such as `12_3`.
+async fn number(client: &mut Client, job: &str) -> Result<u32, Failure> {
+    if let Ok(number) = job.parse() {
+        return Ok(number);
+    }
+    let filter = filter_of(FilterArgs::default(), vec![job.to_owned()])?;
+    let (jobs, _) = client.list_selected(filter, true, 2).await?;
+    match jobs.as_slice() {
+        [one] => Ok(one.job),
+        _ => Err(Failure::new(format!(
+            "`{}` is several jobs, expected one, such as 12 or 12_3",
+            plain(job)
+        ))),
+    }
 }
 
 fn filter_of(a: FilterArgs, jobs: Vec<String>) -> Result<pb::Filter, Failure> {
@@ -577,8 +595,13 @@ async fn insist(
 }
 
 async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let job = match a.job.parse() {
+        Ok(number) => number,
+        // A reader of a number waits for a scheduler that is away.
+        Err(_) => number(&mut client(&a.at).await?, &a.job).await?,
+    };
     let wanted = pb::LogsRequest {
-        job: a.job,
+        job,
         launch: a.launch,
         rank: a.rank,
         err: a.err,
@@ -602,7 +625,7 @@ async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     let show = |launch: u32, data: &[u8]| -> Result<(), Failure> {
         if a.json {
             let text = String::from_utf8_lossy(data);
-            let line = json!({"job": a.job, "launch": launch, "rank": a.rank, "text": text});
+            let line = json!({"job": job, "launch": launch, "rank": a.rank, "text": text});
             writeln!(out, "{line}")?;
         } else {
             if before.is_some_and(|b| b != launch) {
