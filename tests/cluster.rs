@@ -1384,7 +1384,12 @@ fn free_address() -> String {
 fn open_address_needs_a_token_and_no_server_exits_3() {
     let dir = tempfile::tempdir().unwrap();
     let scheduler = |args: &[&str], state_dir: &Path| {
-        let scheduler = ["scheduler", "--state-dir", state_dir.to_str().unwrap()];
+        let scheduler = [
+            "scheduler",
+            "fifo",
+            "--state-dir",
+            state_dir.to_str().unwrap(),
+        ];
         let out = blox().args(scheduler).args(args).output().unwrap();
         (out.status.code(), codes::without(&out.stderr))
     };

@@ -485,10 +485,13 @@ fn logs_that_fill_the_disk_of_a_node_are_removed() {
     let Some(disk) = Small::mount(cluster.dir.path().join("disk")) else {
         return;
     };
-    let _node = cluster.node("n0", 1, "disk/n0");
-    let script = "head -c 9000000 /dev/zero; sleep 600";
+    let _node = cluster.node("n0", 2, "disk/n0");
+    let script = "head -c 9000000 /dev/zero; touch full; sleep 600";
     let job = cluster.submit(&["--", "sh", "-c", script]);
-    cluster.until_phase(job, "running");
+    until("the disk is full", || {
+        cluster.dir.path().join("full").exists()
+    });
+    let next = cluster.submit(&["--", "true"]);
     let shown = || {
         let nodes = cluster.run(&["nodes"]);
         nodes.is_ok_and(|text| text.contains("no room: "))
@@ -496,9 +499,8 @@ fn logs_that_fill_the_disk_of_a_node_are_removed() {
     until("the node has no room", shown);
     // The logs of running jobs stay, and those of ended ones make room.
     cluster.run(&["cancel", &job.to_string()]).unwrap();
-    until("the node has room again", || !shown());
-    let next = cluster.submit(&["--", "true"]);
     cluster.until_phase(next, "completed");
+    assert!(!shown());
     drop(disk);
 }
 

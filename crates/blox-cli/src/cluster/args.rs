@@ -704,12 +704,32 @@ pub(crate) struct SlurmJobArgs {
     pub dry_run: bool,
 }
 
+/// A job: its number, or array and index.
+#[derive(Clone, Debug)]
+pub(crate) enum JobName {
+    Number(u32),
+    InArray(String),
+}
+
+impl std::str::FromStr for JobName {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some((array, index)) = text.split_once('_') else {
+            return Ok(JobName::Number(text.parse()?));
+        };
+        let (array, index): (u32, u32) = (array.parse()?, index.parse()?);
+        Ok(JobName::InArray(format!("{array}_{index}")))
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct JobArgs {
     #[command(flatten)]
     pub at: At,
     /// Number of the job, such as 12, or 12_3 in an array
-    pub job: String,
+    #[arg(value_parser = parser::<JobName>("a number such as 12, or 12_3 in an array"))]
+    pub job: JobName,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -1101,7 +1121,8 @@ pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub at: At,
     /// Number of the job, such as 12, or 12_3 in an array
-    pub job: String,
+    #[arg(value_parser = parser::<JobName>("a number such as 12, or 12_3 in an array"))]
+    pub job: JobName,
     /// Continue until the job has ended, across launches
     #[arg(long, short)]
     pub follow: bool,

@@ -1,7 +1,8 @@
 //! Commands that send a request to a scheduler and print the response.
 
 use super::args::{
-    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, LogsArgs, Meaning, StopArgs, SubmitArgs,
+    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, JobName, LogsArgs, Meaning, StopArgs,
+    SubmitArgs,
 };
 use super::cells::{client, id, own_name, short, span};
 use super::daemons::{credentials, runtime};
@@ -175,19 +176,15 @@ async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
 }
 
 /// Returns the number of a job that may be named by its place in an array, such as `12_3`.
-async fn number(client: &mut Client, job: &str) -> Result<u32, Failure> {
-    if let Ok(number) = job.parse() {
-        return Ok(number);
-    }
-    let filter = filter_of(FilterArgs::default(), vec![job.to_owned()])?;
-    let (jobs, _) = client.list_selected(filter, true, 2).await?;
-    match jobs.as_slice() {
-        [one] => Ok(one.job),
-        _ => Err(Failure::new(format!(
-            "`{}` is several jobs, expected one, such as 12 or 12_3",
-            plain(job)
-        ))),
-    }
+async fn number(client: &mut Client, job: &JobName) -> Result<u32, Failure> {
+    let name = match job {
+        JobName::Number(number) => return Ok(*number),
+        JobName::InArray(name) => name,
+    };
+    let filter = filter_of(FilterArgs::default(), vec![name.clone()])?;
+    let (jobs, _) = client.list_selected(filter, true, 1).await?;
+    let job = jobs.first().map(|line| line.job);
+    job.ok_or_else(|| Failure::new(format!("there is no job {name}")))
 }
 
 fn filter_of(a: FilterArgs, jobs: Vec<String>) -> Result<pb::Filter, Failure> {
@@ -595,10 +592,10 @@ async fn insist(
 }
 
 async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let job = match a.job.parse() {
-        Ok(number) => number,
+    let job = match &a.job {
         // A reader of a number waits for a scheduler that is away.
-        Err(_) => number(&mut client(&a.at).await?, &a.job).await?,
+        JobName::Number(number) => *number,
+        name => number(&mut client(&a.at).await?, name).await?,
     };
     let wanted = pb::LogsRequest {
         job,
