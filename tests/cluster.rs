@@ -1384,16 +1384,11 @@ fn free_address() -> String {
 fn open_address_needs_a_token_and_no_server_exits_3() {
     let dir = tempfile::tempdir().unwrap();
     let scheduler = |args: &[&str], state_dir: &Path| {
-        let scheduler = [
-            "scheduler",
-            "fifo",
-            "--state-dir",
-            state_dir.to_str().unwrap(),
-        ];
+        let scheduler = ["scheduler", "--state-dir", state_dir.to_str().unwrap()];
         let out = blox().args(scheduler).args(args).output().unwrap();
         (out.status.code(), codes::without(&out.stderr))
     };
-    let (code, message) = scheduler(&["--listen", "0.0.0.0:0"], dir.path());
+    let (code, message) = scheduler(&["las", "--listen", "0.0.0.0:0"], dir.path());
     assert_eq!(code, Some(2));
     assert!(
         message.contains("give --identity, --token-file, or --insecure"),
