@@ -918,7 +918,7 @@ fn a_month_of_troubles_loses_and_doubles_no_job() {
     );
     for trouble in TROUBLES {
         let disk = matches!(trouble, Trouble::SchedulerDiskFull | Trouble::NodeDiskFull);
-        let may_lack = minutes < 5.0 || (disk && !lab.scheduler_disk.mounted);
+        let may_lack = minutes < 20.0 || (disk && !lab.scheduler_disk.mounted);
         assert!(
             may_lack || lab.happened.contains_key(&trouble),
             "{trouble:?} never happened"
