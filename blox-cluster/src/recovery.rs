@@ -97,8 +97,8 @@ pub enum FromPolicy {
     Answer(u64, Result<Box<Decision>, DecisionError>),
     /// A message for the operator.
     Notice(String),
-    /// A snapshot to write, which may take place in another thread. Call [`Daemon::compacted`]
-    /// afterwards.
+    /// A snapshot to write, which may take place in another thread. Call
+    /// [`compacted`](crate::daemon::Daemon::compacted) afterwards.
     Snapshot(Box<PendingSnapshot>),
 }
 
