@@ -73,9 +73,21 @@ impl NodeSettings {
     /// Returns true if each job runs with the account of its user: the node manager is root, and the
     /// scheduler vouches for names.
     pub fn as_users(&self) -> bool {
-        let vouched = matches!(self.credentials, Credentials::Identity(_));
-        vouched && private::user().is_ok_and(|user| user == 0)
+        self.vouched() && is_root()
     }
+
+    /// Returns true if all jobs run as root: the node manager is root, and nothing vouches for names.
+    pub fn as_root(&self) -> bool {
+        !self.vouched() && is_root()
+    }
+
+    fn vouched(&self) -> bool {
+        matches!(self.credentials, Credentials::Identity(_))
+    }
+}
+
+fn is_root() -> bool {
+    private::user().is_ok_and(|user| user == 0)
 }
 
 /// Polling interval of launches.

@@ -904,12 +904,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let gate = Gate::default();
         gate.allow(1_000);
-        let fifo = Composition::new("fifo")
-            .in_rounds(Seconds::new(1.0))
-            .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
-            .placement(FirstFit)
-            .build()
-            .unwrap();
         let opened = Log::open_in(Arc::new(gate.clone()), dir.path()).unwrap();
         let nodes = provider::Programs::new(None, None, dir.path().join("requests"));
         let Running {
@@ -921,7 +915,7 @@ mod tests {
             dir.path(),
             opened,
             Settings::default(),
-            (fifo, &|_| None),
+            (fifo(), &|_| None),
             Limits::default(),
             Watch::default(),
             Arc::new(nodes),
@@ -967,15 +961,18 @@ mod tests {
         thread.join().unwrap().unwrap();
     }
 
-    fn fifo_scheduler(dir: &Path) -> Running {
-        let fifo = Composition::new("fifo")
+    fn fifo() -> Pipeline {
+        Composition::new("fifo")
             .in_rounds(Seconds::new(1.0))
             .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
-            .unwrap();
+            .unwrap()
+    }
+
+    fn fifo_scheduler(dir: &Path) -> Running {
         let (settings, limits) = (Settings::default(), Limits::default());
-        start(dir, settings, fifo, limits, Watch::default()).unwrap()
+        start(dir, settings, fifo(), limits, Watch::default()).unwrap()
     }
 
     fn received(orders: Option<Result<pb::Orders, tonic::Status>>) -> Orders {

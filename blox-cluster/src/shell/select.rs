@@ -71,7 +71,7 @@ pub(super) fn lines(
 ) -> Result<pb::ListReply, String> {
     let ids = jobs(s, filter)?;
     let states = states(filter)?;
-    let ended = |state: &&str| *state == "all" || ENDED.contains(state);
+    let ended = |state: &&str| *state == ALL || ENDED.contains(state);
     let wanted = &pb::ListRequest {
         all: wanted.all || states.iter().any(ended),
         ..wanted.clone()
@@ -116,8 +116,8 @@ const ENDED: [&str; 6] = [
     "terminated",
 ];
 
-/// All states of the filter. `all` is a state of each job.
-const STATES: [&str; 15] = [
+/// States of other jobs. Users of Slurm call some of them pending.
+const LIVE: [&str; 8] = [
     "pending",
     "held",
     "submitted",
@@ -126,14 +126,10 @@ const STATES: [&str; 15] = [
     "starting",
     "running",
     "stopping",
-    ENDED[0],
-    ENDED[1],
-    ENDED[2],
-    ENDED[3],
-    ENDED[4],
-    ENDED[5],
-    "all",
 ];
+
+/// The state of each job.
+const ALL: &str = "all";
 
 /// Returns the states of a filter. Slurm's short forms are states, too.
 fn states(filter: &pb::Filter) -> Result<Vec<&str>, String> {
@@ -151,9 +147,13 @@ fn states(filter: &pb::Filter) -> Result<Vec<&str>, String> {
             other => other,
         });
     let words: Vec<&str> = words.collect();
-    match words.iter().find(|word| !STATES.contains(word)) {
+    let known = || LIVE.iter().chain(&ENDED).chain([&ALL]);
+    match words
+        .iter()
+        .find(|word| !known().any(|state| state == *word))
+    {
         Some(wrong) => {
-            let known = STATES.join(", ");
+            let known = known().copied().collect::<Vec<_>>().join(", ");
             Err(format!("`{wrong}` is no state of a job, expected {known}"))
         }
         None => Ok(words),
@@ -163,7 +163,7 @@ fn states(filter: &pb::Filter) -> Result<Vec<&str>, String> {
 /// Returns whether a job has the properties of a filter that its summary does not show.
 fn fits(states: &[&str], filter: &pb::Filter, line: &pb::JobLine) -> bool {
     let is_in = |state: &&str| match *state {
-        "all" => true,
+        ALL => true,
         "pending" => PENDING.contains(&line.phase.as_str()),
         "held" => line.phase == "deferred",
         state => state == line.phase,

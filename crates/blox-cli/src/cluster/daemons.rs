@@ -32,7 +32,6 @@ use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -489,8 +488,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         let text = "all jobs run as the user of this node manager, which is not root";
         writeln!(terminal.err, "{text}")?;
     }
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if !certified && is_root {
+    if settings.as_root() {
         let text =
             "all jobs run as root; with certificates of `blox init`, they run as their users";
         writeln!(terminal.err, "{text}")?;
