@@ -6,7 +6,7 @@ use super::message::{Exit, NodeRequest, Task};
 use blox_core::{ActionId, Input, JobId, Name, NodeId, Scheduler, Time};
 use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Persisted state of a node.
@@ -267,7 +267,7 @@ pub enum Goal {
 }
 
 /// Planned absence of the scheduler or of a node manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absence {
     /// Length of the leases that the orders grant.
     pub lease: Millis,
@@ -275,6 +275,17 @@ pub struct Absence {
     pub epoch: Epoch,
     /// Session of the node manager that these orders are for.
     pub session: Session,
+    /// Launches with these leases: those that the node had reported. `None` in the log of an earlier
+    /// version, which granted them to all launches of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launches: Option<BTreeSet<AttemptId>>,
+}
+
+impl Absence {
+    /// Returns whether a launch may have the lease of the absence.
+    pub fn covers(&self, id: AttemptId) -> bool {
+        self.launches.as_ref().is_none_or(|all| all.contains(&id))
+    }
 }
 
 /// A granted launch.

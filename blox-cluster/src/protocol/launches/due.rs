@@ -174,7 +174,7 @@ impl Launches {
         self.each_open_on(node).next().is_some()
     }
 
-    fn each_open_on(&self, node: NodeId) -> impl Iterator<Item = PartId> + '_ {
+    pub(super) fn each_open_on(&self, node: NodeId) -> impl Iterator<Item = PartId> + '_ {
         let all = self.of_node(node);
         let open = all.filter(move |id| {
             let a = self.durable.attempts.get(id);

@@ -49,6 +49,8 @@ struct Pair {
     given_up: BTreeMap<JobId, u64>,
     /// False if shims do not state their leases, as in an earlier version.
     states_leases: bool,
+    /// True if the node receives no orders, although its reports arrive.
+    is_deaf: bool,
 }
 
 impl Pair {
@@ -68,24 +70,30 @@ impl Pair {
             noticed: BTreeMap::new(),
             given_up: BTreeMap::new(),
             states_leases: true,
+            is_deaf: false,
         };
         pair.start_scheduler();
         pair.start_manager();
         for (i, lease) in leases.iter().enumerate() {
-            let mut extras = Extras::default();
-            if *lease > 0 {
-                extras.attributes.insert("lease_s".into(), (*lease).into());
-            }
-            let long = Seconds::new(1e6);
-            let spec = JobSpec::new(Time::ZERO, GpuCount(1), long).with_extras(extras);
-            let key = format!("{i}").into();
-            pair.input(ControllerInput::Request(Request::Submit { key, spec }));
+            pair.submit(i, *lease);
         }
         pair.seconds(20.0);
         for i in 0..leases.len() {
             assert_eq!(pair.phase(i as u32), Some(Phase::Running), "job {i}");
         }
         pair
+    }
+
+    /// Submits a job with a lease in seconds; 0 for the default.
+    fn submit(&mut self, job: usize, lease: u32) {
+        let mut extras = Extras::default();
+        if lease > 0 {
+            extras.attributes.insert("lease_s".into(), lease.into());
+        }
+        let long = Seconds::new(1e6);
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), long).with_extras(extras);
+        let key = format!("{job}").into();
+        self.input(ControllerInput::Request(Request::Submit { key, spec }));
     }
 
     fn start_scheduler(&mut self) {
@@ -253,7 +261,11 @@ impl Pair {
             self.input(ControllerInput::Report(report));
         }
         self.input(ControllerInput::Tick);
-        for orders in std::mem::take(&mut self.orders) {
+        let mut orders = std::mem::take(&mut self.orders);
+        if self.is_deaf {
+            orders.clear();
+        }
+        for orders in orders {
             self.manage(NodeInput::Orders(orders, 29_500));
         }
     }
@@ -449,6 +461,36 @@ fn lost_node_gets_no_long_lease() {
     assert!(!pair.absent());
     pair.seconds(20.0);
     assert_eq!(pair.given_up_after(last), [20.4]);
+}
+
+#[test]
+fn launch_that_was_never_received_has_no_long_lease() {
+    let mut pair = Pair::running(&[0]);
+    pair.is_deaf = true;
+    pair.submit(1, 0);
+    pair.seconds(3.0);
+    // The log of an earlier version does not state which launches nodes were ordered to run.
+    let of_second = |r: &&mut Record| matches!(r, Record::Granted { id, .. } if id.job == JobId(1));
+    match pair.log.iter_mut().find(of_second) {
+        Some(Record::Granted { launch, .. }) => launch.lease = None,
+        _ => panic!("no launch"),
+    }
+    pair.start_scheduler();
+    pair.seconds(3.0);
+    pair.input(ControllerInput::Request(Request::Leave(Millis::secs(3600))));
+    pair.seconds(2.5);
+    assert!(pair.absent());
+    // The node manager starts anew. It never received the orders.
+    (pair.scheduler, pair.manager, pair.is_deaf) = (None, None, false);
+    let last = pair.now;
+    pair.start_scheduler();
+    pair.start_manager();
+    pair.seconds(200.0);
+    let after = pair.given_up_after(last);
+    assert!(matches!(after[..], [s] if s < 21.0), "{after:?}");
+    assert_eq!(pair.phase(1), Some(Phase::Running));
+    // The launch that it had reported goes on.
+    assert_eq!(pair.given_up.keys().collect::<Vec<_>>(), [&JobId(1)]);
 }
 
 #[test]

@@ -343,7 +343,7 @@ impl Durable {
                 self.nodes.insert(*node, known.clone());
             }
             Record::Absent { node, absence } => {
-                self.absent.insert(*node, *absence);
+                self.absent.insert(*node, absence.clone());
             }
             Record::Present { node } => {
                 self.absent.remove(node);
@@ -867,8 +867,10 @@ impl Launches {
     fn fenced_at(&self, part: PartId, reported_at: Millis) -> Millis {
         let attempt = self.durable.attempts.get(&part.id);
         let lease = attempt.map_or(self.timers.lease, Self::lease_of);
-        let long = self.long_until.get(&part.node).copied();
-        let long = long.map_or(Millis(0), |end| end + self.timers.kill);
+        let absence = self.durable.absent.get(&part.node);
+        let covered = absence.is_some_and(|absence| absence.covers(part.id));
+        let long = self.long_until.get(&part.node).filter(|_| covered);
+        let long = long.map_or(Millis(0), |end| *end + self.timers.kill);
         long.max(reported_at + self.timers.fence(lease))
     }
 

@@ -6,6 +6,7 @@ use crate::protocol::message::{Exit, Meeting, Order, Orders, PROTOCOL, Status, T
 use crate::protocol::record::{Absence, Record};
 use crate::protocol::shim::grace_of;
 use blox_core::{NodeId, Seconds};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Limit on the descriptions of launches in one message, in bytes. It is well below the limit of a
@@ -82,6 +83,8 @@ impl Launches {
             }
             // If ordered to end an unknown launch, a node would report that it never ran.
             if a.launch.after.is_none() && !self.doubted.contains_key(&part) {
+                let covered = |absence: &Absence| absence.covers(part.id);
+                let long = long.filter(|_| self.durable.absent.get(&node).is_some_and(covered));
                 orders.push(self.order(part, a, long));
             }
         }
@@ -127,6 +130,9 @@ impl Launches {
 
     /// Writes down that the next orders for a node grant the lease of a planned absence, if they do.
     /// Returns its length.
+    ///
+    /// Launches that the node has reported get this lease. A launch that its node never received has
+    /// to be given up soon if the node manager starts anew without it.
     fn grant_long(&mut self, node: NodeId) -> Option<Millis> {
         let link = self.links.get(&node)?;
         let lease = self.absence.max(link.absence)?;
@@ -137,14 +143,20 @@ impl Launches {
         }
         let (epoch, session) = (self.durable.epoch, link.session);
         let until = link.last_report_at + self.timers.stretched(lease);
-        let before = self.durable.absent.get(&node).copied();
+        let before = self.durable.absent.get(&node);
+        let open = || self.each_open_on(node);
+        let reported = open().filter(|part| self.seen.contains_key(part));
+        let mut launches: BTreeSet<AttemptId> = reported.map(|part| part.id).collect();
+        // Earlier orders may have granted a lease to more launches, or a longer one.
+        let earlier = open().filter(|part| before.is_some_and(|before| before.covers(part.id)));
+        launches.extend(earlier.map(|part| part.id));
         let absence = Absence {
-            // Earlier orders may have granted a longer lease.
             lease: before.map_or(lease, |before| before.lease.max(lease)),
             epoch,
             session,
+            launches: Some(launches),
         };
-        if before != Some(absence) {
+        if before != Some(&absence) {
             self.note(Record::Absent { node, absence });
         }
         let known = self.long_until.entry(node).or_default();

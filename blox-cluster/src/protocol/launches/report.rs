@@ -380,7 +380,7 @@ impl Launches {
     /// granted the long lease. If its shims follow shorter leases then, no process has the long lease
     /// any longer.
     fn check_leases(&mut self, node: NodeId, r: &Report) {
-        let Some(absence) = self.durable.absent.get(&node).copied() else {
+        let Some(absence) = self.durable.absent.get(&node).cloned() else {
             return;
         };
         let lives = |a: &&AttemptReport| !matches!(a.status, Status::Done(_));
