@@ -229,6 +229,7 @@ impl Running {
             address: "a".into(),
             attempts: Vec::new(),
             trouble: None,
+            failed_gpus: Default::default(),
         })));
     }
 

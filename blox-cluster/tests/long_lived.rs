@@ -112,6 +112,7 @@ impl Daemon {
             address: "a".into(),
             attempts: Vec::new(),
             trouble: None,
+            failed_gpus: Default::default(),
         };
         self.step(ControllerInput::Report(report));
     }

@@ -313,49 +313,66 @@ fn jobs_that_can_never_fit_are_refused() {
     c.until_phase(job, "completed");
 }
 
-/// Lists the drain reasons and GPUs of the only node.
+/// Returns the usable GPUs of the only node, and why the first of the others is not.
 fn gpus_and_trouble(c: &Cluster) -> (u64, String) {
     let nodes = c.json(&["nodes"]);
     let node = nodes.as_array().and_then(|n| n.last().cloned());
     let node = node.unwrap_or(Value::Null);
-    let drained = node["drained"].as_str().unwrap_or("").to_owned();
-    (node["gpus"].as_u64().unwrap_or(0), drained)
+    let failed = node["failed_gpus"].as_array().cloned().unwrap_or_default();
+    let why = failed
+        .first()
+        .and_then(|f| f["why"].as_str())
+        .unwrap_or_default();
+    assert_eq!(node["drained"].as_str().unwrap_or_default(), "");
+    let gpus = node["gpus"].as_u64().unwrap_or_default();
+    (gpus.saturating_sub(failed.len() as u64), why.to_owned())
 }
 
-/// A GPU fails: its job moves, the other job runs on. The node then offers the other GPUs, under
-/// their own indices.
+/// A GPU fails: its job moves, the other job runs on, and the node takes new jobs on other GPUs.
 #[test]
-fn failed_gpu_ends_its_job_and_shrinks_the_node() {
+fn failed_gpu_ends_its_job_and_spares_the_others() {
     let mut c = Cluster::without_daemons(&[]).begin("fifo", &[]);
     let health = c.dir.path().join("health.json");
-    std::fs::write(&health, "[{}, {}]").unwrap();
+    std::fs::write(&health, "[{}, {}, {}]").unwrap();
     c.nodes.push(None);
     let path = health.display().to_string();
-    c.start_node_with(0, 2, &["--gpu-health", &path]);
+    c.start_node_with(0, 3, &["--gpu-health", &path]);
     let script = "echo $CUDA_VISIBLE_DEVICES; exec sleep 600";
     let jobs = [0, 1].map(|_| c.submit_until("running", &["--", "sh", "-c", script]));
-    std::fs::write(&health, r#"[{"trouble": "Xid 79"}, {}]"#).unwrap();
+    std::fs::write(&health, r#"[{"trouble": "Xid 79"}, {}, {}]"#).unwrap();
     c.until("the job of the failed GPU is ended", |c| {
         c.exits(jobs[0]) == ["Lost"]
     });
     let show = c.run(&["show", &jobs[0].to_string()]).unwrap();
     assert!(show.contains("GPU 0 failed: Xid 79"), "{show}");
+    // It starts again beside the other job.
+    c.until_phase(jobs[0], "running");
+    c.until("it has a healthy GPU", |c| {
+        c.run(&["logs", &jobs[0].to_string()]).unwrap_or_default() == "2\n"
+    });
     assert_eq!(
         (c.phase(jobs[1]), c.exits(jobs[1]).len()),
         ("running".to_owned(), 0)
     );
-    c.run(&["cancel", &jobs[1].to_string()]).unwrap();
-    c.until("the node offers one GPU", |c| gpus_and_trouble(c).0 == 1);
-    c.until_phase(jobs[0], "running");
-    c.until("it has the healthy GPU", |c| {
-        c.run(&["logs", &jobs[0].to_string()]).unwrap_or_default() == "1\n"
+    assert_eq!(gpus_and_trouble(&c), (2, "failed: Xid 79".to_owned()));
+    let nodes = c.run(&["nodes"]).unwrap();
+    assert!(nodes.contains("GPU 0 failed: Xid 79"), "{nodes}");
+    let third = c.submit(&["--", "sh", "-c", script]);
+    // Neither process forgets it.
+    c.restart_scheduler("fifo");
+    c.until("the node reports it", |c| {
+        gpus_and_trouble(c).1 == "failed: Xid 79"
     });
-    c.run(&["cancel", &jobs[0].to_string()]).unwrap();
-    std::fs::write(&health, "[{}, {}]").unwrap();
-    c.until("the node offers both GPUs", |c| gpus_and_trouble(c).0 == 2);
+    assert_eq!(c.phase(third), "waiting");
+    std::fs::write(&health, "[{}, {}, {}]").unwrap();
+    c.until_phase(third, "running");
+    assert_eq!(gpus_and_trouble(&c), (3, String::new()));
+    for job in [jobs[0], jobs[1]] {
+        assert_eq!(c.phase(job), "running");
+    }
 }
 
-/// A process that belongs to no job holds a GPU: nothing starts there, and `blox nodes` names it.
+/// A process that belongs to no job holds a GPU: no launch starts there, and `blox nodes` names it.
 #[test]
 fn foreign_process_on_a_gpu_is_named_and_spared() {
     let mut c = Cluster::without_daemons(&[]).begin("fifo", &[]);
@@ -367,7 +384,7 @@ fn foreign_process_on_a_gpu_is_named_and_spared() {
     c.start_node_with(0, 1, &["--gpu-health", &path]);
     let started = c.dir.path().join("started");
     let script = format!("touch {}; exec sleep 600", started.display());
-    let named = format!("GPU 0 is held by process {foreign}, which belongs to no job");
+    let named = format!("held by process {foreign}, which belongs to no job");
     c.until("the node names the process", |c| {
         gpus_and_trouble(c).1.contains(&named)
     });

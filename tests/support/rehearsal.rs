@@ -193,6 +193,7 @@ impl Rehearsal {
             address: "localhost".into(),
             attempts: model.parts.iter().map(attempt).collect(),
             trouble: None,
+            failed_gpus: Default::default(),
         }
     }
 

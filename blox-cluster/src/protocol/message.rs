@@ -59,6 +59,10 @@ pub struct Report {
     /// Why no job should start on the node now, such as a foreign process on a GPU or a full disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Name>,
+    /// GPUs of the offer that no job may use now, and why: failed ones, and those that a foreign
+    /// process holds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_gpus: BTreeMap<u32, Name>,
 }
 
 /// State of one launch on a node.

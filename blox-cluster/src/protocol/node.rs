@@ -75,12 +75,10 @@ pub enum ShimMessage {
 /// State of the GPUs of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuNews {
-    /// Hardware that the node offers now.
-    pub offer: Arc<NodeSpec>,
     /// GPUs on which no launch may start now.
     pub blocked: BTreeSet<u32>,
-    /// Why no job should start on the node.
-    pub trouble: Option<Name>,
+    /// GPUs that no job may use, and why.
+    pub failed: BTreeMap<u32, Name>,
 }
 
 /// Input of the state machine.
@@ -225,8 +223,8 @@ pub struct Node {
     refused: BTreeMap<Refused, u64>,
     /// GPUs on which no launch may start now.
     blocked: BTreeSet<u32>,
-    /// Why no job should start on the node.
-    trouble: Option<Name>,
+    /// GPUs that no job may use, and why.
+    failed: BTreeMap<u32, Name>,
     /// Why no launch can start.
     no_room: Option<Name>,
     /// Effects of the current step.
@@ -267,7 +265,7 @@ impl Node {
             announced: false,
             refused: BTreeMap::new(),
             blocked: BTreeSet::new(),
-            trouble: None,
+            failed: BTreeMap::new(),
             no_room: None,
             out: Vec::new(),
             who,
@@ -342,9 +340,8 @@ impl Node {
             },
             NodeInput::Shim(id, message) => self.shim_message(now, id, message),
             NodeInput::Gpus(gpus) => {
-                self.news |= (&self.who.offer, &self.trouble) != (&gpus.offer, &gpus.trouble);
-                (self.who.offer, self.trouble) = (gpus.offer, gpus.trouble);
-                self.blocked = gpus.blocked;
+                self.news |= self.failed != gpus.failed;
+                (self.blocked, self.failed) = (gpus.blocked, gpus.failed);
             }
             NodeInput::Leave(absence) => {
                 self.absence = Some(absence);
@@ -744,7 +741,8 @@ impl Node {
             offer: Arc::clone(&self.who.offer),
             address: self.who.address.clone(),
             attempts: attempts.collect(),
-            trouble: self.no_room.clone().or_else(|| self.trouble.clone()),
+            trouble: self.no_room.clone(),
+            failed_gpus: self.failed.clone(),
         }));
     }
 }

@@ -62,6 +62,7 @@ fn report(name: &str, key: &str, seq: u64) -> Report {
         address: "a".into(),
         attempts: Vec::new(),
         trouble: None,
+        failed_gpus: Default::default(),
         protocol: crate::protocol::message::PROTOCOL,
         absence: None,
     }

@@ -501,8 +501,6 @@ struct Shell {
     /// Shims that need no further supervision but have not exited.
     leaving: Vec<Child>,
     ended: Ended,
-    /// Slot of the machine of each GPU of the offer.
-    slots: Vec<u32>,
     /// Processes on GPUs that belong to no launch, and the time since which they are known.
     foreign: BTreeMap<(u32, u32), Millis>,
     /// Failure of the source of the health of the GPUs.
@@ -568,7 +566,6 @@ impl Shell {
         let ended = Ended::open(dir.join("logs"), settings.logs.ended)?;
         Ok(Shell {
             machine: Node::new(seen.timers.unwrap_or_default(), who, found, now),
-            slots: (0..settings.offer.gpus).collect(),
             foreign: BTreeMap::new(),
             health_failure: None,
             settings,
@@ -674,7 +671,7 @@ impl Shell {
                     lease,
                     time_left,
                 } => {
-                    let slots = self.slots_of(&task);
+                    let slots = task.gpus.clone();
                     let launch = LaunchFile {
                         devices: self.devices_of(&slots),
                         id,
@@ -743,24 +740,10 @@ impl Shell {
         })
     }
 
-    /// Returns the slots of the machine that a launch gets.
-    fn slots_of(&self, task: &Task) -> Vec<u32> {
-        let slot = |gpu: &u32| self.slots.get(*gpu as usize).copied();
-        task.gpus.iter().filter_map(slot).collect()
-    }
-
-    /// Returns the device names of slots; none if they are the indices of the offer.
+    /// Returns the device names of GPUs; none if they have no other names than their indices.
     fn devices_of(&self, slots: &[u32]) -> Vec<String> {
-        let named = !self.settings.devices.is_empty();
-        let moved = self.slots.len() < self.settings.offer.gpus as usize;
-        let name = |slot: &u32| match named {
-            true => self.settings.devices.get(*slot as usize).cloned(),
-            false => Some(slot.to_string()),
-        };
-        match named || moved {
-            true => slots.iter().filter_map(name).collect(),
-            false => Vec::new(),
-        }
+        let name = |slot: &u32| self.settings.devices.get(*slot as usize).cloned();
+        slots.iter().filter_map(name).collect()
     }
 
     /// Returns the device files of the slots that a launch does not have.
@@ -770,8 +753,8 @@ impl Shell {
         others.map(|(_, file)| file.clone()).collect()
     }
 
-    /// Processes the health of the GPUs: ends launches on failed ones, offers the others, and
-    /// starts nothing beside foreign processes.
+    /// Processes the health of the GPUs: ends launches on failed ones, and starts nothing beside
+    /// foreign processes.
     fn gpus(&mut self, probed: Result<Vec<Health>, String>) -> Vec<Report> {
         let all = match probed {
             Ok(all) => {
@@ -793,7 +776,7 @@ impl Shell {
         let mut foreign = BTreeMap::new();
         for (slot, health) in (0..self.settings.offer.gpus).zip(all) {
             if let Some(why) = health.trouble {
-                failed.insert(slot, format!("GPU {slot} failed: {why}"));
+                failed.insert(slot, format!("failed: {why}"));
             }
             for pid in health
                 .processes
@@ -810,50 +793,36 @@ impl Shell {
             let Some(w) = self.watched.get_mut(&id).filter(|w| !w.done) else {
                 continue;
             };
-            let why = w.slots.iter().find_map(|slot| failed.get(slot));
+            let mut bad = w
+                .slots
+                .iter()
+                .filter_map(|slot| Some((slot, failed.get(slot)?)));
+            let why = bad.next().map(|(slot, why)| format!("GPU {slot} {why}"));
             if let (Some(why), None) = (why, &w.bad_gpu) {
                 self.notes.push(format!("launch {id} is ended: {why}"));
-                w.bad_gpu = Some(why.clone());
+                w.bad_gpu = Some(why);
                 self.destroy(id);
             }
         }
-        let healthy: Vec<u32> = (0..self.settings.offer.gpus)
-            .filter(|slot| !failed.contains_key(slot))
-            .collect();
-        // A node without GPUs cannot be a member, so its trouble is reported instead.
-        let none = healthy.is_empty();
-        let healthy = match none {
-            true => (0..self.settings.offer.gpus).collect(),
-            false => healthy,
+        // A launch that runs beside a foreign process continues.
+        let in_use = |slot: u32| {
+            let mut live = self.watched.values().filter(|w| !w.done);
+            live.any(|w| w.slots.contains(&slot))
         };
-        // Launches have the GPUs of the earlier offer until they end.
-        if self.slots != healthy && self.machine.is_idle() {
-            self.slots.clone_from(&healthy);
-        }
         let alarm = self.timers().launch;
-        let long = self
-            .foreign
-            .iter()
-            .find(|(_, since)| now - **since >= alarm);
-        let trouble = match (none.then(|| failed.values().next()).flatten(), long) {
-            (Some(why), _) => Some(why.clone()),
-            (None, Some(((slot, pid), _))) => Some(format!(
-                "GPU {slot} is held by process {pid}, which belongs to no job"
-            )),
-            (None, None) => None,
-        };
-        let is_blocked = |slot: &u32| {
-            failed.contains_key(slot) || self.foreign.keys().any(|(held, _)| held == slot)
-        };
-        let of_offer = (0..).zip(&self.slots);
-        let blocked = of_offer.filter(|(_, slot)| is_blocked(slot));
+        for ((slot, pid), since) in &self.foreign {
+            if now - *since >= alarm && !in_use(*slot) {
+                let why = format!("held by process {pid}, which belongs to no job");
+                failed.entry(*slot).or_insert(why);
+            }
+        }
+        let held = self.foreign.keys().map(|(slot, _)| *slot);
         let news = GpuNews {
-            blocked: blocked.map(|(gpu, _)| gpu).collect(),
-            offer: Arc::new(NodeSpec {
-                gpus: healthy.len() as u32,
-                ..self.settings.offer.clone()
-            }),
-            trouble: trouble.map(Name::from),
+            blocked: failed.keys().copied().chain(held).collect(),
+            failed: failed
+                .into_iter()
+                .map(|(slot, why)| (slot, Name::from(why)))
+                .collect(),
         };
         self.input(NodeInput::Gpus(news))
     }

@@ -896,6 +896,7 @@ mod tests {
             address: "localhost".into(),
             attempts: Vec::new(),
             trouble: None,
+            failed_gpus: Default::default(),
         }
     }
 

@@ -1070,6 +1070,7 @@ mod tests {
             address: "a".into(),
             attempts: Vec::new(),
             trouble: None,
+            failed_gpus: Default::default(),
         };
         tx.send((&good).into()).await.unwrap();
         let orders = client.link(ReceiverStream::new(rx)).await;

@@ -369,6 +369,17 @@ pub(super) fn offers(s: &Controller) -> Vec<pb::OfferLine> {
     cluster.offers().map(line).collect()
 }
 
+fn failed_gpus(s: &Controller, n: &blox_core::Node) -> Vec<pb::FailedGpu> {
+    let failed = (0..).zip(n.gpus()).filter(|(_, g)| !n.works(*g));
+    let line = |(gpu, _)| {
+        let why = s.launches().failure_of_gpu(n.id(), gpu);
+        // Until its node reports, a scheduler that starts anew has no reason.
+        let why = why.map_or("failed", |why| why.as_str()).to_owned();
+        pb::FailedGpu { gpu, why }
+    };
+    failed.map(line).collect()
+}
+
 /// Lists all nodes that have not been removed.
 pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
     let cluster = s.view().cluster();
@@ -400,6 +411,7 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             drained: text(n.cordoned().or(n.failure())),
             silent_s: last_report_at.map_or(0.0, |last_report_at| (now - last_report_at).as_secs()),
             jobs: jobs.into_iter().collect(),
+            failed_gpus: failed_gpus(s, n),
         }
     })
     .collect()

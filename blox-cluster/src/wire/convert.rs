@@ -443,6 +443,7 @@ mod tests {
             address: "10.0.0.1".into(),
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
             trouble: None,
+            failed_gpus: Default::default(),
         };
         let mut sent = pb::Report::from(&report);
         assert_eq!(Report::try_from(sent.clone()), Ok(report.clone()));

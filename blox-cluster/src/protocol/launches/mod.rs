@@ -622,6 +622,8 @@ struct Link {
     protocol: u32,
     /// Length of the planned absence that the node manager announced.
     absence: Option<Millis>,
+    /// GPUs that no job may use, and why, as the node reports them.
+    failed_gpus: BTreeMap<u32, Name>,
     /// Times of recent losses.
     losses: Vec<Millis>,
     /// Recent ends of shims on the node: their times and jobs.
@@ -650,6 +652,7 @@ impl Link {
             address: Name::from(""),
             protocol: 0,
             absence: None,
+            failed_gpus: BTreeMap::new(),
             losses: Vec::new(),
             shims: Vec::new(),
             sick: (0, Millis(0)),
@@ -930,6 +933,11 @@ impl Launches {
     /// Returns true if a node is away as planned.
     pub fn is_absent(&self, node: NodeId) -> bool {
         self.durable.absent.contains_key(&node)
+    }
+
+    /// Returns why no job may use a GPU of a node, in the words of the node's last report.
+    pub fn failure_of_gpu(&self, node: NodeId, gpu: u32) -> Option<&Name> {
+        self.links.get(&node)?.failed_gpus.get(&gpu)
     }
 
     /// Returns a job that may still run on a node.

@@ -330,6 +330,7 @@ mod tests {
                         address: "localhost".into(),
                         attempts: Vec::new(),
                         trouble: None,
+                        failed_gpus: Default::default(),
                     };
                     self.step(ControllerInput::Report(report));
                 }

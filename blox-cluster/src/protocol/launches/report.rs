@@ -117,6 +117,7 @@ impl Launches {
             self.same_again(node, view, r);
             self.welcome_back(node, now, view, r);
             self.note_trouble(node, view, r);
+            self.note_gpus(node, view, r);
             node
         };
         self.out.dirty.insert(node);
@@ -273,6 +274,38 @@ impl Launches {
             _ => return,
         };
         self.out.events.push(Event::NodeManaged { action });
+    }
+
+    /// Takes failed GPUs out of use, and repaired ones back. Ends the launches that have not started
+    /// on a failed GPU; the node manager ends the others.
+    fn note_gpus(&mut self, node: NodeId, view: View<'_>, r: &Report) {
+        let Some(n) = view.node(node) else {
+            return;
+        };
+        for (i, gpu) in (0..).zip(n.gpus()) {
+            match (n.works(gpu), r.failed_gpus.contains_key(&i)) {
+                (true, true) => self.out.events.push(Event::GpuFailed { gpu }),
+                (false, false) => self.out.events.push(Event::GpuRepaired { gpu }),
+                _ => {}
+            }
+        }
+        if let Some(link) = self.links.get_mut(&node)
+            && link.failed_gpus != r.failed_gpus
+        {
+            link.failed_gpus.clone_from(&r.failed_gpus);
+        }
+        for (gpu, why) in &r.failed_gpus {
+            let waits = |part: &PartId| {
+                let a = self.durable.attempts.get(&part.id);
+                a.filter(|a| !a.started && a.goal == Goal::Run)
+                    .and_then(|a| a.launch.parts.iter().find(|(on, _)| *on == node))
+                    .is_some_and(|(_, task)| task.gpus.contains(gpu))
+            };
+            let all: Vec<PartId> = self.each_open_on(node).filter(waits).collect();
+            for part in all {
+                self.want(part.id, Goal::Abort(format!("GPU {gpu} {why}")));
+            }
+        }
     }
 
     fn refuse(&mut self, why: String) {
@@ -633,6 +666,7 @@ mod tests {
                 address: "localhost".into(),
                 attempts: Vec::new(),
                 trouble: None,
+                failed_gpus: Default::default(),
             };
             self.scheduler
                 .step(Millis(self.now), ControllerInput::Report(report));
@@ -716,6 +750,7 @@ mod tests {
                 address: "localhost".into(),
                 attempts,
                 trouble: None,
+                failed_gpus: Default::default(),
             }))
         }
 
@@ -827,6 +862,7 @@ mod tests {
             address: "localhost".into(),
             attempts: Vec::new(),
             trouble: None,
+            failed_gpus: Default::default(),
         };
         let mut again = |now, session, seq| {
             let repeated = all

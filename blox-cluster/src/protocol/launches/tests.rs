@@ -13,8 +13,8 @@ use crate::protocol::{
 use blox_core::trigger::Rounds;
 use blox_core::{
     Action, Adapts, Assignment, Config, Decision, DecisionError, Event, Extras, GpuCount, GpuId,
-    GradientNoise, Input, JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time,
-    TrainingSpec, TypeLimits,
+    GradientNoise, Input, JobId, JobSpec, Name, Node, NodeId, NodeSpec, Outcome, Phase, Reason,
+    Seconds, Time, TrainingSpec, TypeLimits,
 };
 use blox_perf::goodput::{BatchConfig, GoodputModel};
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ struct Gang {
     silent: [bool; 2],
     /// The session of each node manager.
     sessions: [u64; 2],
+    /// Why each node's GPU has failed.
+    failed_gpus: [Option<Name>; 2],
     /// The job's reported progress and metrics.
     reported: JobReport,
     /// True if decisions stop the job.
@@ -116,6 +118,7 @@ impl Gang {
             wishes: Default::default(),
             silent: [false; 2],
             sessions: [1; 2],
+            failed_gpus: Default::default(),
             reported: JobReport::default(),
             preempts: false,
             fails: false,
@@ -209,7 +212,8 @@ impl Gang {
         if matches!(job.phase(), Phase::Submitted) {
             d.admissions.accept(JOB);
         }
-        let up = view.nodes().filter(|n| n.is_usable()).count() == 2;
+        let usable = |n: &&Node| n.is_usable() && n.usable_count() == 1;
+        let up = view.nodes().filter(usable).count() == 2;
         if job.phase() == Phase::Waiting && up {
             d.plan.actions.push(Action::Place {
                 job: JOB,
@@ -251,6 +255,7 @@ impl Gang {
             port: 29_500,
             reported: self.reported.clone(),
         };
+        let failed = self.failed_gpus[node].clone();
         let report = Report {
             protocol: PROTOCOL,
             absence: None,
@@ -265,6 +270,7 @@ impl Gang {
             address: "localhost".into(),
             attempts: self.has[node].iter().map(attempt).collect(),
             trouble: None,
+            failed_gpus: failed.map(|why| (0, why)).into_iter().collect(),
         };
         self.step(ControllerInput::Report(report));
     }
@@ -689,6 +695,29 @@ fn launch_that_no_node_was_to_run_is_not_doubted() {
     g.has[1].clear();
     g.beats(4);
     assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
+}
+
+#[test]
+fn launch_whose_gpu_fails_before_its_start_is_placed_anew() {
+    let mut g = Gang::new();
+    g.beats(4);
+    assert_eq!(g.wishes[1].get(&1), Some(&Wish::Prepare));
+    g.failed_gpus[1] = Some("failed: Xid 79".into());
+    g.beat();
+    for wishes in &g.wishes {
+        assert!(matches!(wishes.get(&1), Some(Wish::Yield(_))));
+    }
+    g.ends(1, done(Exit::Stopped));
+    g.beats(30);
+    assert_eq!((g.phase(), g.granted()), (Some(Phase::Waiting), 1));
+    let why = g.scheduler.launches().failure_of_gpu(NodeId(1), 0);
+    assert_eq!(why.map(Name::as_str), Some("failed: Xid 79"));
+    g.failed_gpus[1] = None;
+    g.beats(6);
+    g.runs(2, &[0, 1]);
+    assert_eq!((g.phase(), g.granted()), (Some(Phase::Running), 2));
+    let why = g.scheduler.launches().failure_of_gpu(NodeId(1), 0);
+    assert_eq!(why, None);
 }
 
 #[test]

@@ -717,6 +717,15 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
         let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
         jobs.join(" ")
     };
+    let reason = |n: &&pb::NodeLine| {
+        let gpus = n
+            .failed_gpus
+            .iter()
+            .map(|f| format!("GPU {} {}", f.gpu, f.why));
+        let drained = Some(&n.drained).filter(|why| !why.is_empty()).cloned();
+        let all: Vec<String> = drained.into_iter().chain(gpus).collect();
+        plain(&all.join("; "))
+    };
     Grid::of(
         nodes,
         5,
@@ -724,7 +733,7 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
             ("node", &|n| n.node.to_string()),
             ("name", &|n| plain(&n.name)),
             ("status", &|n| n.status.clone()),
-            ("drained", &|n| plain(&n.drained)),
+            ("reason", &reason),
             ("jobs", &jobs),
             ("GPUs", &|n| n.gpus.to_string()),
             ("free", &|n| n.free.to_string()),
@@ -946,9 +955,11 @@ fn offer_json(o: &pb::OfferLine) -> Value {
 }
 
 fn node_json(n: &pb::NodeLine) -> Value {
+    let failed = |f: &pb::FailedGpu| json!({ "gpu": f.gpu, "why": f.why });
     json!({
         "node": n.node, "name": n.name, "status": n.status, "gpus": n.gpus, "free": n.free,
         "drained": n.drained, "silent_s": n.silent_s, "jobs": n.jobs,
+        "failed_gpus": n.failed_gpus.iter().map(failed).collect::<Vec<_>>(),
     })
 }
 
