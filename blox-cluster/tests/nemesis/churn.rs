@@ -120,7 +120,7 @@ impl Scheduler for Churn {
         let calm = view.now().secs() > self.calm_after;
         let usable = view.nodes().filter(|n| n.is_usable());
         let mut used: Vec<(GpuId, Used)> = usable
-            .flat_map(|n| n.gpus())
+            .flat_map(|n| n.gpus().filter(|g| n.works(*g)))
             .map(|g| (g, view.cluster().used(g)))
             .collect();
         // Takes a part of each of some GPUs that have room for it, from the `start`th on.

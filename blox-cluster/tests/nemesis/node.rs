@@ -112,6 +112,10 @@ pub struct NodeModel {
     /// Time until which its disk has no room, or returns errors.
     pub full_until: u64,
     pub broken_until: u64,
+    /// A GPU that has failed, and the time until which it has.
+    pub failed_gpu: (u32, u64),
+    /// The manager has read that a GPU has failed.
+    pub is_gpu_failed: bool,
     /// State that the manager could not write.
     pub unsaved: Option<(ClusterId, Epoch, Incarnation)>,
     /// Launches for which the manager had no room.
@@ -159,6 +163,8 @@ impl NodeModel {
             trouble_until: 0,
             full_until: 0,
             broken_until: 0,
+            failed_gpu: (0, 0),
+            is_gpu_failed: false,
             unsaved: None,
             unstarted: BTreeMap::new(),
             last_read: None,

@@ -13,7 +13,7 @@ use blox_cluster::daemon::{
 use blox_cluster::log::Log;
 use blox_cluster::protocol::launches::{Durable, Goal, Launch};
 use blox_cluster::protocol::message::Wish;
-use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimMessage};
+use blox_cluster::protocol::node::{GpuNews, Node, NodeEffect, NodeInput, ShimMessage};
 use blox_cluster::protocol::scheduler::{
     Controller, ControllerInput, Request, RequestError, Saved, Settings,
 };
@@ -62,7 +62,7 @@ pub enum Bug {
 }
 
 /// Situations that schedules must reach.
-const SITUATIONS: [&str; 25] = [
+const SITUATIONS: [&str; 27] = [
     "a launch whose scheduler is away as planned",
     "a launch whose node manager is away as planned",
     "a launch that runs through a planned absence",
@@ -81,6 +81,8 @@ const SITUATIONS: [&str; 25] = [
     "a node without room on its disk",
     "a node whose disk returns errors",
     "a launch for which its node has no room",
+    "a launch whose GPU fails",
+    "a launch beside a failed GPU",
     "a scheduler without room on its disk",
     "a scheduler whose disk returns errors",
     "a scheduler that sleeps",
@@ -506,7 +508,9 @@ impl World {
             && self.nodes.iter().all(|n| n.processes.is_empty())
             && there().all(|n| n.journals.is_empty())
             && up.len() == there().count()
-            && up.iter().all(|n| n.is_usable())
+            && up
+                .iter()
+                .all(|n| n.is_usable() && n.usable_count() == n.gpu_count())
     }
 
     fn at_rest(&self) -> Result<(), String> {
@@ -1161,7 +1165,13 @@ impl World {
         self.reached.add(lease, 1);
         let several = launch.parts.iter().any(|(_, task)| task.ranks.len() > 1);
         let parts = launch.parts.iter().any(|(_, task)| !task.share.is_whole());
+        let beside = self.machine().is_some_and(|machine| {
+            let on = |node| machine.view().node(node).cloned();
+            let mut nodes = launch.parts.iter().filter_map(|(node, _)| on(*node));
+            nodes.any(|n| n.gpus().any(|g| !n.works(g)))
+        });
         let reached = &mut self.reached;
+        reached.add("a launch beside a failed GPU", beside.into());
         reached.add("a launch of several ranks on a node", several.into());
         reached.add("a launch on several nodes", (launch.parts.len() > 1).into());
         reached.add("a launch on a part of its GPUs", parts.into());
@@ -1447,6 +1457,7 @@ impl World {
             }
         }
         self.catches_up(i);
+        self.gpus(i)?;
         let unstarted = std::mem::take(&mut self.nodes[i].unstarted);
         for (id, done) in unstarted {
             self.manager(i, NodeInput::Shim(id, ShimMessage::Done(done)))?;
@@ -1487,6 +1498,31 @@ impl World {
             self.manager(i, NodeInput::Shim(id, message))?;
         }
         self.manager(i, NodeInput::Tick)
+    }
+
+    /// Tells the manager which GPU has failed, and ends the launches on it.
+    fn gpus(&mut self, i: usize) -> Result<(), String> {
+        let (gpu, until) = self.nodes[i].failed_gpu;
+        let fails = self.now < until && !self.peace() && gpu < self.nodes[i].gpus;
+        let was = std::mem::replace(&mut self.nodes[i].is_gpu_failed, fails);
+        if !fails && !was {
+            return Ok(());
+        }
+        let failed = BTreeMap::from_iter(fails.then(|| (gpu, Name::from("failed"))));
+        let news = GpuNews {
+            blocked: failed.keys().copied().collect(),
+            failed,
+        };
+        self.manager(i, NodeInput::Gpus(news))?;
+        let n = &self.nodes[i];
+        let ends = |id: &&AttemptId| {
+            let j = n.journals.get(id);
+            fails && j.is_some_and(|j| j.done.is_none() && j.task.gpus.contains(&gpu))
+        };
+        let ids: Vec<AttemptId> = n.shims.keys().filter(ends).copied().collect();
+        self.reached.add("a launch whose GPU fails", ids.len());
+        ids.into_iter().for_each(|id| self.destroy(i, id));
+        Ok(())
     }
 
     /// Writes down what a disk with room takes again.

@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes the room on the disk of the scheduler or of a node.
+    /// Takes the room on the disk of the scheduler or of a node, or lets a GPU fail.
     fn trouble_disk(&mut self, i: usize) {
         let span = self.rng.random_range(1_000..60_000);
         if let Some(life) = &mut self.life
@@ -108,6 +108,9 @@ impl World {
             }
         }
         let n = &mut self.nodes[i];
+        if n.manager.is_some() && self.rng.random_bool(0.003) {
+            n.failed_gpu = (self.rng.random_range(0..n.gpus), self.now + span);
+        }
         if n.manager.is_some() && self.rng.random_bool(0.003) {
             match self.rng.random_bool(0.5) {
                 true => {
