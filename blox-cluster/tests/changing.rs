@@ -1,53 +1,21 @@
 //! Memory of a scheduler that starts with its own log or with the log of another, and its rehearsal.
 
-use blox_cluster::daemon::{
-    Composed, Daemon, Earlier, FromPolicy, Limits, Outputs, PolicyReplica, Start, ToPolicy,
-};
+mod support;
+
+use blox_cluster::daemon::{Composed, Daemon, Earlier, FromPolicy, Limits, PolicyReplica, Start};
 use blox_cluster::log::{Log, load};
-use blox_cluster::protocol::launches::Past;
-use blox_cluster::protocol::scheduler::{ControllerInput, Request, RequestError, Settings};
-use blox_cluster::protocol::{
-    ClusterId, Epoch, Incarnation, Millis, NodeRequest, Orders, PROTOCOL, Report, Session,
-};
+use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings};
+use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, PROTOCOL, Report, Session};
 use blox_cluster::rehearsal::{Kind, Rehearsal, rehearse};
 use blox_core::{
-    Answer, ClusterManager, Composition, GpuCount, Input, JobId, JobQueue, JobSpec, MissingData,
+    Answer, ClusterManager, Composition, GpuCount, JobId, JobQueue, JobSpec, MissingData,
     NodeActions, NodeSpec, Pipeline, Policy, Scheduler, SchedulingPolicy, Seconds, Submission,
     Time, Validity, View,
 };
 use blox_testing::FirstFit;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Keeps the messages of the policy and the notices.
-#[derive(Default)]
-struct Kept(Vec<ToPolicy>, Vec<String>);
-
-impl Outputs for Kept {
-    type Sender = ();
-
-    fn reply(&mut self, (): (), reply: Result<JobId, RequestError>) {
-        reply.unwrap();
-    }
-
-    fn send(&mut self, _orders: &Orders) {}
-
-    fn provide(&mut self, _request: NodeRequest) {}
-
-    fn policy(&mut self, message: ToPolicy) {
-        self.0.push(message);
-    }
-
-    fn observe(&mut self, _input: &Arc<Input>) {}
-
-    fn notice(&mut self, text: String) {
-        self.1.push(text);
-    }
-
-    fn archive(&mut self, _jobs: &[Past]) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use support::Kept;
 
 /// Counts its decisions. The first jobs come first.
 struct First;
@@ -183,7 +151,7 @@ impl Running {
         }
         loop {
             self.daemon.flush(self.now).unwrap();
-            let messages = std::mem::take(&mut self.daemon.outputs().0);
+            let messages = std::mem::take(&mut self.daemon.outputs().policy);
             if messages.is_empty() {
                 return;
             }
@@ -270,7 +238,7 @@ impl Running {
     }
 
     fn notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.daemon.outputs().1)
+        std::mem::take(&mut self.daemon.outputs().notices)
     }
 
     /// Returns the jobs with GPUs.

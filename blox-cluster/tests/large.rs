@@ -2,62 +2,25 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures times")]
 
-use blox_cluster::daemon::{
-    Composed, Daemon, FromPolicy, Limits, Outputs, PolicyReplica, Start, ToPolicy,
-};
+mod support;
+
+use blox_cluster::daemon::{Composed, Daemon, FromPolicy, Limits, PolicyReplica, Start};
 use blox_cluster::log::Log;
-use blox_cluster::protocol::launches::Past;
 use blox_cluster::protocol::node::{Identity, Node, NodeEffect, NodeInput, ShimMessage};
-use blox_cluster::protocol::scheduler::{ControllerInput, Request, RequestError, Settings};
-use blox_cluster::protocol::{
-    ClusterId, Epoch, Incarnation, Millis, NodeRequest, Orders, Report, Session, Timers,
-};
+use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings};
+use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, Report, Session, Timers};
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::Rounds;
-use blox_core::{
-    Composition, GpuCount, Input, JobId, JobSpec, Name, NodeSpec, Phase, Seconds, Time,
-};
+use blox_core::{Composition, GpuCount, JobSpec, Name, NodeSpec, Phase, Seconds, Time};
 use blox_testing::FirstFit;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::Kept;
 
 /// GPUs and launches of a node.
 const GPUS: u32 = 8;
-
-/// Keeps the orders and the messages of the policy.
-#[derive(Default)]
-struct Kept {
-    orders: Vec<Orders>,
-    policy: Vec<ToPolicy>,
-}
-
-impl Outputs for Kept {
-    type Sender = ();
-
-    fn reply(&mut self, (): (), reply: Result<JobId, RequestError>) {
-        reply.unwrap();
-    }
-
-    fn send(&mut self, orders: &Orders) {
-        self.orders.push(orders.clone());
-    }
-
-    fn provide(&mut self, _request: NodeRequest) {}
-
-    fn policy(&mut self, message: ToPolicy) {
-        self.policy.push(message);
-    }
-
-    fn observe(&mut self, _input: &Arc<Input>) {}
-
-    fn notice(&mut self, _text: String) {}
-
-    fn archive(&mut self, _jobs: &[Past]) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A scheduler and its nodes. Every launch runs at once, and without an end.
 struct World {

@@ -2,47 +2,20 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures times")]
 
-use blox_cluster::daemon::{Composed, Daemon, FromPolicy, Limits, Outputs, Start, ToPolicy};
+mod support;
+
+use blox_cluster::daemon::{Composed, Daemon, FromPolicy, Limits, Start};
 use blox_cluster::log::Log;
-use blox_cluster::protocol::launches::Past;
-use blox_cluster::protocol::scheduler::{ControllerInput, Request, RequestError, Settings};
-use blox_cluster::protocol::{ClusterId, Millis, NodeRequest, Orders};
+use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings};
+use blox_cluster::protocol::{ClusterId, Millis};
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::Rounds;
-use blox_core::{Composition, Extras, GpuCount, Input, JobId, JobSpec, Seconds, Time};
+use blox_core::{Composition, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_testing::FirstFit;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
-
-/// Keeps the messages of the policy.
-#[derive(Default)]
-struct Kept(Vec<ToPolicy>);
-
-impl Outputs for Kept {
-    type Sender = ();
-
-    fn reply(&mut self, (): (), reply: Result<JobId, RequestError>) {
-        reply.unwrap();
-    }
-
-    fn send(&mut self, _orders: &Orders) {}
-
-    fn provide(&mut self, _request: NodeRequest) {}
-
-    fn policy(&mut self, message: ToPolicy) {
-        self.0.push(message);
-    }
-
-    fn observe(&mut self, _input: &Arc<Input>) {}
-
-    fn notice(&mut self, _text: String) {}
-
-    fn archive(&mut self, _jobs: &[Past]) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use support::Kept;
 
 type Started = (Daemon<Kept>, blox_cluster::daemon::PolicyReplica);
 
@@ -96,7 +69,7 @@ fn submit(daemon: &mut Daemon<Kept>, jobs: std::ops::Range<u32>) {
 /// Passes the messages of the daemon to the policy. Returns the number of snapshots written.
 fn follow((daemon, replica): &mut Started) -> usize {
     let mut written = 0;
-    for message in std::mem::take(&mut daemon.outputs().0) {
+    for message in std::mem::take(&mut daemon.outputs().policy) {
         replica.handle(message, |result| {
             if let FromPolicy::Snapshot(snapshot) = result {
                 snapshot.write();
