@@ -698,7 +698,7 @@ fn launch_that_no_node_was_to_run_is_not_doubted() {
 }
 
 #[test]
-fn launch_whose_gpu_fails_before_its_start_is_placed_anew() {
+fn launch_whose_gpu_fails_first_is_placed_anew() {
     let mut g = Gang::new();
     g.beats(4);
     assert_eq!(g.wishes[1].get(&1), Some(&Wish::Prepare));
