@@ -43,7 +43,8 @@ impl Ratios {
             true => job.ran,
             false => {
                 let stated = job.stated();
-                stated * self.draw(job, job.ran / stated, rng)
+                let drawn = stated * self.draw(job, job.ran / stated, rng);
+                drawn.min(job.limit())
             }
         }
     }
@@ -177,6 +178,33 @@ impl Experience {
             by_kind: by_kind.collect(),
             runs: Arc::clone(&self.runs),
             ..Ratios::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Extras, GpuCount, JobSpec, Time};
+    use chacha20::ChaCha8Rng;
+    use rand::SeedableRng;
+
+    #[test]
+    fn no_job_runs_beyond_its_time_limit() {
+        let attributes = [("time_limit_s".into(), 60.into())].into();
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
+        let limited = spec.clone().with_extras(Extras {
+            attributes,
+            ..Extras::default()
+        });
+        for (spec, total) in [(spec, 600.0), (limited, 60.0)] {
+            let known = Known {
+                spec: spec.into(),
+                ran: 10.0,
+                ended: false,
+            };
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            assert_eq!(Ratios::default().total(&known, &mut rng), total);
         }
     }
 }

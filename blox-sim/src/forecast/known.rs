@@ -30,6 +30,13 @@ impl Known {
         let stated = estimate.unwrap_or_else(|| self.spec.duration());
         stated.secs().max(1e-3)
     }
+
+    /// Returns the limit of its running time, which its attribute `time_limit_s` states.
+    pub fn limit(&self) -> f64 {
+        let limit = self.spec.attribute("time_limit_s");
+        let limit = limit.and_then(serde_json::Value::as_f64);
+        limit.unwrap_or(f64::INFINITY)
+    }
 }
 
 /// Returns the running time of a job whose end was seen at the end of a round.
