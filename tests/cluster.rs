@@ -383,7 +383,7 @@ fn failing_job_is_retried_and_then_failed() {
     assert_eq!(c.exits(job), ["Failed with 3", "Failed with 3"]);
     // The job has already ended, and cancelling it is not an error.
     let none = c.run(&["cancel", "0"]).unwrap();
-    assert_eq!(none, "job 0 is failed\n0 jobs cancelled\n");
+    assert_eq!(none, "job 0 had ended before: it is failed\n");
     let no = c.run(&["hold", "0"]).unwrap_err();
     assert_eq!(no, "error: job 0 is failed: it has ended\n");
     let no = c.run(&["cancel", "1"]).unwrap_err();
@@ -469,9 +469,25 @@ fn when_forecasts_queued_jobs_from_running_ones() {
     let (start, end) = (seconds("start"), seconds("end"));
     assert!((4_700.0..=5_400.0).contains(&start), "{text}");
     assert!((699.0..=701.0).contains(&(end - start)), "{text}");
+    // The time limit of an array is its estimate, too.
+    let array = ["--array", "5-6", "--time", "10:00", "--", "true"];
+    let array = c.submit(&array).to_string();
+    let task = format!("{array}_6");
+    let lengths = |name: &str| -> Vec<f64> {
+        let all = c.json(&["when", name]);
+        let jobs = all["jobs"].as_array().cloned().unwrap_or_default();
+        let at = |job: &Value, of: &str| job[of]["median_s"].as_f64().unwrap();
+        let lengths = jobs.iter().map(|job| at(job, "end") - at(job, "start"));
+        lengths.map(f64::round).collect()
+    };
+    c.until("the array is decided", |_| lengths(&array) == [600.0; 2]);
+    assert_eq!(lengths(&task), [600.0]);
+    assert_eq!(c.json(&["when", &task])["jobs"][0]["task"], task);
+    assert!(c.run(&["when", &task]).unwrap().contains(&task));
+    c.run(&["cancel", &array]).unwrap();
     let table = c.run(&["when", &second.to_string()]).unwrap();
     assert!(table.contains(" min to "), "{table}");
-    for (job, why) in [("0", "no forecast of job 0"), ("77", "no queued job 77")] {
+    for (job, why) in [("0", "no forecast of job 0"), ("77", "there is no job 77")] {
         let refused = c.run(&["when", job]).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
@@ -1066,6 +1082,93 @@ fn foreign_names_and_messages_are_escaped_in_output() {
 }
 
 #[test]
+fn missing_program_is_named_and_not_tried_again() {
+    let c = Cluster::start("fifo", &[1]);
+    let submit = |args: &[&str]| {
+        let out = blox().args(["submit", "--at", &c.at]).args(args).output();
+        String::from_utf8(out.unwrap().stderr).unwrap()
+    };
+    let err = submit(&["--", "./none", "x"]);
+    let note = "note: `./none` does not exist on this machine: the job fails if this is so on its \
+        node, too\n";
+    assert_eq!(err, note);
+    c.until_phase(0, "failed");
+    assert_eq!(c.exits(0), ["Failed with 127"]);
+    let why = c.run(&["why", "0"]).unwrap();
+    let part = "`./none` is no program that this node can run: No such file or directory";
+    assert!(why.contains(part), "{why}");
+    assert_eq!(c.job(0)["exit_code"], 127);
+    // A program of the search path is looked up on the node only.
+    let asked = ["--on-exit", "127=retry", "--max-retries", "1"];
+    assert_eq!(
+        submit(&[&asked[..], &["--", "no-such-program"]].concat()),
+        ""
+    );
+    c.until_phase(1, "failed");
+    assert_eq!(c.exits(1).len(), 2);
+}
+
+#[test]
+fn why_shows_the_silence_of_a_running_jobs_node() {
+    let c = Cluster::start("fifo", &[1]);
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
+    let manager = c.nodes[0].as_ref().unwrap().0.id();
+    let why = || c.run(&["why", &job.to_string()]).unwrap();
+    assert_eq!(why().trim(), "job 0 is running");
+    signal("-STOP", manager);
+    c.until("the silence is shown", |_| {
+        why().contains("job 0 is running: node n0 is silent for ")
+    });
+    let text = why();
+    signal("-CONT", manager);
+    assert!(
+        text.contains(" s at most, and it then starts elsewhere"),
+        "{text}"
+    );
+    c.until("the node reports again", |_| {
+        why().trim() == "job 0 is running"
+    });
+    c.run(&["cancel", "0"]).unwrap();
+}
+
+#[test]
+fn line_of_a_shell_runs_once_and_is_shown_briefly() {
+    let c = Cluster::start("fifo", &[2]);
+    let line = "echo a b; echo $SLURM_NTASKS\necho end";
+    let job = c.submit_until("completed", &["-G", "2", "--wrap", line, "-o", "out-%j"]);
+    let out = c.dir.path().join("out-0");
+    assert_eq!(std::fs::read_to_string(out).unwrap(), "a b\n1\nend\n");
+    let shown = c.run(&["show", &job.to_string()]).unwrap();
+    for line in [
+        "job        0 wrap\n",
+        "exit code  0\n",
+        "command    /bin/sh -c '#!/bin/sh' (3 lines) wrap\n",
+        "output     out-$BLOX_JOB_ID\n",
+        "GPUs       2 on n0\n",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    // No heartbeat shows the start of a short launch.
+    assert!(c.job(job)["started_s"].as_f64() >= c.job(job)["submitted_s"].as_f64());
+    let listed = c.run(&["queue", "--all", "-j", "0,0", "-o", "id"]).unwrap();
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["ID", "0"]);
+    c.until("the job is in the history", |c| {
+        c.run(&["acct", "-j", "0"])
+            .is_ok_and(|text| text.lines().count() == 2)
+    });
+    let none = c.run(&["acct", "-j", "1"]).unwrap();
+    assert_eq!(none.lines().count(), 1, "{none}");
+    let second = c
+        .submit_until("running", &["--", "sleep", "600"])
+        .to_string();
+    let cancelled = c.run(&["cancel", "0", &second]).unwrap();
+    assert_eq!(
+        cancelled,
+        "1 of 2 jobs cancelled: 1 had ended before (1 completed)\n"
+    );
+}
+
+#[test]
 fn missing_working_directory_is_named_in_the_error() {
     let c = Cluster::start("fifo", &[1]);
     let dir = c.dir.path().join("gone");
@@ -1162,7 +1265,7 @@ fn exit_codes_follow_the_rules_of_the_job() {
     let shown = c.run(&["show", &hopeless.to_string()]).unwrap();
     let folder = c.dir.path().canonicalize().unwrap();
     for line in [
-        "\nGPUs       1\n",
+        "\nGPUs       1 on n0\n",
         "\nlaunch 1   node n0: failed with 7, ",
         "\ncommand    sh -c 'exit 7'\n",
         &format!("\nfolder     {}\n", folder.display()),

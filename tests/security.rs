@@ -274,6 +274,11 @@ fn users_and_nodes_join_with_tokens() {
         .run("bob", &format!("show {} --json", job.trim()))
         .unwrap();
     assert!(shown.contains(r#""user":"bob""#), "{shown}");
+    // A user is known by the certificate, whatever the name on this machine.
+    for (who, jobs) in [("bob", 1), ("ada", 0)] {
+        let mine = c.run(who, "queue --all --me --json").unwrap();
+        assert_eq!(mine.matches(r#""job":"#).count(), jobs, "{mine}");
+    }
     let spoofed = c.run("bob", "submit --user ada -- true").unwrap_err();
     let expected = "error: user is `ada`, expected `bob`: only an operator submits for others\n";
     assert_eq!(spoofed, expected);

@@ -360,12 +360,17 @@ impl Client {
         self.reply(reply)
     }
 
-    /// Forecasts start and end of one queued job, or of all.
+    /// Forecasts start and end of one queued job or array, such as `12` or `12_3`, or of all.
     ///
     /// # Errors
     /// The scheduler does not answer, there is no such job, or it makes no forecasts.
-    pub async fn when(&mut self, job: Option<u32>) -> Result<pb::WhenReply, ClientError> {
-        let reply = self.jobs.when(soon(pb::WhenRequest { job })).await;
+    pub async fn when(&mut self, name: Option<String>) -> Result<pb::WhenReply, ClientError> {
+        let request = pb::WhenRequest {
+            // An earlier scheduler reads the number.
+            job: name.as_deref().and_then(|name| name.parse().ok()),
+            name: name.unwrap_or_default(),
+        };
+        let reply = self.jobs.when(soon(request)).await;
         self.reply(reply)
     }
 

@@ -682,6 +682,7 @@ impl<O: Outputs> Daemon<O> {
                     ),
                 })
             }
+            Event::Stopped { job, .. } => self.machine.launches().durable().begun_starvation(*job),
             Event::NodeReturned { node } => Some(format!("{} is back", called(*node))),
             Event::NodeLeft { node } => Some(format!("{} has left", called(*node))),
             Event::NodeActionFailed { id, node, why } => {

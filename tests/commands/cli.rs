@@ -19,6 +19,34 @@ fn run(line: &str) -> Seen {
     at(dir.path(), line.split_whitespace())
 }
 
+#[test]
+fn address_of_the_scheduler_is_in_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = "node --gpus 1 --state-dir n";
+    for line in ["queue", "whoami", "submit -- true", "when", node] {
+        let mut command = blox();
+        command.args(line.split(' ')).current_dir(dir.path());
+        let seen = Seen::from(command.env("BLOX_AT", "nowhere").output().unwrap());
+        assert!(
+            seen.err.contains("`nowhere` is no address"),
+            "{line}: {}",
+            seen.err
+        );
+        // An option of the command line comes first.
+        command.args(["--help"]).env("BLOX_AT", "elsewhere");
+        let help = Seen::from(command.output().unwrap());
+        let shown = "[default: $BLOX_AT, or 127.0.0.1:7070]";
+        let is_shown = line.starts_with("submit") || help.out.replace('\n', " ").contains(shown);
+        assert!(is_shown && !help.out.contains("elsewhere"), "{}", help.out);
+    }
+    let mut command = blox();
+    command
+        .args(["queue", "--at", "here"])
+        .env("BLOX_AT", "nowhere");
+    let seen = Seen::from(command.output().unwrap());
+    assert!(seen.err.contains("`here` is no address"), "{}", seen.err);
+}
+
 const TRACE: &str = "job_id,submit_s,gpus,duration_s\n\
     first,0,1,400\nsecond,10,2,900\nthird,5,8,100\nfourth,20,1,100\n";
 

@@ -172,6 +172,10 @@ pub const SHIM_ENDED: &str = "its shim ended or stood still";
 /// Explanation of a launch whose shim could not be started.
 pub const NO_SHIM: &str = "its shim could not be started";
 
+/// Part of the explanation of a launch whose program the node cannot run. More launches would end
+/// the same way.
+pub const NO_PROGRAM: &str = "is no program that this node can run";
+
 /// Exit status of a launch on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {

@@ -706,16 +706,26 @@ impl pb::jobs_server::Jobs for Service {
 
     /// The forecast runs on copies, beside the scheduler.
     async fn when(&self, request: Request<pb::WhenRequest>) -> Answer<pb::WhenReply> {
-        let pb::WhenRequest { job } = request.into_inner();
+        let pb::WhenRequest { job, name } = request.into_inner();
         let none = || Status::unimplemented("this scheduler makes no forecasts");
         let forecaster = self.forecaster.clone().ok_or_else(none)?;
         let copies = self.handle.copies().await;
         let (mut state, policy) = copies.ok_or_else(|| self.handle.gone())?;
-        if let Some(id) = job {
-            let known = state.job(JobId(id)).map(|job| job.phase());
-            if known.is_none_or(|phase| phase == Phase::Ended) {
-                return Err(Status::not_found(format!("there is no queued job {id}")));
-            }
+        let filter = pb::Filter {
+            jobs: match (name.as_str(), job) {
+                ("", job) => job.iter().map(u32::to_string).collect(),
+                (name, _) => vec![name.to_owned()],
+            },
+            ..pb::Filter::default()
+        };
+        let listed = move |s: &Controller, _: Millis| select::jobs(s, &filter);
+        let listed = self.look(listed).await?.map_err(Status::not_found)?;
+        let is_live = |id: &JobId| state.job(*id).is_some_and(|j| j.phase() != Phase::Ended);
+        if listed.as_ref().is_some_and(|ids| !ids.iter().any(is_live)) {
+            let wanted = job.map_or(name, |job| job.to_string());
+            return Err(Status::not_found(format!(
+                "there is no queued job {wanted}"
+            )));
         }
         let look = |s: &Controller, now: Millis| (s.time(now), shown::ended(s));
         let (now, past) = self.look(look).await?;
@@ -724,7 +734,12 @@ impl pb::jobs_server::Jobs for Service {
         let forecast = move || forecaster.expect(&state, &*policy, &past);
         let forecast = tokio::task::spawn_blocking(forecast).await;
         let mut jobs = forecast.map_err(|e| Status::internal(e.to_string()))?;
-        jobs.retain(|expected| job.is_none_or(|job| expected.job == JobId(job)));
+        let is_listed = |id: JobId| {
+            listed
+                .as_ref()
+                .is_none_or(|ids| ids.binary_search(&id).is_ok())
+        };
+        jobs.retain(|expected| is_listed(expected.job));
         let look = move |s: &Controller, _: Millis| pb::WhenReply {
             now_s: s.launches().durable().unix(now),
             jobs: shown::expected(s, &jobs),

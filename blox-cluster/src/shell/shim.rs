@@ -16,7 +16,7 @@ use super::progress;
 use super::room::Shares;
 use super::slots::Slots;
 use crate::private;
-use crate::protocol::message::{Meeting, Task};
+use crate::protocol::message::{Meeting, NO_PROGRAM, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of};
 use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
@@ -600,7 +600,17 @@ fn start(
             .map_err(|e| e.to_string()),
         false => guard::start_rank(command),
     };
-    started.map_err(|e| format!("`{program}` cannot be started: {e}"))
+    started.map_err(|e| match is_no_program(&e) {
+        true => format!("`{program}` {NO_PROGRAM}: {e}"),
+        false => format!("`{program}` cannot be started: {e}"),
+    })
+}
+
+/// Returns whether an error states that a file does not exist or cannot be executed.
+fn is_no_program(error: &str) -> bool {
+    // ENOENT, ENOEXEC, EACCES, ENOTDIR and EISDIR, as the standard library ends its texts.
+    let codes = [2, 8, 13, 20, 21].map(|code| format!("(os error {code})"));
+    codes.iter().any(|code| error.ends_with(code))
 }
 
 /// Converts bytes to GiB, with two digits.

@@ -94,6 +94,15 @@ pub(super) fn jobs(
         let lines = reply.jobs.iter_mut();
         lines.for_each(|line| add_details(line, brief));
     }
+    // The lists would be too wide.
+    for (line, job) in reply.jobs.iter_mut().zip(only) {
+        let texts = [
+            line.reason.clone(),
+            durable.starvation(job).unwrap_or_default(),
+        ];
+        let texts = texts.into_iter().filter(|text| !text.is_empty());
+        line.reason = texts.collect::<Vec<_>>().join("; ");
+    }
     reply
 }
 
@@ -210,6 +219,8 @@ pub(super) fn expected(s: &Controller, jobs: &[Expected]) -> Vec<pb::ExpectedLin
             gpus: brief.gpus,
             start: Some(interval(&job.start)),
             end: Some(interval(&job.end)),
+            array: brief.array.map(|place| place.id.0),
+            index: brief.array.map_or(0, |place| place.index),
         })
     };
     jobs.iter().filter_map(line).collect()
@@ -295,7 +306,9 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
     }
     let core = s.core();
     let why = match job.phase() {
-        Phase::Running | Phase::Starting if job.bound().is_some() => return String::new(),
+        Phase::Running | Phase::Starting if job.bound().is_some() => {
+            return silence(s, now, job).unwrap_or_default();
+        }
         Phase::Starting => &Reason::WaitingForGpus,
         // The reason of the stop is shown until a decision has considered the job.
         Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
@@ -304,6 +317,19 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
         _ => job.reason(),
     };
     why.to_string()
+}
+
+/// Describes the silence of a node of a running job.
+fn silence(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<String> {
+    let (id, _) = s.launches().durable().of_job(job.id()).last()?;
+    let (node, silent, left) = s.launches().silence(now, id)?;
+    let name = s.view().node(node).and_then(|n| n.spec().name.clone());
+    let name = name.map_or_else(|| node.to_string(), |name| name.to_string());
+    let (silent, left) = (silent.as_secs().floor(), left.as_secs().ceil());
+    Some(format!(
+        "node {name} is silent for {silent} s: the lease of the job there ends in {left} s at most, \
+         and it then starts elsewhere"
+    ))
 }
 
 /// Describes the retry delay of a job.

@@ -199,9 +199,12 @@ fn suggest_no_hidden(e: &mut clap::Error) {
 }
 
 /// Formats wrong usage: the code ends the first paragraph. Help has no code.
-fn with_code(e: &clap::Error) -> String {
+fn with_code(e: &clap::Error, args: &[OsString]) -> String {
     if let Some(text) = wrong_value(e) {
         return text;
+    }
+    if let Some(sentence) = of_slurm(e, args) {
+        return format!("{sentence} [{}]\n", Code::Usage);
     }
     let mut text = e.render().to_string();
     if let Some(extra) = extra_argument(e) {
@@ -215,6 +218,18 @@ fn with_code(e: &clap::Error) -> String {
     let end = text.find("\n\n").unwrap_or(text.trim_end().len());
     let (sentence, rest) = text.split_at(end);
     format!("{sentence} [{}]{rest}", Code::Usage)
+}
+
+/// Formats the error about a command or an option of Slurm, if something replaces it.
+fn of_slurm(e: &clap::Error, args: &[OsString]) -> Option<String> {
+    let words: Vec<&str> = args.iter().skip(1).filter_map(|a| a.to_str()).collect();
+    match (e.kind(), e.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, _) => cluster::about_command(&words),
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => {
+            cluster::about_option(words.first()?, option)
+        }
+        _ => None,
+    }
 }
 
 /// Formats the error about an argument that follows all arguments of its command.
@@ -263,7 +278,7 @@ pub(super) fn parse(
         Ok(cli) => Ok(Ok(cli.command)),
         Err(mut e) if e.use_stderr() => {
             suggest_no_hidden(&mut e);
-            let _ = terminal.err.write_all(with_code(&e).as_bytes());
+            let _ = terminal.err.write_all(with_code(&e, args).as_bytes());
             Ok(Err(BAD_INPUT))
         }
         Err(e) => {

@@ -4,7 +4,7 @@ use super::due::Item;
 use super::training::{batch, modelled_rate};
 use super::{Attempt, End, Goal, Launch, Launches};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
-use crate::protocol::message::{Exit, Progress, Status, Task};
+use crate::protocol::message::{Exit, NO_PROGRAM, Progress, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
     Assignment, Command, Event, GpuCount, JobId, JobRef, Name, Node, NodeId, Outcome as How, Phase,
@@ -320,7 +320,12 @@ impl Launches {
         let mut lost = a.ends.values().filter(|e| e.exit == Exit::Lost);
         let bad_file = a.ends.values().any(|e| e.exit == Exit::BadFile);
         // An unreadable file is a failure of the job without an exit code.
-        let rule = a.failed.map(|code| on_exit(job, code));
+        let no_program = a.ends.values().any(|e| e.why.contains(NO_PROGRAM));
+        let default = match no_program {
+            true => OnExit::Fail,
+            false => OnExit::Retry,
+        };
+        let rule = a.failed.map(|code| on_exit(job, code, default));
         let rule = rule.or(bad_file.then_some(OnExit::Retry));
         let current = job.attempt() == id.attempt;
         match &a.goal {
@@ -524,7 +529,8 @@ fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bo
     let with_zero = |e: &End| by_itself(e) || (e.exit == Exit::Stopped && e.exited_zero);
     let all = job.truth().work().iterations;
     let reported = progress.is_some_and(|p| all > 0.0 && p.done >= all * ALL_DONE);
-    a.ends.values().all(with_zero) && (reported || on_exit(job, 0) == OnExit::Complete)
+    a.ends.values().all(with_zero)
+        && (reported || on_exit(job, 0, OnExit::Retry) == OnExit::Complete)
 }
 
 /// Share of all iterations that counts as complete. The number of iterations may be a rounded
@@ -546,14 +552,15 @@ enum OnExit {
 
 /// Returns the rule for an exit code in the job's `on_exit` attribute: `retry`, `fail`, `complete`
 /// or `requeue`.
-fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
+fn on_exit(job: &JobRef<'_>, code: i32, default: OnExit) -> OnExit {
     let rules = job.spec().extras().attributes.get("on_exit");
     let rule = rules.and_then(|r| r.get(code.to_string())?.as_str());
     match rule {
         Some("fail") => OnExit::Fail,
         Some("complete") => OnExit::Complete,
         Some("requeue") => OnExit::Requeue,
-        _ => OnExit::Retry,
+        Some("retry") => OnExit::Retry,
+        _ => default,
     }
 }
 

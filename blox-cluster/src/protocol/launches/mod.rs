@@ -13,6 +13,7 @@ mod lost;
 mod nodes;
 mod orders;
 pub(super) mod report;
+mod starved;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -460,7 +461,15 @@ impl Durable {
             Event::Ended { job, outcome } => {
                 self.ended.insert(*job, *outcome);
                 self.forget(*job);
-                self.summarize(*job, |brief| brief.ended = Some(at));
+                let ran = self.running_time(*job);
+                self.summarize(*job, |brief| {
+                    brief.ended = Some(at);
+                    // No report shows the start of a launch that ends before the next heartbeat.
+                    if brief.started.is_none() {
+                        let started = ran.map(|ran| at - ran);
+                        brief.started = started.map(|at| at.max(brief.submit));
+                    }
+                });
             }
             Event::Started { job, .. } => {
                 self.summarize(*job, |brief| {
@@ -475,6 +484,19 @@ impl Durable {
             }
             _ => {}
         }
+    }
+
+    /// Returns the running time of the launches of a job, by the clocks of its nodes; `None` if none
+    /// ran.
+    fn running_time(&self, job: JobId) -> Option<Seconds> {
+        let mut longest: BTreeMap<u32, Millis> = BTreeMap::new();
+        let ran = |end: &End| end.exit != Exit::NeverRan;
+        for (part, end) in self.accounts_of(job).filter(|(_, end)| ran(end)) {
+            let of_launch = longest.entry(part.id.attempt).or_default();
+            *of_launch = (*of_launch).max(end.ran);
+        }
+        let sum: u64 = longest.values().map(|ran| ran.0).sum();
+        (!longest.is_empty()).then(|| Seconds::new(Millis(sum).as_secs()))
     }
 
     /// Removes what is kept of a job only until its end.
@@ -824,6 +846,20 @@ impl Launches {
     /// Returns the time of a node's last report; before its first report, the start of this run.
     pub fn last_report_at(&self, node: NodeId) -> Option<Millis> {
         self.links.get(&node).map(|l| l.last_report_at)
+    }
+
+    /// Returns the node of a launch that is silent for longest, and the length of its silence. The
+    /// last value is the time until all processes of the launch there have ended. Returns `None` if
+    /// no node is silent for as long as a lost node.
+    pub fn silence(&self, now: Millis, id: AttemptId) -> Option<(NodeId, Millis, Millis)> {
+        let open = self.durable.attempts.get(&id)?.open();
+        let silent = open.filter_map(|node| {
+            let last_report_at = self.last_report_at(node)?.max(self.awake_since);
+            let silent = now - last_report_at;
+            let fenced_at = self.fenced_at(PartId { id, node }, last_report_at);
+            (silent >= self.timers.lost).then_some((node, silent, fenced_at - now))
+        });
+        silent.max_by_key(|(_, silent, _)| *silent)
     }
 
     /// Returns the remaining quarantine of a repeatedly lost node; 0 if the node is not in

@@ -1,7 +1,7 @@
 //! `blox acct`: accounts of ended jobs, from a scheduler or from its state directory.
 
 use super::args::{AcctArgs, AcctBy, AcctFormat};
-use super::cells::{client, own_name, span};
+use super::cells::{client, me, span};
 use crate::failure::{Code, Failure};
 use crate::files::write_whole;
 use crate::output::tables::sink;
@@ -40,19 +40,20 @@ fn heading(by: AcctBy) -> &'static str {
 pub(super) async fn run(a: AcctArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let format = format_of(&a)?;
     let user = match a.me {
-        true if own_name().is_empty() => {
-            return Err(Failure::new("--me: $USER is not set: give --user"));
-        }
-        true => own_name(),
+        true => me(&a.at)?,
         false => a.user.unwrap_or_default(),
     };
+    let by = match a.jobs.is_empty() {
+        true => a.by,
+        false => AcctBy::Job,
+    };
     let request = pb::AccountsRequest {
-        by: pb::AccountsBy::from(a.by).into(),
+        by: pb::AccountsBy::from(by).into(),
         since_s: a.since.map(|at| at.0),
         until_s: a.until.map(|at| at.0),
         user,
     };
-    let groups = match &a.state_dir {
+    let mut groups: Vec<pb::GroupLine> = match &a.state_dir {
         Some(dir) => {
             let query = Query {
                 by: request.by().into(),
@@ -66,7 +67,10 @@ pub(super) async fn run(a: AcctArgs, terminal: &mut Terminal<'_>) -> Result<i32,
         }
         None => client(&a.at).await?.accounts(request).await?,
     };
-    let name = heading(a.by);
+    if !a.jobs.is_empty() {
+        groups.retain(|group| a.jobs.iter().any(|job| is_of(job, &group.group)));
+    }
+    let name = heading(by);
     let fill = |table: &mut dyn TableSink| fill(name, &groups, table);
     match (format, &a.output) {
         (AcctFormat::Table, None) => {
@@ -98,6 +102,12 @@ pub(super) async fn run(a: AcctArgs, terminal: &mut Terminal<'_>) -> Result<i32,
         }
     }
     Ok(OK)
+}
+
+/// Returns whether the account of a job is of a job or an array that a user names.
+fn is_of(named: &str, job: &str) -> bool {
+    let place = job.strip_prefix(named);
+    place.is_some_and(|place| place.is_empty() || place.starts_with('_'))
 }
 
 fn io_failure(e: WriteError) -> Failure {
@@ -187,4 +197,15 @@ fn json_of(name: &str, groups: &[pb::GroupLine]) -> Value {
         line
     };
     groups.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn number_of_an_array_names_all_its_jobs() {
+        assert!(is_of("12", "12") && is_of("12", "12_3") && is_of("12_3", "12_3"));
+        assert!(!is_of("12", "123") && !is_of("12_3", "12_30") && !is_of("12_3", "12"));
+    }
 }

@@ -11,12 +11,25 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// Returns the address of the scheduler without --at.
+fn usual_address() -> &'static str {
+    static ADDRESS: LazyLock<String> = LazyLock::new(|| address_in(std::env::var("BLOX_AT").ok()));
+    &ADDRESS
+}
+
+/// Returns the address that an environment variable states, or the default of the scheduler.
+fn address_in(variable: Option<String>) -> String {
+    let stated = variable.filter(|address| !address.is_empty());
+    stated.unwrap_or_else(|| "127.0.0.1:7070".to_owned())
+}
 
 /// Address of the scheduler.
 #[derive(Args)]
 pub(crate) struct At {
-    /// Address of the scheduler
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
+    /// Address of the scheduler [default: $BLOX_AT, or 127.0.0.1:7070]
+    #[arg(long, value_name = "HOST:PORT", default_value = usual_address(), hide_default_value = true)]
     pub at: String,
     /// File with the secret that the scheduler requires [default: $BLOX_TOKEN_FILE, or your own
     /// token for your scheduler on this machine]
@@ -47,8 +60,8 @@ pub(crate) struct InitArgs {
 pub(crate) struct LoginArgs {
     /// Token of `blox token create`
     pub token: String,
-    /// Address of the scheduler
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
+    /// Address of the scheduler [default: $BLOX_AT, or 127.0.0.1:7070]
+    #[arg(long, value_name = "HOST:PORT", default_value = usual_address(), hide_default_value = true)]
     pub at: String,
     /// File to write [default: one for this address in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
@@ -461,7 +474,7 @@ pub(crate) struct SubmitArgs {
     #[command(flatten)]
     pub at: At,
     /// Number of GPUs, all of which start together
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short, short_alias = 'G', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub gpus: u32,
     /// Part of each GPU, such as 0.5; other jobs may run on the rest [default: the whole GPU]
     #[arg(long, value_name = "PART", value_parser = part)]
@@ -507,8 +520,8 @@ pub(crate) struct SubmitArgs {
         allow_negative_numbers = true
     )]
     pub priority: i32,
-    /// Estimated duration on these GPUs
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = not_negative)]
+    /// Estimated duration on these GPUs [default: --time, else 3600]
+    #[arg(long, value_name = "SECONDS", default_value = "3600", hide_default_value = true, value_parser = not_negative)]
     pub duration: f64,
     /// Iterations in that time, as the job writes them to its progress file [default: one per
     /// second]
@@ -569,7 +582,11 @@ pub(crate) struct SubmitArgs {
     #[arg(long)]
     pub json: bool,
     /// Program and its arguments, run without a shell; or a batch script, whose #SBATCH lines apply
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "wrap",
+        trailing_var_arg = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<String>,
     #[command(flatten, next_help_heading = "As sbatch")]
     pub sbatch: SbatchArgs,
@@ -580,6 +597,9 @@ pub(crate) struct SubmitArgs {
 /// Options as sbatch takes them, on the command line and in `#SBATCH` lines.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SbatchArgs {
+    /// Run this line with a shell instead of COMMAND, once for all GPUs
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["command", "script"])]
+    pub wrap: Option<String>,
     /// Submit a job for each index, such as 0-9, 0-9%3 (3 at once) or 1,5,7-20:2
     #[arg(long, short = 'a', value_name = "INDICES")]
     pub array: Option<String>,
@@ -596,7 +616,8 @@ pub(crate) struct SbatchArgs {
     /// GPUs on each of --nodes, such as 8 or a100:8
     #[arg(long, value_name = "GPUS")]
     pub gpus_per_node: Option<String>,
-    /// Number of nodes, which multiplies the GPUs and memory of a node; the policy chooses the nodes
+    /// Number of nodes, which multiplies the GPUs and memory of a node. It is a wish: the placement of
+    /// the scheduler chooses the nodes
     #[arg(long, short = 'N', value_name = "N")]
     pub nodes: Option<String>,
     /// Processes of a script: 1, or one for each GPU [default: 1]
@@ -605,9 +626,18 @@ pub(crate) struct SbatchArgs {
     /// CPU cores of each of --ntasks
     #[arg(long, short = 'c', value_name = "N")]
     pub cpus_per_task: Option<String>,
+    /// Processes on each of --nodes
+    #[arg(long, value_name = "N", alias = "tasks-per-node")]
+    pub ntasks_per_node: Option<String>,
+    /// CPU cores for each GPU
+    #[arg(long, value_name = "N")]
+    pub cpus_per_gpu: Option<String>,
     /// Memory on each of --nodes, such as 16G; without a letter in MiB
     #[arg(long, value_name = "SIZE")]
     pub mem: Option<String>,
+    /// Memory for each CPU core
+    #[arg(long, value_name = "SIZE")]
+    pub mem_per_cpu: Option<String>,
     /// Memory for each GPU
     #[arg(long, value_name = "SIZE")]
     pub mem_per_gpu: Option<String>,
@@ -620,6 +650,15 @@ pub(crate) struct SbatchArgs {
     /// File for standard error [default: as --output]
     #[arg(long, short = 'e', value_name = "FILE")]
     pub error: Option<String>,
+    /// File for standard input
+    #[arg(long, short = 'i', value_name = "FILE")]
+    pub input: Option<String>,
+    /// Comment, an attribute for policies
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// Print the number of the job only, as always
+    #[arg(long)]
+    pub parsable: bool,
     /// Variables of your environment for the job: ALL, NONE or names, with values if NAME=VALUE
     /// [default: NONE]
     #[arg(long, value_name = "NAMES")]
@@ -648,6 +687,8 @@ impl SbatchArgs {
         let all = [
             ("array", self.array),
             ("chdir", self.chdir),
+            ("comment", self.comment),
+            ("cpus-per-gpu", self.cpus_per_gpu),
             ("cpus-per-task", self.cpus_per_task),
             ("dependency", self.dependency),
             ("error", self.error),
@@ -656,13 +697,17 @@ impl SbatchArgs {
             ("gpus-per-node", self.gpus_per_node),
             ("gres", self.gres),
             ("hold", flag(self.hold)),
+            ("input", self.input),
             ("mem", self.mem),
+            ("mem-per-cpu", self.mem_per_cpu),
             ("mem-per-gpu", self.mem_per_gpu),
             ("nice", self.nice),
             ("no-requeue", flag(self.no_requeue)),
             ("nodes", self.nodes),
             ("ntasks", self.ntasks),
+            ("ntasks-per-node", self.ntasks_per_node),
             ("output", self.output),
+            ("parsable", flag(self.parsable)),
             ("requeue", flag(self.requeue)),
             ("signal", self.signal),
         ];
@@ -693,7 +738,7 @@ pub(crate) struct SlurmJobArgs {
     #[arg(long, short = 'A', value_name = "NAME")]
     pub account: Option<String>,
     /// Limit of the running time: minutes, MM:SS, HH:MM:SS, D-HH, or seconds such as 90s; time in
-    /// the queue does not count. With --on slurm also the estimate if --duration is left out
+    /// the queue does not count. Also the estimate if --duration is left out
     #[arg(long, short = 't', value_name = "TIME")]
     pub time: Option<String>,
     /// Further option of sbatch, such as --slurm-arg=--mem=2G; may be given more than once
@@ -746,16 +791,16 @@ pub(crate) struct FilterArgs {
     pub me: bool,
     /// Only jobs in these states: pending, held, running or another word of the column, separated by
     /// commas
-    #[arg(long, short = 't', value_name = "STATES")]
+    #[arg(long, short = 't', value_name = "STATES", alias = "states")]
     pub state: Option<String>,
     /// Only jobs of this name
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", aliases = ["job-name", "jobname"])]
     pub name: Option<String>,
     /// Only jobs of this queue
     #[arg(long, short = 'p', value_name = "NAME", visible_alias = "partition")]
     pub queue: Option<String>,
     /// Only jobs on this node
-    #[arg(long, short = 'w', value_name = "NODE")]
+    #[arg(long, short = 'w', value_name = "NODE", alias = "nodelist")]
     pub node: Option<String>,
 }
 
@@ -854,6 +899,15 @@ pub(crate) struct AcctArgs {
         hide_possible_values = true
     )]
     pub by: AcctBy,
+    /// Only these jobs, separated by commas; groups by job
+    #[arg(
+        long,
+        short = 'j',
+        value_name = "JOBS",
+        value_delimiter = ',',
+        conflicts_with = "by"
+    )]
+    pub jobs: Vec<String>,
     /// Only jobs that ended since, such as 7d, 2026-11-01 or 2026-11-01T12:00; in UTC
     #[arg(long, short = 'S', value_name = "TIME", value_parser = parser::<Moment>("a time such as 7d, 12h, 2026-11-01 or 2026-11-01T12:00"))]
     pub since: Option<Moment>,
@@ -904,7 +958,8 @@ fn hide_all_but_forecast(arg: Arg) -> Arg {
 #[derive(Args)]
 #[command(mut_args(hide_all_but_forecast))]
 pub(crate) struct WhenArgs {
-    /// Number of one job [default: all queued jobs]
+    /// Number of one job, such as 12, or 12_3 in an array; 12 is also a whole array [default: all
+    /// queued jobs]
     #[arg(value_name = "JOB")]
     pub job: Option<String>,
     #[command(flatten)]
@@ -958,6 +1013,15 @@ pub(crate) struct QueueArgs {
     /// Numbers of jobs, as for blox cancel [default: all]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
+    /// Numbers of jobs, separated by commas, as squeue takes them
+    #[arg(
+        long = "jobs",
+        short = 'j',
+        value_name = "JOBS",
+        value_delimiter = ',',
+        conflicts_with = "jobs"
+    )]
+    pub listed: Vec<String>,
     /// Include jobs that have ended
     #[arg(long)]
     pub all: bool,
@@ -982,6 +1046,16 @@ pub(crate) struct NodesArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The list of nodes.
+#[derive(Args)]
+pub(crate) struct ListNodesArgs {
+    #[command(flatten)]
+    pub nodes: NodesArgs,
+    /// One line for each node, as always
+    #[arg(long = "Node", short = 'N')]
+    pub by_node: bool,
 }
 
 /// Meaning of an exit code.
@@ -1198,7 +1272,7 @@ pub(crate) enum ClusterCommand {
     Priority(PriorityArgs),
     /// List the nodes of a real cluster
     #[command(visible_alias = "sinfo")]
-    Nodes(NodesArgs),
+    Nodes(ListNodesArgs),
     /// Place no new jobs on a node
     #[command(visible_alias = "cordon")]
     Drain(DrainArgs),

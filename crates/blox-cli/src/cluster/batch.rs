@@ -21,7 +21,7 @@ use std::path::Path;
 pub(super) const BEGINNING: u64 = 65_536;
 
 /// Options that need node managers.
-const OF_NODES: [&str; 34] = [
+const OF_NODES: [&str; 40] = [
     "at",
     "token_file",
     "gpu_share",
@@ -39,6 +39,8 @@ const OF_NODES: [&str; 34] = [
     "patience",
     "array",
     "chdir",
+    "comment",
+    "cpus_per_gpu",
     "cpus_per_task",
     "dependency",
     "error",
@@ -47,13 +49,17 @@ const OF_NODES: [&str; 34] = [
     "gpus_per_node",
     "gres",
     "hold",
+    "input",
     "mem",
+    "mem_per_cpu",
     "mem_per_gpu",
     "nice",
     "no_requeue",
     "nodes",
     "ntasks",
+    "ntasks_per_node",
     "output",
+    "parsable",
     "requeue",
     "signal",
 ];
@@ -194,7 +200,10 @@ fn batch(a: SubmitArgs, matches: &ArgMatches) -> Result<Batch, Failure> {
         weight,
         attributes: attributes.collect(),
     };
-    let task = task(a.command, a.slurm.script)?;
+    let task = match a.sbatch.wrap {
+        Some(line) => Task::Shell(line),
+        None => task(a.command, a.slurm.script)?,
+    };
     let requested = a.slurm.slurm_arg.iter().any(|arg| requests_gpus(arg))
         || matches!(&task, Task::Script { text, .. } if requests_gpus(text));
     let gpus = (is_given(matches, "gpus") || !requested).then_some(a.gpus);

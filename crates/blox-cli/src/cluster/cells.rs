@@ -4,7 +4,8 @@ use super::args::At;
 use super::daemons::credentials;
 use crate::failure::{Code, Failure};
 use crate::text::plain;
-use blox_cluster::client::{Client, ClientError};
+use blox_cluster::client::{Client, ClientError, Credentials};
+use blox_cluster::identity::IdentityFile;
 use blox_cluster::wire::pb;
 
 /// Maximum number of characters of a name in a table.
@@ -32,6 +33,19 @@ pub(super) fn short(text: &str) -> String {
 
 pub(super) async fn client(at: &At) -> Result<Client, Failure> {
     Ok(Client::connect(&at.at, credentials(at)?).await?)
+}
+
+/// Returns the name for `--me`: the name in the certificate for a scheduler, or without one `$USER`.
+pub(super) fn me(at: &At) -> Result<String, Failure> {
+    let certified = match credentials(at)? {
+        Credentials::Identity(path) => IdentityFile::read(&path)?.principal,
+        _ => None,
+    };
+    let name = certified.map_or_else(own_name, |who| who.name);
+    match name.is_empty() {
+        true => Err(Failure::new("--me: $USER is not set: give --user")),
+        false => Ok(name),
+    }
 }
 
 /// Returns the name of the user of this process; empty if unknown.

@@ -1,10 +1,10 @@
 //! Commands that send a request to a scheduler and print the response.
 
 use super::args::{
-    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, JobName, LogsArgs, Meaning, StopArgs,
-    SubmitArgs,
+    At, ChangeArgs, ClusterCommand, FilterArgs, JobArgs, JobName, ListNodesArgs, LogsArgs, Meaning,
+    StopArgs, SubmitArgs,
 };
-use super::cells::{client, id, own_name, short, span};
+use super::cells::{client, id, me, own_name, short, span};
 use super::daemons::{credentials, runtime};
 use super::sbatch::{self, Options, Script};
 use super::{acct, batch, top};
@@ -36,7 +36,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             submit(*args, &matches, terminal).await?;
         }
         ClusterCommand::Queue(a) => {
-            let filter = filter_of(a.filter, a.jobs)?;
+            let filter = filter_of(&a.at, a.filter, [a.jobs, a.listed].concat())?;
             let columns = columns_of(&a.format)?;
             let limit = a.limit.map_or(usize::MAX, NonZeroUsize::get);
             let mut client = client(&a.at).await?;
@@ -55,12 +55,12 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Release(a) => return change(a, pb::Verb::Release, terminal).await,
         ClusterCommand::Requeue(a) => return change(a, pb::Verb::Requeue, terminal).await,
         ClusterCommand::Priority(a) => {
-            let filter = filter_of(FilterArgs::default(), vec![a.job])?;
+            let filter = filter_of(&a.at, FilterArgs::default(), vec![a.job])?;
             let (verb, mut client) = (pb::Verb::Prioritize, client(&a.at).await?);
             let reply = client.change_many(filter, verb, a.priority).await?;
             return changed(&reply, verb, a.json, terminal);
         }
-        ClusterCommand::Nodes(a) => {
+        ClusterCommand::Nodes(ListNodesArgs { nodes: a, .. }) => {
             let nodes = client(&a.at).await?.nodes().await?;
             let lines = a.json.then(|| nodes.iter().map(node_json).collect());
             list(lines, node_table(&nodes), terminal)?;
@@ -111,6 +111,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                     all["command"] = json!(job.command);
                     all["working_directory"] = json!(job.working_directory);
                     all["metrics"] = json!(job.metrics);
+                    all["exit_code"] = json!(exit_code(&job));
                     print(terminal, &all)?;
                 }
                 false => show(&job, terminal)?,
@@ -181,18 +182,18 @@ async fn number(client: &mut Client, job: &JobName) -> Result<u32, Failure> {
         JobName::Number(number) => return Ok(*number),
         JobName::InArray(name) => name,
     };
-    let filter = filter_of(FilterArgs::default(), vec![name.clone()])?;
+    let filter = pb::Filter {
+        jobs: vec![name.clone()],
+        ..pb::Filter::default()
+    };
     let (jobs, _) = client.list_selected(filter, true, 1).await?;
     let job = jobs.first().map(|line| line.job);
     job.ok_or_else(|| Failure::new(format!("there is no job {name}")))
 }
 
-fn filter_of(a: FilterArgs, jobs: Vec<String>) -> Result<pb::Filter, Failure> {
+fn filter_of(at: &At, a: FilterArgs, jobs: Vec<String>) -> Result<pb::Filter, Failure> {
     let user = match a.me {
-        true if own_name().is_empty() => {
-            return Err(Failure::new("--me: $USER is not set: give --user"));
-        }
-        true => own_name(),
+        true => me(at)?,
         false => a.user.unwrap_or_default(),
     };
     Ok(pb::Filter {
@@ -210,22 +211,45 @@ async fn change(
     verb: pb::Verb,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let filter = filter_of(a.filter, a.jobs)?;
+    let filter = filter_of(&a.at, a.filter, a.jobs)?;
     let mut client = client(&a.at).await?;
     let mut reply = client.change_many(filter.clone(), verb, 0).await?;
     if verb == pb::Verb::Cancel && !filter.jobs.is_empty() && !a.json {
         // A job may have ended before in another way.
         let jobs = client.list_selected(filter, true, usize::MAX).await;
         let (jobs, _) = jobs.unwrap_or_default();
-        for job in jobs
-            .iter()
-            .filter(|j| j.ended_s > 0.0 && j.phase != "cancelled")
-        {
-            reply.changed.retain(|changed| *changed != job.job);
-            writeln!(terminal.out, "job {} is {}", job.job, job.phase)?;
+        let ended = |j: &&pb::JobLine| j.ended_s > 0.0 && j.phase != "cancelled";
+        let ended: Vec<&pb::JobLine> = jobs.iter().filter(ended).collect();
+        let all = reply.changed.len() as u64;
+        let has_ended = |job: &u32| ended.binary_search_by_key(job, |j| j.job).is_ok();
+        reply.changed.retain(|job| !has_ended(job));
+        if !ended.is_empty() {
+            let text = before(&ended, all, reply.changed.len());
+            writeln!(terminal.out, "{text}")?;
+            let (json, verb) = (a.json, pb::Verb::Unspecified);
+            reply.changed.clear();
+            return changed(&reply, verb, json, terminal);
         }
     }
     changed(&reply, verb, a.json, terminal)
+}
+
+/// Describes the jobs that had ended before they were to be cancelled, as `all` jobs were.
+fn before(ended: &[&pb::JobLine], all: u64, cancelled: usize) -> String {
+    if let ([job], 1) = (ended, all) {
+        return format!("job {} had ended before: it is {}", id(job), job.phase);
+    }
+    let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
+    for job in ended {
+        *phases.entry(&job.phase).or_default() += 1;
+    }
+    let phases = phases
+        .iter()
+        .map(|(phase, count)| format!("{count} {phase}"));
+    let phases = phases.collect::<Vec<_>>().join(", ");
+    let had = ended.len();
+    let all = number_of(all, "job");
+    format!("{cancelled} of {all} cancelled: {had} had ended before ({phases})")
 }
 
 /// Prints the number of changed jobs and the refused ones. The command fails if one was refused.
@@ -252,7 +276,7 @@ fn changed(
             terminal,
             &json!({"jobs": reply.changed, "refused": refused}),
         )?;
-    } else if count != 1 || !reply.refused.is_empty() {
+    } else if verb != pb::Verb::Unspecified && (count != 1 || !reply.refused.is_empty()) {
         writeln!(terminal.out, "{} {done}", number_of(count, "job"))?;
     }
     let mut refused = reply.refused.iter();
@@ -349,7 +373,13 @@ async fn submit(
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> Result<(), Failure> {
-    let script = Script::of(&a.command[0], a.slurm.script)?;
+    let script = match a.sbatch.wrap.take() {
+        Some(line) => {
+            a.command = vec!["wrap".to_owned()];
+            Some(Script::wrapping(&line))
+        }
+        None => Script::of(&a.command[0], a.slurm.script)?,
+    };
     let described = options(&a, script.as_ref(), matches)?.job()?;
     for note in &described.notes {
         writeln!(terminal.err, "note: {note}")?;
@@ -357,6 +387,9 @@ async fn submit(
     let own = a.slurm.time.take().map(|time| (String::new(), time));
     let time = own.or_else(|| described.time.clone());
     let time = time.map(|(place, time)| limit(&place, &time)).transpose()?;
+    if let Some(time) = time.filter(|_| !batch::is_given(matches, "duration")) {
+        a.duration = time;
+    }
     a.gpus = described.gpus.unwrap_or(a.gpus);
     a.name = a.name.or_else(|| described.name.clone());
     if let Some(script) = script.as_ref().filter(|_| a.name.is_none()) {
@@ -419,6 +452,11 @@ async fn submit(
         Some(dir) => here.join(dir),
         None => here,
     };
+    if script.is_none()
+        && let Some(note) = missing_program(&a.command[0], &here)
+    {
+        writeln!(terminal.err, "note: {note}")?;
+    }
     let user = match a.user {
         Some(user) => user,
         None if is_named => String::new(),
@@ -487,6 +525,23 @@ async fn submit(
         true => print(terminal, &json!({"job": number})),
         false => Ok(writeln!(terminal.out, "{number}")?),
     }
+}
+
+/// Returns a note about a program that this machine cannot run, if it is named by its path.
+fn missing_program(program: &str, here: &Path) -> Option<String> {
+    use rustix::fs::{Access, access};
+    let path = Path::new(program);
+    if !program.contains('/') || access(here.join(path), Access::EXEC_OK).is_ok() {
+        return None;
+    }
+    let what = match here.join(path).exists() {
+        true => "is not executable",
+        false => "does not exist",
+    };
+    let program = plain(program);
+    Some(format!(
+        "`{program}` {what} on this machine: the job fails if this is so on its node, too"
+    ))
 }
 
 /// Reads a time limit as Slurm does, and also seconds such as `90s`. `place` names the line of a
@@ -764,10 +819,51 @@ fn moment(secs: f64) -> String {
     format!("{}:{:02} UTC", date(secs), (secs as i64).rem_euclid(60))
 }
 
+/// Formats a word of a command. A word of several lines becomes its first line and their number.
+fn first_line(word: &str) -> String {
+    let lines = word.lines().count();
+    match word.lines().next() {
+        Some(first) if lines > 1 => format!("{} ({lines} lines)", quoted(first)),
+        _ => quoted(word),
+    }
+}
+
+/// Returns the accounts of the last launch of a job.
+fn last_launch(j: &pb::JobLine) -> impl Iterator<Item = &pb::AccountLine> {
+    let attempt = |a: &pb::AccountLine| a.id.map(|id| id.attempt);
+    let last = j.accounts.iter().map(attempt).max().flatten();
+    j.accounts.iter().filter(move |a| attempt(a) == last)
+}
+
+/// Returns the exit code of an ended job: of its last launch, the largest. Returns `None` for a
+/// launch that was stopped or lost.
+fn exit_code(j: &pb::JobLine) -> Option<i32> {
+    let code = |a: &pb::AccountLine| match a.exit.as_str() {
+        "Completed" => Some(0),
+        exit => exit.strip_prefix("Failed with ")?.parse().ok(),
+    };
+    let codes = last_launch(j).filter_map(code).max();
+    codes.filter(|_| j.ended_s > 0.0)
+}
+
+/// Returns the nodes of the last launch of an ended job.
+fn last_nodes(j: &pb::JobLine) -> Vec<String> {
+    let all = last_launch(j).filter(|_| j.ended_s > 0.0);
+    all.map(|a| a.node.clone()).collect()
+}
+
 fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     let out = &mut terminal.out;
     writeln!(out, "job        {} {}", j.job, plain(&j.name))?;
-    let command: Vec<String> = j.command.iter().map(|word| quoted(word)).collect();
+    let command: Vec<String> = { sbatch::own_command(&j.command).iter() }
+        .map(|word| first_line(word))
+        .collect();
+    let exit_code = exit_code(j).map_or(String::new(), |code| code.to_string());
+    let logs = match (sbatch::output_of(&j.command), j.attempt) {
+        (Some(file), _) => file,
+        (None, 0) => String::new(),
+        (None, _) => format!("blox logs {}", id(j)),
+    };
     let submitted = moment(j.submitted_s);
     let ended = match j.ended_s > 0.0 {
         true => moment(j.ended_s),
@@ -793,16 +889,22 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         ("submitted", &submitted),
         ("waited", &waited),
         ("ended", &ended),
+        ("exit code", &exit_code),
         ("command", &command.join(" ")),
         ("folder", &j.working_directory),
+        ("output", &logs),
     ] {
         if !text.is_empty() {
             writeln!(out, "{what:10} {}", plain(text))?;
         }
     }
-    let on = match j.nodes.is_empty() {
+    let nodes = match j.nodes.is_empty() {
+        true => last_nodes(j),
+        false => j.nodes.clone(),
+    };
+    let on = match nodes.is_empty() {
         true => String::new(),
-        false => format!(" on {}", plain(&j.nodes.join(" "))),
+        false => format!(" on {}", plain(&nodes.join(" "))),
     };
     writeln!(out, "GPUs       {}{on}", j.gpus)?;
     if let Some(share) = share_of(j) {
@@ -997,6 +1099,25 @@ mod tests {
         assert!(limit("", "0").is_err());
         assert_eq!(duration_text(93_784.9), "1-02:03:04");
         assert_eq!(duration_text(5.0), "00:00:05");
+    }
+
+    #[test]
+    fn ended_jobs_are_counted_beside_cancelled_ones() {
+        let job = |job, phase: &str| pb::JobLine {
+            job,
+            phase: phase.to_owned(),
+            ..pb::JobLine::default()
+        };
+        let ended = [job(1, "failed"), job(2, "completed"), job(4, "completed")];
+        let ended: Vec<&pb::JobLine> = ended.iter().collect();
+        assert_eq!(
+            before(&ended, 5, 2),
+            "2 of 5 jobs cancelled: 3 had ended before (2 completed, 1 failed)"
+        );
+        assert_eq!(
+            before(&ended[..1], 1, 0),
+            "job 1 had ended before: it is failed"
+        );
     }
 
     #[test]

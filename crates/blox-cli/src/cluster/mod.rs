@@ -21,6 +21,7 @@ mod commands;
 mod daemons;
 #[cfg(feature = "cluster")]
 mod demo;
+mod habits;
 #[cfg(feature = "cluster")]
 mod journal;
 #[cfg(feature = "cluster")]
@@ -39,6 +40,7 @@ mod top;
 mod when;
 
 pub(super) use args::ClusterCommand;
+pub(super) use habits::{about_command, about_option};
 
 use crate::failure::Failure;
 #[cfg(feature = "cluster")]

@@ -234,8 +234,8 @@ impl Options {
             && all_gpus > 1
         {
             let value = plain(&given.value);
-            let gpus = format!("the policy chooses the nodes of the {all_gpus} GPUs");
-            notes.push(format!("{}--nodes={value}: {gpus}", given.place));
+            let place = &given.place;
+            notes.push(format!("{place}--nodes={value} is a wish: {WISH}"));
         }
         let cpus = match (self.number("cpus-per-task")?, self.number("cpus-per-gpu")?) {
             (Some(each), _) => f64::from(each) * f64::from(tasks.unwrap_or(1)),
@@ -422,6 +422,10 @@ impl Options {
     }
 }
 
+/// Note about the effect of --nodes on the placement.
+const WISH: &str = "the scheduler's placement chooses the nodes, and --placement \
+    'consolidated{split=whole-nodes}' of the scheduler keeps each job that fits on a node on one";
+
 /// Options that give a number of GPUs.
 pub(super) const GPUS: [&str; 4] = ["gres", "gpus", "gpus-per-node", "gpus-per-task"];
 
@@ -560,6 +564,17 @@ const LONGEST_SCRIPT: usize = 32_768;
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
 impl Script {
+    /// Returns the script that runs one line with a shell.
+    pub fn wrapping(line: &str) -> Self {
+        let name = "wrap".to_owned();
+        Script {
+            text: Some(format!("#!/bin/sh\n{line}\n")),
+            interpreter: vec!["/bin/sh".to_owned()],
+            path: name.clone(),
+            name,
+        }
+    }
+
     /// Returns the script that a command runs, if any. A script has `#!` and `#SBATCH` lines, or is in
     /// no search path. With `asked`, any file is a script.
     pub fn of(command: &str, asked: bool) -> Result<Option<Self>, Failure> {
@@ -691,11 +706,44 @@ pub(super) fn command(
     if text.is_empty() {
         return runs;
     }
-    text += "exec \"$@\"";
+    text += RUNS_COMMAND;
     let name = script.map_or("job", |script| &script.name).to_owned();
     let mut all = vec!["/bin/sh".to_owned(), "-c".to_owned(), text, name];
     all.extend(runs);
     all
+}
+
+/// End of the text before a command, which sets its variables and redirects its output.
+const RUNS_COMMAND: &str = "exec \"$@\"";
+
+/// Returns the command of a user without the text before it; see [`command`].
+pub(super) fn own_command(words: &[String]) -> &[String] {
+    match words {
+        [shell, option, text, _, own @ ..]
+            if shell == "/bin/sh"
+                && option == "-c"
+                && text.ends_with(RUNS_COMMAND)
+                && !own.is_empty() =>
+        {
+            own
+        }
+        _ => words,
+    }
+}
+
+/// Returns the file for the output of a submitted command, as a word of a shell; `None` without
+/// --output.
+pub(super) fn output_of(words: &[String]) -> Option<String> {
+    let [_, _, text, ..] = words else { return None };
+    let mut lines = text
+        .lines()
+        .filter(|_| own_command(words).len() < words.len());
+    lines.find_map(|line| {
+        let rest = line.strip_prefix("exec 1>>");
+        let other = line.split_once("else exec 1>");
+        let word = rest.or_else(|| other?.1.strip_suffix("; fi"))?;
+        Some(word.trim_matches('"').to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -740,7 +788,7 @@ mod tests {
         assert_eq!(job.output.as_deref(), Some(output));
         assert_eq!(
             job.notes,
-            ["job.sh line 5: --nodes=2: the policy chooses the nodes of the 8 GPUs"]
+            [format!("job.sh line 5: --nodes=2 is a wish: {WISH}")]
         );
     }
 
@@ -828,6 +876,21 @@ mod tests {
             (job.gpus, job.memory_gib, job.name.as_deref()),
             (Some(2), 1.0, Some("a"))
         );
+    }
+
+    #[test]
+    fn own_command_and_output_are_found_again() {
+        for (lines, output) in [
+            ("#SBATCH -o logs/%x.out", Some("logs/$SLURM_JOB_NAME.out")),
+            ("#SBATCH -o a.out --open-mode=append", Some("a.out")),
+            ("#SBATCH -i in", None),
+        ] {
+            let own = ["true".to_owned(), "x y".to_owned()];
+            let words = command(None, own.to_vec(), &job(lines).unwrap(), 1, &[]);
+            assert_eq!(own_command(&words), own);
+            assert_eq!(output_of(&words).as_deref(), output);
+            assert_eq!((own_command(&own), output_of(&own)), (&own[..], None));
+        }
     }
 
     #[test]

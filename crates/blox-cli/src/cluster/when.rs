@@ -28,7 +28,10 @@ use std::time::SystemTime;
 
 /// A queued job with its interval, in seconds of Unix time.
 struct Row {
+    /// Its number, or its place in an array.
     job: String,
+    /// Its number if `job` is its place in an array.
+    number: Option<u32>,
     name: String,
     user: String,
     gpus: u32,
@@ -61,7 +64,9 @@ pub(super) fn run(
         (None, Carrier::Nodes) => of_nodes(late)?,
     };
     if let Some(job) = job {
-        forecast.rows.retain(|row| row.job == job);
+        let in_array = format!("{job}_");
+        let is_named = |row: &Row| row.job == job || row.job.starts_with(&in_array);
+        forecast.rows.retain(is_named);
         if forecast.rows.is_empty() {
             return Err(Failure::new(format!(
                 "no forecast of job {job}, expected a job that waits for GPUs: not running, ended, \
@@ -93,11 +98,6 @@ fn of_nodes(late: Late<WhenArgs>) -> Result<Forecasted, Failure> {
             "the scheduler forecasts with its own policies: name another only with --on slurm",
         ));
     }
-    let number = |job: String| {
-        let parsed = job.parse::<u32>();
-        parsed.map_err(|_| Failure::new(format!("`{job}` is no job, expected a number")))
-    };
-    let job = job.map(number).transpose()?;
     let reply: Result<pb::WhenReply, Failure> = super::daemons::runtime()?.block_on(async {
         let mut client = super::cells::client(&queue.at).await?;
         Ok(client.when(job).await?)
@@ -108,7 +108,11 @@ fn of_nodes(late: Late<WhenArgs>) -> Result<Forecasted, Failure> {
         [of.low_s, of.median_s, of.high_s]
     };
     let rows = reply.jobs.into_iter().map(|line| Row {
-        job: line.job.to_string(),
+        job: match line.array {
+            Some(array) => format!("{array}_{}", line.index),
+            None => line.job.to_string(),
+        },
+        number: line.array.map(|_| line.job),
         name: line.name,
         user: line.user,
         gpus: line.gpus,
@@ -293,6 +297,7 @@ fn forecasted(state: &State, expected: &[Expected], zero: Time, unix: f64) -> Fo
         }
         Some(Row {
             job: own,
+            number: None,
             name,
             user: text(&spec.user),
             gpus: job.gpus().get(),
@@ -349,10 +354,14 @@ fn json_of(forecast: &Forecasted) -> Value {
     let jobs = forecast.rows.iter().map(|row| {
         let number = row.job.parse::<u32>();
         let job = number.map_or_else(|_| json!(row.job), |number| json!(number));
-        json!({
+        let mut line = json!({
             "job": job, "name": row.name, "user": row.user, "gpus": row.gpus,
             "start": times(&row.start), "end": times(&row.end),
-        })
+        });
+        if let Some(number) = row.number {
+            (line["job"], line["task"]) = (json!(number), json!(row.job));
+        }
+        line
     });
     json!({"now_s": forecast.now, "jobs": jobs.collect::<Vec<Value>>()})
 }
