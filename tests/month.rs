@@ -452,6 +452,7 @@ impl Lab {
                     Trouble::SchedulerKilled => "-KILL",
                     _ => "-TERM",
                 };
+                signal("-CONT", scheduler?);
                 signal(how, scheduler?);
                 wait(&mut self.scheduler);
             }
@@ -462,6 +463,8 @@ impl Lab {
                     Trouble::NodeManagerKilled => "-KILL",
                     _ => "-TERM",
                 };
+                // A paused process would not end.
+                signal("-CONT", manager?);
                 signal(how, manager?);
                 wait(&mut self.nodes[node].process);
             }
