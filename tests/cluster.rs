@@ -2402,7 +2402,10 @@ while [ ! -e go ]; do sleep 0.1; done
     typed(&c, "hold '0_[2-3]'");
     typed(&c, "priority 5 10");
     c.until("the job is decided", |c| {
-        c.job(5)["reason"] != "not yet decided"
+        !c.job(5)["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .starts_with("not yet decided")
     });
     typed(&c, "squeue -t pending -o id,priority,reason");
     typed(&c, "sinfo");

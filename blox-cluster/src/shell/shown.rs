@@ -316,7 +316,13 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
         }
         _ => job.reason(),
     };
-    why.to_string()
+    match (why, core.due()) {
+        (Reason::NotYetDecided, Some(due)) => {
+            let left = (due - s.time(now)).secs().max(0.0);
+            format!("{why}; next decision in {left:.0} s")
+        }
+        _ => why.to_string(),
+    }
 }
 
 /// Describes the silence of a node of a running job.

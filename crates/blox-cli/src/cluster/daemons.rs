@@ -257,6 +257,9 @@ pub(super) struct Daemon<'a> {
     pub registry: &'a Registry,
 }
 
+/// A scheduler with longer rounds says so at its start: a new job may wait for a whole one.
+const NOTED_ROUND: Seconds = Seconds::new(30.0);
+
 /// Serves nodes and users until `stop` is ready. `ready` receives the bound address.
 pub(super) fn serve(
     pipeline: Pipeline,
@@ -281,6 +284,7 @@ pub(super) fn serve(
         listen = listen.with_tls(ServerTls::new(authority)?);
     }
     let (settings, nodes) = (daemon.settings, Arc::new(daemon.nodes));
+    let round = pipeline.trigger().period().filter(|s| *s > NOTED_ROUND);
     let ahead = LookAhead::of(pipeline.trigger()).completion(Exact);
     let (dir, earlier) = (&daemon.dir, earlier(daemon.registry));
     let running = scheduler::start_with(dir, settings, pipeline, limits, watch, nodes, &earlier);
@@ -296,6 +300,13 @@ pub(super) fn serve(
         let _ = writeln!(err, "listening on {at}");
         if let Some(metrics) = metrics {
             let _ = writeln!(err, "numbers at http://{metrics}/metrics");
+        }
+        if let Some(round) = round {
+            let _ = writeln!(
+                err,
+                "decides every {} s; --round S and --on-event S change it",
+                round.secs()
+            );
         }
         if open {
             let _ = writeln!(err, "everybody who reaches {at} can run programs");
