@@ -412,7 +412,9 @@ impl Client {
     ) -> Result<Result<(), E>, ClientError> {
         let (mut begun, mut since, mut wait) = (false, None, FIRST_TRY);
         loop {
-            let error = match self.jobs.logs(wanted).await {
+            let reply = tokio::time::timeout(DEADLINE, self.jobs.logs(wanted)).await;
+            let late = |_| Err(tonic::Status::deadline_exceeded("no answer in time"));
+            let error = match reply.unwrap_or_else(late) {
                 Err(e) => self.failed(&e),
                 Ok(reply) => {
                     begun = true;

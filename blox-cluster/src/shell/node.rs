@@ -34,6 +34,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Settings of a node manager.
@@ -102,6 +103,8 @@ const PROBE: usize = 64 << 10;
 const LEAVE: Millis = Millis(5_000);
 /// Interval of the checks of the connection to the scheduler.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// Time without orders after which a connection is replaced. The scheduler answers each report.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Runs a node manager until the future `stop` is ready. Launches continue without it while their
 /// leases last. Before it stops, it asks the scheduler for leases that cover its planned absence.
@@ -302,7 +305,7 @@ pub(super) async fn link(
         {
             let _ = news.send(News::Address(route.local.to_string()));
         }
-        match connected(&settings, &mut reports, &orders, on_message).await {
+        match connected(&settings, SILENCE, &mut reports, &orders, on_message).await {
             Ok(()) => wait = Duration::from_millis(100),
             Err(e) => {
                 let status = e.downcast_ref::<tonic::Status>();
@@ -340,36 +343,54 @@ pub(super) async fn link(
     }
 }
 
+/// Serves one connection until it ends. It ends with an error after `silence` without orders: a
+/// connection that broke while it was opened can leave a stream without an end.
 async fn connected(
     settings: &NodeSettings,
+    silence: Duration,
     reports: &mut mpsc::Receiver<pb::Report>,
     orders: &mpsc::Sender<Orders>,
     mut on_message: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let beat = KEEP_ALIVE;
     let credentials = settings.credentials.read()?;
-    let channel = dial(&settings.scheduler, &credentials, (beat, beat), true).await?;
+    let channel = dial(&settings.scheduler, &credentials, (beat, beat), true);
+    let late = || {
+        let text = format!("no answer for {} s", silence.as_secs_f64());
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    };
+    let channel = tokio::time::timeout(silence, channel).await;
+    let channel = channel.map_err(|_| late())??;
     let renewal = renewed(credentials.clone(), channel.clone());
     let mut renewal = std::pin::pin!(renewal);
     let mut client = pb::node_link_client::NodeLinkClient::with_interceptor(channel, credentials)
         .max_decoding_message_size(crate::wire::LARGEST);
     let (tx, rx) = mpsc::channel(16);
-    let mut stream = client.link(ReceiverStream::new(rx)).await?.into_inner();
+    let stream = client.link(ReceiverStream::new(rx));
+    let stream = tokio::time::timeout(silence, stream).await;
+    let mut stream = stream.map_err(|_| late())??.into_inner();
     // Ends with the stream.
     let mut tasks = tokio::task::JoinSet::new();
     let dir = settings.dir.clone();
     tasks.spawn(async move { super::logs::answer(client, &dir).await });
+    let mut until = tokio::time::Instant::now() + silence;
     loop {
         tokio::select! {
+            () = tokio::time::sleep_until(until) => return Err(late().into()),
             // The next connection shows the new certificate. The launches keep their leases.
             () = &mut renewal => return Ok(()),
             report = reports.recv() => match report {
-                Some(report) => tx.send(report).await?,
+                Some(report) => match tx.try_send(report) {
+                    // The next report replaces a report that does not fit into the stream.
+                    Ok(()) | Err(TrySendError::Full(_)) => {}
+                    Err(closed) => return Err(closed.into()),
+                },
                 None => return Ok(()),
             },
             message = stream.message() => match message? {
                 // An invalid message is dropped; the next one replaces it.
                 Some(message) => {
+                    until = tokio::time::Instant::now() + silence;
                     match Orders::try_from(message) {
                         Ok(o) => {
                             on_message();
@@ -1232,6 +1253,61 @@ pub(super) mod tests {
         let path = dir.path().join("seen");
         keep(&path, &seen).unwrap();
         assert_eq!(kept::<Seen>(&path).unwrap(), Some(seen));
+    }
+
+    /// A scheduler that accepts connections and answers nothing.
+    struct Mute {
+        opens: bool,
+    }
+
+    type Never<T> = ReceiverStream<Result<T, tonic::Status>>;
+
+    #[tonic::async_trait]
+    impl pb::node_link_server::NodeLink for Mute {
+        type LinkStream = Never<pb::Orders>;
+        type LogsStream = Never<pb::LogWanted>;
+
+        async fn link(
+            &self,
+            request: tonic::Request<tonic::Streaming<pb::Report>>,
+        ) -> Result<tonic::Response<Self::LinkStream>, tonic::Status> {
+            let (tx, rx) = mpsc::channel(1);
+            // The stream has no end.
+            std::mem::forget((tx, request));
+            match self.opens {
+                true => Ok(tonic::Response::new(ReceiverStream::new(rx))),
+                false => std::future::pending().await,
+            }
+        }
+
+        async fn logs(
+            &self,
+            _: tonic::Request<tonic::Streaming<pb::LogPart>>,
+        ) -> Result<tonic::Response<Self::LogsStream>, tonic::Status> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn connection_without_orders_is_replaced() {
+        for opens in [false, true] {
+            let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = tcp.local_addr().unwrap();
+            let mute = pb::node_link_server::NodeLinkServer::new(Mute { opens });
+            let clients = tokio_stream::wrappers::TcpListenerStream::new(tcp);
+            let server = tonic::transport::Server::builder().add_service(mute);
+            tokio::spawn(server.serve_with_incoming(clients));
+            let mut settings = settings(Path::new("unused"));
+            settings.scheduler = format!("http://{at}");
+            let (to_us, mut reports) = mpsc::channel(4);
+            let (orders, _orders) = mpsc::channel(4);
+            let silence = Duration::from_millis(300);
+            let end = connected(&settings, silence, &mut reports, &orders, || {});
+            let end = tokio::time::timeout(30 * silence, end).await;
+            let error = end.expect("the connection ends").unwrap_err();
+            assert_eq!(error.to_string(), "no answer for 0.3 s", "{opens}");
+            drop(to_us);
+        }
     }
 
     #[test]
