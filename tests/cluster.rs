@@ -1132,6 +1132,36 @@ fn why_shows_the_silence_of_a_running_jobs_node() {
 }
 
 #[test]
+fn jobs_preempted_without_progress_are_named_once() {
+    let mut c = Cluster::start("las", &[1]);
+    c.kill_scheduler();
+    let log = c.dir.path().join("las.log");
+    let child = blox()
+        .args(["scheduler", "las", "--round", "0.2"])
+        .args(c.faster)
+        .args(["--listen", &c.at, "--state-dir"])
+        .arg(c.dir.path().join("scheduler"))
+        .stderr(std::fs::File::create(&log).unwrap())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    c.scheduler = Some(Daemon(child));
+    c.until("it answers", |c| c.run(&["queue"]).is_ok());
+    let jobs = [0, 1].map(|_| c.submit(&["--", "sleep", "600"]));
+    let is_named = |c: &Cluster, job: u64| {
+        let why = c.run(&["why", &job.to_string()]).unwrap_or_default();
+        why.contains("times in a row without reported progress: unless it saves")
+    };
+    c.until("both are named", |c| {
+        jobs.iter().all(|job| is_named(c, *job))
+    });
+    let named = read(&log).matches("was preempted 5 times in a row").count();
+    assert_eq!(named, 1);
+    let queue = c.run(&["queue"]).unwrap();
+    assert!(!queue.contains("in a row"), "{queue}");
+}
+
+#[test]
 fn line_of_a_shell_runs_once_and_is_shown_briefly() {
     let c = Cluster::start("fifo", &[2]);
     let line = "echo a b; echo $SLURM_NTASKS\necho end";
@@ -1142,7 +1172,7 @@ fn line_of_a_shell_runs_once_and_is_shown_briefly() {
     for line in [
         "job        0 wrap\n",
         "exit code  0\n",
-        "command    /bin/sh -c '#!/bin/sh' (3 lines) wrap\n",
+        "command    /bin/sh -c 'echo a b; echo $SLURM_NTASKS' (2 lines) wrap\n",
         "output     out-$BLOX_JOB_ID\n",
         "GPUs       2 on n0\n",
     ] {

@@ -246,6 +246,8 @@ pub struct Daemon<O: Outputs> {
     no_room: Option<NoRoom>,
     /// Number of stale node actions that the operator knows.
     stale_actions: u64,
+    /// True if the operator knows that a job may starve.
+    starvation_known: bool,
     /// Why the last decision failed; empty if it did not.
     failure: String,
     /// True while a snapshot is being written.
@@ -339,6 +341,7 @@ impl<O: Outputs> Daemon<O> {
             last_tick: Millis(0),
             no_room: None,
             stale_actions,
+            starvation_known: false,
             failure: String::new(),
             compacting: false,
             is_new: true,
@@ -597,7 +600,11 @@ impl<O: Outputs> Daemon<O> {
                 if let Input::Event { event, .. } = &input
                     && let Some(text) = self.notice(now, event)
                 {
-                    self.outputs.notice(text);
+                    let starves = matches!(event, Event::Stopped { .. });
+                    // One job is an example; there may be as many as jobs.
+                    if !(starves && std::mem::replace(&mut self.starvation_known, true)) {
+                        self.outputs.notice(text);
+                    }
                 }
                 match &input {
                     Input::Due { .. } => {

@@ -43,7 +43,9 @@ impl Durable {
     pub fn begun_starvation(&self, job: JobId) -> Option<String> {
         let begins = self.preempted_in_row(job) == OFTEN;
         let text = self.starvation(job).filter(|_| begins)?;
-        Some(format!("job {job} is {text}"))
+        Some(format!(
+            "job {job} was {text}; `blox why JOB` warns of others"
+        ))
     }
 }
 

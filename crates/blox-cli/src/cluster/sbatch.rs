@@ -568,7 +568,7 @@ impl Script {
     pub fn wrapping(line: &str) -> Self {
         let name = "wrap".to_owned();
         Script {
-            text: Some(format!("#!/bin/sh\n{line}\n")),
+            text: Some(line.to_owned()),
             interpreter: vec!["/bin/sh".to_owned()],
             path: name.clone(),
             name,
