@@ -1603,6 +1603,15 @@ fn numbers_are_there_for_prometheus() {
     }
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/other").starts_with("HTTP/1.1 404"));
+    let health = c.dir.path().join("health.json");
+    std::fs::write(&health, r#"[{"trouble": "Xid 79"}]"#).unwrap();
+    c.nodes.push(None);
+    c.start_node_with(1, 1, &["--gpu-health", &health.display().to_string()]);
+    c.until("a GPU counts as failed", |_| {
+        let text = get("/metrics");
+        let is_free = text.contains("blox_gpus{state=\"free\"} 3\n");
+        is_free && text.contains("blox_gpus{state=\"failed\"} 1\n")
+    });
     // GPUs of a lost node are not free.
     c.nodes[0].as_mut().unwrap().kill();
     c.until("it is lost", |c| c.json(&["nodes"])[0]["status"] == "lost");

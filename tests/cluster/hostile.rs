@@ -323,7 +323,6 @@ fn gpus_and_trouble(c: &Cluster) -> (u64, String) {
         .first()
         .and_then(|f| f["why"].as_str())
         .unwrap_or_default();
-    assert_eq!(node["drained"].as_str().unwrap_or_default(), "");
     let gpus = node["gpus"].as_u64().unwrap_or_default();
     (gpus.saturating_sub(failed.len() as u64), why.to_owned())
 }
@@ -363,7 +362,7 @@ fn failed_gpu_ends_its_job_and_spares_the_others() {
     c.until("the node reports it", |c| {
         gpus_and_trouble(c).1 == "failed: Xid 79"
     });
-    assert_eq!(c.phase(third), "waiting");
+    c.until_phase(third, "waiting");
     std::fs::write(&health, "[{}, {}, {}]").unwrap();
     c.until_phase(third, "running");
     assert_eq!(gpus_and_trouble(&c), (3, String::new()));

@@ -73,7 +73,7 @@ log_has_room gauge 1 if the log can be written; at 0, requests are rejected and 
 jobs gauge Jobs that have not ended.
 jobs_ended_total counter Jobs that have ended.
 nodes gauge Registered nodes.
-gpus gauge GPU slots: held by a job, free, or of a node that is drained, lost or off.
+gpus gauge GPU slots: held by a job, free, failed, or of a node that is drained, lost or off.
 heartbeat_age_seconds gauge Seconds since the last message of a node.
 launches_total counter Ended launches, counted once for each of their nodes.
 gpu_seconds_total counter GPU-seconds of ended launches.
@@ -211,6 +211,7 @@ fn text(
             let bound = cluster.bound_to(gpu).next().is_some();
             let state = match status {
                 _ if bound => "held",
+                _ if !node.works(gpu) => "failed",
                 "up" => "free",
                 status => status,
             };
