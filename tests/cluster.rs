@@ -114,6 +114,27 @@ impl Cluster {
         self.scheduler = Some(Daemon(child));
     }
 
+    /// Starts a scheduler after a command of a shell that limits it. Returns its process and its
+    /// output. With SIGXFSZ ignored, a file that is too large causes an error instead of the end of
+    /// the process.
+    fn start_with_limits(&mut self, limit: &str) -> (u32, std::sync::mpsc::Receiver<String>) {
+        let child = Command::new("sh")
+            .args(["-c", &format!("trap '' XFSZ; {limit}; exec \"$@\""), "sh"])
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .args([env!("CARGO_BIN_EXE_blox"), "scheduler"])
+            .args(self.faster)
+            .args(["--scheduler", "fifo", "--round", "0.5"])
+            .args(["--listen", &self.at, "--state-dir"])
+            .arg(self.dir.path().join("scheduler"))
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        self.scheduler = Some(Daemon(child));
+        (pid, lines_of(&mut self.scheduler.as_mut().unwrap().0))
+    }
+
     /// Kills the scheduler, and starts it again.
     fn restart_scheduler(&mut self, scheduler: &str) {
         self.kill_scheduler();
@@ -1382,23 +1403,7 @@ fn full_disk_is_reported_and_costs_no_job() {
     let mut c = Cluster::start("fifo", &[2]);
     let job = c.submit_until("running", &["--", "sleep", "600"]);
     c.kill_scheduler();
-    // With SIGXFSZ ignored, a file that is too large causes an error instead of the end of the
-    // process.
-    let child = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
-        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .args([env!("CARGO_BIN_EXE_blox"), "scheduler"])
-        .args(c.faster)
-        .args(["--scheduler", "fifo", "--round", "0.5", "--listen", &c.at])
-        .arg("--state-dir")
-        .arg(c.dir.path().join("scheduler"))
-        .stderr(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = child.id();
-    c.scheduler = Some(Daemon(child));
-    let lines = lines_of(&mut c.scheduler.as_mut().unwrap().0);
+    let (pid, lines) = c.start_with_limits("true");
     line_with(&lines, "listening on");
     // The node is up, and the first job continued during the restart.
     let first = c.submit_until("completed", &["--", "true"]);
@@ -1447,9 +1452,24 @@ fn full_disk_is_reported_and_costs_no_job() {
         .spawn()
         .unwrap();
     line_with(&lines, "free space for the log");
-    c.kill_scheduler();
+    // Longer leases need room, so a planned stop is refused.
+    let mut stop = blox();
+    let stop = stop.args(["scheduler", "stop", "--at", &c.at]).output();
+    let message = String::from_utf8(stop.unwrap().stderr).unwrap();
+    assert!(
+        message.contains("the scheduler does not stop, since running jobs would end"),
+        "{message}"
+    );
+    signal("-TERM", pid);
+    let line = line_with(&lines, "running jobs have no longer leases");
+    assert!(line.starts_with("error: "), "{line}");
+    assert!(!c.scheduler.take().unwrap().0.wait().unwrap().success());
     assert!(!drain.wait().unwrap().success());
-    c.start_scheduler("fifo");
+    // A start waits for room.
+    let (pid, lines) = c.start_with_limits("ulimit -S -f 1");
+    line_with(&lines, "this start waits for room");
+    assert!(room(pid, "unlimited"));
+    line_with(&lines, "listening on");
     c.until("both are known", |c| {
         c.phase(job) == "running" && c.phase(again) == "completed"
     });

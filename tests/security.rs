@@ -86,7 +86,8 @@ fn cluster(home: &Path) -> (Daemon, Daemon, String) {
     let run = |line: &str| {
         let mut shell = Command::new("sh");
         let program = env!("CARGO_BIN_EXE_blox");
-        let script = format!("umask 000; exec {program} {line}");
+        std::fs::write(home.join("inherited"), "").unwrap();
+        let script = format!("umask 000; exec 9<inherited; exec {program} {line}");
         shell.args(["-c", &script]).current_dir(home);
         shell.env("XDG_STATE_HOME", home.join("state"));
         shell.env_remove("BLOX_TOKEN_FILE").stdin(Stdio::null());
@@ -109,12 +110,16 @@ fn no_other_user_reads_a_file_of_a_cluster() {
     std::fs::set_permissions(home.join("node"), looser).unwrap();
     let (_scheduler, _node, at) = cluster(home);
     let submit = ["submit", "--at", &at, "--env", "KEY=secret", "--"];
-    let job = ["sh", "-c", "echo secret; sleep 600"];
+    let files = "ls -l /proc/self/fd /proc/$PPID/fd | grep -c inherited >&2";
+    let job = ["sh", "-c", &format!("{files}; echo secret; sleep 600")];
     ended(blox(home).args(submit).args(job)).unwrap();
     let log = || ended(blox(home).args(["logs", "--at", &at, "0"]));
     until("the job writes", || {
         log().is_ok_and(|text| text == "secret\n")
     });
+    // An open file of the node manager reaches neither the job nor its shim.
+    let err = ended(blox(home).args(["logs", "--err", "--at", &at, "0"]));
+    assert_eq!(err.unwrap(), "0\n");
     for folder in ["scheduler", "node", "state/blox", "journal"] {
         for path in all_below(&home.join(folder)) {
             // The program of a job uses the umask of its node manager.
@@ -229,11 +234,24 @@ impl Secure {
         self.run("ada", &line).unwrap().trim().to_owned()
     }
 
+    /// Writes a token to a private file, and returns its name.
+    fn file(&self, token: &str) -> String {
+        let path = self.dir.path().join("token");
+        std::fs::write(&path, token).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn login(&self, user: &str, token: &str) -> Result<String, String> {
+        self.run(user, &format!("login {}", self.file(token)))
+    }
+
     fn node(&self, token: &str, dir: &str, begin: &str) -> (Daemon, String) {
         let mut node = blox(self.dir.path());
         let line = format!(
-            "node --at {} --gpus 1 --join {token} --state-dir {dir}",
-            self.at
+            "node --at {} --gpus 1 --join {} --state-dir {dir}",
+            self.at,
+            self.file(token)
         );
         node.args(line.split_whitespace());
         started(node.current_dir(self.dir.path()), begin)
@@ -264,10 +282,10 @@ fn users_and_nodes_join_with_tokens() {
     drop(node);
     // The node has a certificate now, and the used token does not matter.
     let (_node, _) = c.node(&token, "n1", "node n1 with 1 GPU slots");
-    let login = format!("login {}", c.token("user", "bob"));
-    let shown = c.run("bob", &login).unwrap();
+    let token = c.token("user", "bob");
+    let shown = c.login("bob", &token).unwrap();
     assert!(shown.starts_with("bob is user at "), "{shown}");
-    let again = c.run("eve", &login).unwrap_err();
+    let again = c.login("eve", &token).unwrap_err();
     assert_eq!(again, "error: the token to join was used before\n");
     let job = c.run("bob", "submit --gpus 1 -- true").unwrap();
     let shown = c
@@ -290,6 +308,10 @@ fn users_and_nodes_join_with_tokens() {
         denied,
         "error: bob is user, which has no right to Jobs/Drain\n"
     );
+    let unknown = c.run("ada", "token revoke bobb").unwrap_err();
+    let expected = "error: no certificate and no token of `bobb` is known, did you mean `bob`? Certificates of this name until now are refused all the same\n";
+    assert_eq!(unknown, expected);
+    c.run("bob", "whoami").unwrap();
     c.run("ada", "token revoke bob").unwrap();
     let revoked = c.run("bob", "queue").unwrap_err();
     assert_eq!(revoked, "error: the certificate is revoked\n");
@@ -304,6 +326,51 @@ fn users_and_nodes_join_with_tokens() {
     }
 }
 
+/// Arguments are visible to all users, and files that others can read are no secrets.
+#[test]
+fn tokens_and_keys_are_read_from_private_places() {
+    let c = Secure::new();
+    let token = c.token("user", "bob");
+    let shown = c.run("bob", &format!("login {token}")).unwrap_err();
+    assert_eq!(
+        shown,
+        "error: found a token, expected a file with it: other users see the arguments of a program; $BLOX_JOIN and standard input are private, too\n"
+    );
+    let file = c.file(&token);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let shown = c.run("bob", &format!("login {file}")).unwrap_err();
+    let expected =
+        format!("error: {file}: it has mode 644, so others may use it: expected mode 600\n");
+    assert_eq!(shown, expected);
+    let login = |user: &str, words: &[&str]| {
+        let mut command = blox(&c.dir.path().join(user));
+        command.args(["login", "--at", &c.at]).args(words);
+        command
+    };
+    // The token still works, from standard input and from the environment.
+    let input = std::fs::File::open(c.file(&token)).unwrap();
+    ended(login("bob", &["-"]).stdin(input)).unwrap();
+    ended(login("eve", &[]).env("BLOX_JOIN", c.token("viewer", "eve"))).unwrap();
+    let key = all_below(&c.dir.path().join("bob/state/blox"));
+    let key = key.iter().find(|path| path.extension().is_some()).unwrap();
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let shown = c.run("bob", "queue").unwrap_err();
+    let key = key.display();
+    let expected =
+        format!("error: {key}: it has mode 640, so others may use it: expected mode 600\n");
+    assert_eq!(shown, expected);
+    let absent = "whoami --identity no.pem";
+    let shown = c.run("bob", absent).unwrap_err();
+    assert!(shown.starts_with("error: no.pem: No such file"), "{shown}");
+    let mut node = blox(c.dir.path());
+    let line = format!("node --at {} --gpus 1 --state-dir n2 --address a_b", c.at);
+    let shown = ended(node.args(line.split_whitespace())).unwrap_err();
+    assert!(
+        shown.starts_with("error: --address is `a_b`, expected an IP address, or a host name"),
+        "{shown}"
+    );
+}
+
 #[test]
 fn jobs_on_a_node_of_root_run_as_their_users() {
     if rustix_user() != 0 {
@@ -315,8 +382,7 @@ fn jobs_on_a_node_of_root_run_as_their_users() {
     std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o711)).unwrap();
     let (_node, _) = c.node(&c.token("node", "n1"), "n1", "node n1");
     for user in ["nobody", "bob"] {
-        let login = format!("login {}", c.token("user", user));
-        c.run(user, &login).unwrap();
+        c.login(user, &c.token("user", user)).unwrap();
     }
     let script = home.join("script");
     let secrets = "cat ../../../identity.pem ../launch.json; ls ..";

@@ -47,6 +47,9 @@ pub enum ClientError {
     /// The address is invalid.
     #[error("`{0}` is no address of a scheduler, expected HOST:PORT with a port from 1 to 65535")]
     NoAddress(String),
+    /// The file of the secret or the certificate cannot be used.
+    #[error("{0}")]
+    Credentials(String),
     /// The scheduler's disk is full. The request may still be executed once there is space.
     #[error("{0}")]
     NoRoom(String),
@@ -155,12 +158,13 @@ impl Client {
     ///
     /// # Errors
     /// The scheduler does not answer, is another one than the authority names, or refuses the
-    /// certificate.
+    /// certificate. The file of the secret or the certificate cannot be used.
     pub async fn connect(
         at: &str,
         credentials: impl Into<Credentials>,
     ) -> Result<Self, ClientError> {
-        let credentials = credentials.into();
+        let credentials = credentials.into().read();
+        let credentials = credentials.map_err(|e| ClientError::Credentials(e.to_string()))?;
         let unreachable = |e: tonic::transport::Error| ClientError::Unreachable {
             at: at.to_owned(),
             why: root(&e),
@@ -228,13 +232,14 @@ impl Client {
         Ok(self.reply(reply)?.token)
     }
 
-    /// Refuses all certificates of a name that were issued until now, or one serial number.
+    /// Refuses all certificates of a name that were issued until now, or one serial number. The
+    /// reply states whether the name is unknown.
     ///
     /// # Errors
     /// The scheduler does not answer, or this client is no admin.
-    pub async fn revoke(&mut self, what: String) -> Result<(), ClientError> {
+    pub async fn revoke(&mut self, what: String) -> Result<pb::RevokeReply, ClientError> {
         let reply = self.access.revoke(soon(pb::RevokeRequest { what })).await;
-        self.reply(reply).map(drop)
+        self.reply(reply)
     }
 
     fn reply<T>(&self, reply: Result<Response<T>, tonic::Status>) -> Result<T, ClientError> {

@@ -1,13 +1,15 @@
 //! Files and folders that other users cannot read, with any umask.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Bit of a folder such as `/tmp`, in which users may only remove their own files.
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o002;
+/// Largest file of a secret in bytes.
+const LARGEST: u64 = 1 << 16;
 
 /// Returns the effective user of this process.
 ///
@@ -70,6 +72,45 @@ pub fn show(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
 }
 
+/// Returns why a secret in a file is not private to its owner, this user or root, if so. Root may
+/// read the file of any user.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn exposed(meta: &Metadata) -> io::Result<Option<String>> {
+    let (mode, owner, own) = (meta.mode() & 0o777, meta.uid(), user()?);
+    if meta.is_file() && mode & 0o077 != 0 {
+        return Ok(Some(format!(
+            "it has mode {mode:03o}, so others may use it: expected mode 600"
+        )));
+    }
+    let foreign = own != 0 && owner != 0 && owner != own;
+    Ok(foreign.then(|| format!("it belongs to user {owner}, expected a file of user {own}")))
+}
+
+/// Reads a secret from a file that is private to its owner, this user or root. Returns the owner
+/// with it.
+///
+/// # Errors
+/// The file cannot be read, others can read it, or another user owns it.
+pub fn read(path: &Path) -> io::Result<(String, u32)> {
+    let file = File::open(path).map_err(|e| match (e.kind(), fs::metadata(path)) {
+        (io::ErrorKind::PermissionDenied, Ok(meta)) => {
+            let (mode, owner) = (meta.mode() & 0o777, meta.uid());
+            let text = format!("it belongs to user {owner} and has mode {mode:03o}: {e}");
+            io::Error::new(e.kind(), text)
+        }
+        _ => e,
+    })?;
+    let meta = file.metadata()?;
+    if let Some(why) = exposed(&meta)? {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut text = String::new();
+    file.take(LARGEST).read_to_string(&mut text)?;
+    Ok((text, meta.uid()))
+}
+
 /// Returns options that create files of mode 600.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -107,6 +148,27 @@ mod tests {
         assert_eq!(mode(&looser), 0o711);
         create(&new.join("file")).unwrap();
         assert_eq!(mode(&new.join("file")), 0o600);
+    }
+
+    #[test]
+    fn a_secret_that_others_read_is_named_with_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "text").unwrap();
+        let own = user().unwrap();
+        for (mode, shown) in [(0o644, "644"), (0o604, "604"), (0o620, "620")] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let text = format!("it has mode {shown}, so others may use it: expected mode 600");
+            assert_eq!(read(&path).unwrap_err().to_string(), text);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(read(&path).unwrap(), ("text".to_owned(), own));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+        // Root reads it anyway.
+        if let Err(e) = read(&path) {
+            let text = format!("it belongs to user {own} and has mode 000: Permission denied");
+            assert!(e.to_string().starts_with(&text), "{e}");
+        }
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub enum SchedulerError {
         /// The kind of action.
         action: NodeActionKind,
     },
+    /// The scheduler was stopped while its log had no room for leases that cover its absence.
+    #[error("stopped while running jobs have no longer leases, so that they end with those: {0}")]
+    WithoutLeases(String),
     /// The network failed.
     #[error("{0}")]
     Network(String),

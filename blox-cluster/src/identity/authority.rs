@@ -5,6 +5,7 @@ use super::pem::replace;
 use super::tokens::{Invitation, Tokens};
 use super::{IdentityError, IdentityFile, Principal, Role, check_name, digest, unix_ms};
 use crate::private;
+use blox_core::suggest::nearest;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber,
@@ -36,6 +37,15 @@ struct Denied {
     /// then are refused.
     #[serde(default)]
     names: BTreeMap<String, u64>,
+}
+
+/// Result of a revocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The name has a certificate or a token, or the text is a serial number.
+    Known,
+    /// The authority knows no such name. A similar name, if there is one.
+    Unknown(Option<String>),
 }
 
 /// State of an authority that changes.
@@ -255,6 +265,10 @@ impl Authority {
         subject.push(DnType::OrganizationalUnitName, role.as_str());
         let signed = params.signed_by(&request.public_key, &self.issuer);
         let signed = signed.map_err(IdentityError::invalid)?;
+        let mut lists = self.lists();
+        if lists.tokens.name(name) {
+            self.save_tokens(&lists)?;
+        }
         Ok(format!("{}{}", signed.pem(), self.pem))
     }
 
@@ -313,11 +327,11 @@ impl Authority {
     }
 
     /// Refuses a serial number, or all certificates of a name that were issued until now, and unused
-    /// tokens of the name.
+    /// tokens of the name. An unknown name is refused, too, since lists of earlier versions lack names.
     ///
     /// # Errors
     /// The list cannot be written.
-    pub fn revoke(&self, name_or_serial: &str) -> Result<(), IdentityError> {
+    pub fn revoke(&self, name_or_serial: &str) -> Result<Revoked, IdentityError> {
         check_name(name_or_serial)?;
         let mut lists = self.lists();
         let now = unix_ms().max(lists.last_ms);
@@ -330,8 +344,21 @@ impl Authority {
         lists.last_ms = now;
         let text = serde_json::to_vec_pretty(&lists.denied).map_err(IdentityError::invalid)?;
         replace(&self.dir.join("denied.json"), &text)?;
+        let is_known = lists.tokens.names().any(|name| name == name_or_serial);
+        let revoked = match is_serial || is_known {
+            true => Revoked::Known,
+            false => {
+                let near = nearest(name_or_serial, lists.tokens.names());
+                Revoked::Unknown(near.map(str::to_owned))
+            }
+        };
         lists.tokens.forget(name_or_serial);
-        self.save_tokens(&lists)
+        if is_known {
+            // A repeated revocation knows it, too.
+            lists.tokens.name(name_or_serial);
+        }
+        self.save_tokens(&lists)?;
+        Ok(revoked)
     }
 
     /// Returns why a certificate is refused, if it is.
@@ -413,8 +440,8 @@ mod tests {
             holder(&authority.issue(&request, name, Role::Node).unwrap())
         };
         let (first, other, third) = (issue("n1"), issue("n2"), issue("n3"));
-        authority.revoke("n1").unwrap();
-        authority.revoke(&third.serial).unwrap();
+        assert_eq!(authority.revoke("n1").unwrap(), Revoked::Known);
+        assert_eq!(authority.revoke(&third.serial).unwrap(), Revoked::Known);
         let refused = Some("the certificate is revoked");
         assert_eq!(authority.refuses(&first), refused);
         assert_eq!(authority.refuses(&other), None);
@@ -422,6 +449,15 @@ mod tests {
         assert_eq!(authority.refuses(&issue("n1")), None);
         let after = Authority::open(&path).unwrap();
         assert_eq!(after.refuses(&first), refused);
+        // The first admin, and a name with a token.
+        assert_eq!(after.revoke("ada").unwrap(), Revoked::Known);
+        after.invite(Role::User, Some("worker-7"), 60).unwrap();
+        let near = Revoked::Unknown(Some("worker-7".to_owned()));
+        assert_eq!(after.revoke("worker7").unwrap(), near);
+        for _ in 0..2 {
+            assert_eq!(after.revoke("worker-7").unwrap(), Revoked::Known);
+        }
+        assert_eq!(after.revoke("zoe").unwrap(), Revoked::Unknown(None));
         let expired = Principal {
             until_s: 1,
             ..other

@@ -37,22 +37,17 @@ pub struct IdentityFile {
 }
 
 impl IdentityFile {
-    /// Reads a file that other users cannot read.
+    /// Reads a file that is private to its owner, this user or root.
     ///
     /// # Errors
     /// The file cannot be read, others can read it, or it has no key or no two certificates.
     pub fn read(path: &Path) -> Result<Self, IdentityError> {
-        use std::os::unix::fs::MetadataExt;
-        let io = || IdentityError::io(path);
-        let mode = fs::metadata(path).map_err(io())?.mode();
         let wrong = |what: &str| IdentityError::Invalid(format!("{}: {what}", path.display()));
-        if mode & 0o077 != 0 {
-            return Err(wrong("others may read it: expected mode 600"));
-        }
-        let text = fs::read(path).map_err(io())?;
-        let key = PrivateKeyDer::from_pem_slice(&text);
+        let (text, _) = private::read(path).map_err(IdentityError::io(path))?;
+        let text = text.as_bytes();
+        let key = PrivateKeyDer::from_pem_slice(text);
         let key = key.map_err(|_| wrong("found no private key in PEM"))?;
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
         let chain = chain.map_err(|_| wrong("a certificate is not in PEM"))?;
         if chain.len() != 2 {
             let found = chain.len();

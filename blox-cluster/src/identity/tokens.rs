@@ -1,8 +1,10 @@
 //! Tokens with which a user or node joins once.
 
 use super::{IdentityError, Role, digest};
+use crate::private;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// First part of a token.
 const BEGIN: &str = "blox-join-1";
@@ -16,6 +18,17 @@ pub struct Invitation {
     pub secret: String,
     /// Fingerprint of the authority, by which the new user or node recognizes the scheduler.
     pub fingerprint: String,
+}
+
+impl Invitation {
+    /// Reads a token from a file that is private to its owner, this user or root.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can read it, or it has no token.
+    pub fn read(path: &Path) -> Result<Self, IdentityError> {
+        let (text, _) = private::read(path).map_err(IdentityError::io(path))?;
+        text.parse()
+    }
 }
 
 impl std::fmt::Display for Invitation {
@@ -62,6 +75,9 @@ pub(super) struct Tokens {
     /// Names of nodes that have joined. A token without a name gives none of them.
     #[serde(default)]
     nodes: BTreeSet<String>,
+    /// All names with a certificate.
+    #[serde(default)]
+    names: BTreeSet<String>,
 }
 
 impl Tokens {
@@ -116,6 +132,18 @@ impl Tokens {
             self.nodes.insert(name.clone());
         }
         Ok((entry.role, name))
+    }
+
+    /// Remembers a name with a certificate. Returns whether it is new.
+    pub fn name(&mut self, name: &str) -> bool {
+        self.names.insert(name.to_owned())
+    }
+
+    /// Returns the names with a certificate or a token.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let invited = self.tokens.values().filter_map(|entry| entry.name.as_ref());
+        let joined = self.names.iter().chain(&self.nodes);
+        joined.chain(invited).map(String::as_str)
     }
 
     /// Removes unused tokens of a name. Returns whether there were some.

@@ -166,6 +166,26 @@ pub fn load(dir: &Path) -> Result<Recovered, LogError> {
     }
 }
 
+/// Size of the file with which [`probe`] looks for room.
+const PROBE: usize = 64 << 10;
+
+/// Checks that a start has room in the directory of a log. It creates the directory, and leaves no
+/// file.
+///
+/// # Errors
+/// The disk is [full](LogError::NoRoom), or the directory cannot be used.
+pub fn probe(dir: &Path) -> Result<(), LogError> {
+    crate::private::folder(dir).map_err(at(dir))?;
+    let path = dir.join("room.tmp");
+    let written = SystemFiles.create(&path).and_then(|mut file| {
+        file.append(&vec![0; PROBE])?;
+        file.sync()
+    });
+    // A file that could not be created is not there.
+    let _ = SystemFiles.remove(&path);
+    written.map_err(at(&path))
+}
+
 impl Log {
     /// Opens the log in `dir`, and creates the directory if it does not exist.
     ///
@@ -213,11 +233,11 @@ impl Log {
             file.sync().map_err(at(path))?;
         }
         let (file, path, written) = match last {
-            Some((path, whole, _)) if whole >= PREFIX as u64 => {
+            Some((path, whole, _)) => {
                 let file = files.open(&path).map_err(at(&path))?;
                 (file, path, whole)
             }
-            _ => begin_segment(&*files, dir, seq + 1)?,
+            None => begin_segment(&*files, dir, seq + 1)?,
         };
         let log = Log {
             files,
@@ -305,6 +325,10 @@ impl Log {
     }
 
     fn next_segment(&mut self) -> Result<(), LogError> {
+        if self.path == segment(&self.dir, self.seq + 1) {
+            // The segment has no frame yet.
+            return Ok(());
+        }
         // Only the last segment may end with a torn mark.
         self.file.sync().map_err(at(&self.path))?;
         (self.file, self.path, self.written) =
@@ -564,10 +588,10 @@ fn segment(dir: &Path, first: u64) -> PathBuf {
 type Segment = (Box<dyn FileHandle>, PathBuf, u64);
 
 fn begin_segment(files: &dyn Files, dir: &Path, first: u64) -> Result<Segment, LogError> {
-    let path = segment(dir, first);
+    let (path, new) = (segment(dir, first), dir.join("segment.tmp"));
     let mut prefix = MAGIC.to_vec();
     prefix.extend(VERSION.to_le_bytes());
-    let begun = files.create(&path).and_then(|mut file| {
+    let begun = files.create(&new).and_then(|mut file| {
         #[cfg(test)]
         if dir.join(FULL).exists() {
             file.append(&prefix[..5])?;
@@ -575,6 +599,7 @@ fn begin_segment(files: &dyn Files, dir: &Path, first: u64) -> Result<Segment, L
         }
         file.append(&prefix)?;
         file.sync()?;
+        files.rename(&new, &path)?;
         files.sync_dir(dir)?;
         Ok(file)
     });
@@ -583,9 +608,14 @@ fn begin_segment(files: &dyn Files, dir: &Path, first: u64) -> Result<Segment, L
         Err(error) => {
             // The previous segment may remain in use. A crash must not restore this file, because the
             // previous segment would then count as damaged.
-            match files.remove(&path).and_then(|()| files.sync_dir(dir)) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(at(&path)(e)),
-                _ => Err(at(&path)(error)),
+            let removed = [&new, &path].map(|file| match files.remove(file) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            });
+            let removed: std::io::Result<()> = removed.into_iter().collect();
+            match removed.and_then(|()| files.sync_dir(dir)) {
+                Err(e) => Err(at(&path)(e)),
+                Ok(()) => Err(at(&path)(error)),
             }
         }
     }
@@ -616,11 +646,8 @@ fn read_segment(
     into: &mut Recovered,
 ) -> Result<u64, LogError> {
     if bytes.len() < PREFIX {
-        // A crash interrupted the creation of the segment.
-        return match last && MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
-            true => Ok(0),
-            false => Err(damaged(path, 0, "the segment is cut off")),
-        };
+        // The header was on disk before the file had its name.
+        return Err(damaged(path, 0, "the segment is cut off"));
     }
     if bytes[..8] != MAGIC {
         return Err(damaged(path, 0, "this is no segment of a log"));

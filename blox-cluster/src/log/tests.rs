@@ -100,6 +100,56 @@ fn device_in_the_place_of_a_segment_is_refused() {
     assert!(message.contains("it is no regular file"), "{message}");
 }
 
+/// An interrupted creation leaves no segment without its header, so an emptied one was damaged.
+#[test]
+fn emptied_segment_is_refused_and_repaired() {
+    let one = tempfile::tempdir().unwrap();
+    written(one.path());
+    let many = tempfile::tempdir().unwrap();
+    with_snapshots(many.path());
+    for dir in [one.path(), many.path()] {
+        let (segments, _) = list(&SystemFiles, dir).unwrap();
+        for (_, path) in &segments {
+            let name = path.file_name().unwrap();
+            for length in [0, PREFIX - 1] {
+                let empty = |dir: &Path| {
+                    let file = OpenOptions::new().write(true).open(dir.join(name));
+                    file.unwrap().set_len(length as u64).unwrap();
+                };
+                let (before, repair, left) = repaired(dir, empty);
+                let damaged: Vec<_> = before.files.iter().filter(|f| f.damage.is_some()).collect();
+                assert_eq!(damaged.len(), 1, "{path:?} {length}");
+                assert!(damaged[0].path.ends_with(name), "{damaged:?}");
+                let copy = copied(dir);
+                empty(copy.path());
+                // The log before a newer snapshot is not needed for a start.
+                let is_needed = path == &segments.last().unwrap().1;
+                assert_eq!(Log::open(copy.path()).is_err(), is_needed, "{path:?}");
+                repair.unwrap();
+                assert_eq!(left.is_empty(), dir == one.path(), "{path:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_without_frames_is_turned_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    log.turn_page().unwrap();
+    let second = log.path.clone();
+    assert_ne!(second, path);
+    fs::write(dir.path().join(FULL), "").unwrap();
+    log.turn_page().unwrap();
+    fs::remove_file(dir.path().join(FULL)).unwrap();
+    assert_eq!(log.path, second);
+    add(&mut log, b"later");
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd", "later"]);
+}
+
 #[test]
 fn damage_is_reported_with_its_position() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +205,7 @@ fn a_crash_around_a_snapshot_loses_nothing() {
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["e"]);
     // A segment whose creation was interrupted.
-    fs::write(dir.path().join("segment-0000000000000005"), b"BLO").unwrap();
+    fs::write(dir.path().join("segment.tmp"), b"BLO").unwrap();
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["e"]);
 }

@@ -82,6 +82,8 @@ impl Limited {
     }
 }
 
+/// Maximum number of lists of processes until a list has no new one.
+const ROUNDS: usize = 8;
 /// Period of the CPU quota in microseconds.
 const PERIOD: f64 = 100_000.0;
 
@@ -274,6 +276,10 @@ impl Containment {
     }
 
     /// Kills all current processes. Call it until [`Containment::is_empty`] returns true.
+    ///
+    /// A list of processes is no snapshot: it may lack children of processes that fork meanwhile.
+    /// Stopped processes fork no more, and a signal to a group also reaches the children that a
+    /// member forks at this moment.
     pub fn kill(&self) {
         let freezer = match &self.group {
             Some(Group::Two(dir)) => {
@@ -289,8 +295,24 @@ impl Containment {
             }
         };
         freeze("FROZEN");
-        for pid in self.processes() {
-            let _ = kill_process_group(pid, Signal::KILL);
+        let stop = |pid: Pid| {
+            let _ = kill_process(pid, Signal::STOP);
+        };
+        let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+        for _ in 0..ROUNDS {
+            found = self.list(&stop);
+            let new = found.iter();
+            let new = new.filter(|pid| known.insert(pid.as_raw_nonzero()));
+            if new.map(|pid| stop(*pid)).count() == 0 {
+                break;
+            }
+        }
+        let own = group_of(std::process::id() as i32);
+        for pid in found {
+            let group = group_of(pid.as_raw_nonzero().get()).filter(|group| Some(*group) != own);
+            if let Some(group) = group.filter(|group| *group > 1).and_then(Pid::from_raw) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
             let _ = kill_process(pid, Signal::KILL);
         }
         freeze("THAWED");
@@ -311,6 +333,17 @@ impl Containment {
 
     /// Returns the processes that have not ended.
     pub fn processes(&self) -> Vec<Pid> {
+        self.list(&|_| {})
+    }
+
+    /// Returns the processes that have not ended. `at_once` receives marked processes and children of
+    /// the shim as soon as they are found, the newest ones first.
+    fn list(&self, at_once: &dyn Fn(Pid)) -> Vec<Pid> {
+        let own = std::process::id() as i32;
+        let is_other = |pid: i32| pid != own && pid > 1;
+        let shim = self.shim.map(|(shim, _)| shim.as_raw_nonzero().get());
+        let except = self.shim.and_then(|(_, except)| except);
+        let except = except.map(|pid| pid.as_raw_nonzero().get());
         let mut found: Vec<i32> = Vec::new();
         if let Some(dir) = self.group.as_ref().map(Group::dir)
             && let Ok(text) = fs::read_to_string(dir.join("cgroup.procs"))
@@ -319,29 +352,31 @@ impl Containment {
         }
         let marked = format!("{MARK}={}", self.mark);
         let mut parents: Vec<(i32, i32)> = Vec::new();
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|n| n.parse::<i32>().ok()) else {
-                continue;
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+        let mut all: Vec<i32> = all.filter_map(number).collect();
+        all.sort_unstable();
+        for pid in all.into_iter().rev().filter(|pid| is_other(*pid)) {
+            let parent = shim.and_then(|_| parent_of(pid));
+            let is_child = parent.is_some() && parent == shim && Some(pid) != except;
+            let is_marked = || {
+                let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                environ.split(|b| *b == 0).any(|v| v == marked.as_bytes())
             };
-            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environ.split(|b| *b == 0).any(|v| v == marked.as_bytes()) {
+            if is_child || is_marked() {
                 found.push(pid);
+                Pid::from_raw(pid).into_iter().for_each(at_once);
             }
-            if self.shim.is_some() {
-                parents.extend(parent_of(pid).map(|parent| (parent, pid)));
-            }
+            parents.extend(parent.map(|parent| (parent, pid)));
         }
-        if let Some((shim, except)) = self.shim {
-            let except = except.map(|pid| pid.as_raw_nonzero().get());
-            found.extend(descendants(&parents, shim.as_raw_nonzero().get(), except));
+        if let Some(shim) = shim {
+            found.extend(descendants(&parents, shim, except));
         }
         found.sort_unstable();
         found.dedup();
-        let own = std::process::id() as i32;
         let pids = found
             .into_iter()
-            .filter(|p| *p != own && *p > 1 && !is_zombie(*p));
+            .filter(|pid| is_other(*pid) && !is_zombie(*pid));
         pids.filter_map(Pid::from_raw).collect()
     }
 }
@@ -439,9 +474,19 @@ fn counted(path: &Path, word: &str) -> u64 {
 
 /// Returns the parent of a process.
 fn parent_of(pid: i32) -> Option<i32> {
+    number_in_stat(pid, 1)
+}
+
+/// Returns the process group of a process.
+fn group_of(pid: i32) -> Option<i32> {
+    number_in_stat(pid, 2)
+}
+
+/// Returns a number that follows the name of a process, from 0.
+fn number_in_stat(pid: i32, at: usize) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.rsplit(')').next()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    rest.split_whitespace().nth(at)?.parse().ok()
 }
 
 /// Returns the descendants of a process, except one child and its descendants. The list has pairs

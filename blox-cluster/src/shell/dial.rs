@@ -37,17 +37,27 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// Reads the file of the secret.
-    pub(super) fn read(&self) -> io::Result<Credentials> {
+    /// Reads the file of the secret, and checks that of the certificate.
+    pub(crate) fn read(&self) -> Result<Credentials, UnusableCredentials> {
+        let unusable = |e: &dyn std::fmt::Display| UnusableCredentials(e.to_string());
         Ok(match self {
             Credentials::TokenFile(path) if path.exists() => Token::read(path)
-                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?
+                .map_err(|e| unusable(&format_args!("{}: {e}", path.display())))?
                 .into(),
             Credentials::TokenFile(_) => Credentials::default(),
+            Credentials::Identity(path) => {
+                tls::client(path).map_err(|e| unusable(&e))?;
+                self.clone()
+            }
             other => other.clone(),
         })
     }
 }
+
+/// The file of a secret or a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnusableCredentials(String);
 
 impl From<Token> for Credentials {
     fn from(token: Token) -> Self {

@@ -3,7 +3,7 @@
 use super::admit::{Caller, Guard, Object};
 use super::listen::Peer;
 use super::scheduler::Handle;
-use crate::identity::authority::Authority;
+use crate::identity::authority::{Authority, Revoked};
 use crate::identity::{IdentityError, Role};
 use crate::protocol::scheduler::Controller;
 use crate::protocol::{Millis, Report};
@@ -272,7 +272,13 @@ impl pb::access_server::Access for Names {
         let authority = self.authority()?;
         let what = &request.get_ref().what;
         Object::of(&request, what.as_str());
-        authority.revoke(what).map_err(|e| failed(&e))?;
-        Ok(Response::new(pb::RevokeReply {}))
+        let reply = match authority.revoke(what).map_err(|e| failed(&e))? {
+            Revoked::Known => pb::RevokeReply::default(),
+            Revoked::Unknown(near) => pb::RevokeReply {
+                unknown: true,
+                nearest: near.unwrap_or_default(),
+            },
+        };
+        Ok(Response::new(reply))
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,8 +27,6 @@ const GUARD: &str = "--guard";
 /// Name of the guard in lists of processes. A signal to all processes with the name of the program
 /// does not reach it.
 const NAME: &str = "launch-guard";
-/// Message that releases the guard.
-const RELEASE: Millis = Millis(u64::MAX);
 /// Polling interval while the guard ends a launch.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -84,10 +82,11 @@ impl Guard {
         let _ = self.pipe.write_all(&lease.0.to_le_bytes());
     }
 
-    /// Lets the guard exit, because the launch is over.
+    /// Ends the guard, because the launch is over. It must not have been reaped.
     pub fn release(mut self) {
-        self.renew(RELEASE);
-        // If the pipe was full, the guard finds nothing to end.
+        // It might be stopped. The pipe stays open until the guard has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -149,6 +148,7 @@ fn become_rank(args: &[OsString]) -> io::Error {
     }
     // The pipe closes when the program starts.
     let pipe = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3);
+    close_others(pipe.as_ref().ok().map(AsFd::as_fd));
     let error = Command::new(program).args(args).stdin(Stdio::null()).exec();
     if let Ok(pipe) = pipe {
         let _ = File::from(pipe).write_all(error.to_string().as_bytes());
@@ -190,10 +190,7 @@ fn watch(args: &[OsString]) -> io::Result<()> {
         if input.read_exact(&mut number).is_err() {
             break;
         }
-        match Millis(u64::from_le_bytes(number)) {
-            RELEASE => return Ok(()),
-            renewed => lease = renewed,
-        }
+        lease = Millis(u64::from_le_bytes(number));
         if now() >= lease + after {
             break;
         }
@@ -205,16 +202,48 @@ fn watch(args: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps all children that have ended. Returns them with their exit codes; 128 plus the signal
-/// number if a signal ended one.
-pub fn reap() -> Vec<(u32, i32)> {
-    let mut ended = Vec::new();
-    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+/// Children of this process that have ended.
+#[derive(Debug, Default)]
+pub struct Reaped {
+    /// Their numbers with their exit codes; 128 plus the signal number if a signal ended one.
+    pub ended: Vec<(u32, i32)>,
+    /// True if this process has no child any more. The processes of a launch are descendants of its
+    /// shim, so none of them is left then.
+    pub is_last: bool,
+}
+
+/// Reaps all children that have ended.
+pub fn reap() -> Reaped {
+    let mut reaped = Reaped::default();
+    loop {
+        let (pid, status) = match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(ended)) => ended,
+            Ok(None) => return reaped,
+            Err(e) => {
+                reaped.is_last = e == rustix::io::Errno::CHILD;
+                return reaped;
+            }
+        };
         let signal = status.terminating_signal();
         let code = status.exit_status();
         if let Some(code) = code.or(signal.map(|signal| 128 + signal)) {
-            ended.push((pid.as_raw_nonzero().get() as u32, code));
+            let pid = pid.as_raw_nonzero().get() as u32;
+            reaped.ended.push((pid, code));
         }
     }
-    ended
+}
+
+/// Closes all file descriptors but the standard ones and `kept`. They were inherited, and programs
+/// that this process becomes or starts would have them, too.
+pub fn close_others(kept: Option<BorrowedFd<'_>>) {
+    let kept = kept.map(|fd| fd.as_raw_fd());
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        entry.ok()?.file_name().to_str()?.parse::<i32>().ok()
+    };
+    let open: Vec<i32> = open.filter_map(number).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2 && Some(*fd) != kept) {
+        // The list itself had a descriptor, too.
+        let _ = nix::unistd::close(fd);
+    }
 }

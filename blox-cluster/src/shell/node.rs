@@ -4,7 +4,7 @@
 use super::address;
 use super::clock;
 use super::containment::{self, Containment, Limited, MARK};
-use super::dial::{Credentials, dial};
+use super::dial::{Credentials, UnusableCredentials, dial};
 use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
 use super::gpus::{Health, HealthSource};
 use super::room::Ended;
@@ -322,6 +322,9 @@ pub(super) async fn link(
                         why,
                     )) => {
                         format!("the scheduler at {at} turns this node away: {why}")
+                    }
+                    _ if e.downcast_ref::<UnusableCredentials>().is_some() => {
+                        format!("this node cannot identify itself to the scheduler at {at}: {e}")
                     }
                     _ if e.downcast_ref::<WireError>().is_some() => {
                         format!("this node cannot follow the scheduler at {at}: {e}")

@@ -112,7 +112,7 @@ impl Listen {
 /// such as nodes that join or are lost.
 ///
 /// # Errors
-/// The network or the scheduler failed.
+/// The network or the scheduler failed. It was stopped while its log had no room for longer leases.
 pub async fn serve(
     running: Running,
     listen: Listen,
@@ -211,6 +211,7 @@ pub async fn serve(
     let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
     let mut over = over;
     let mut stopping = false;
+    let mut without_leases = None;
     loop {
         tokio::select! {
             served = &mut served => {
@@ -221,12 +222,16 @@ pub async fn serve(
                 stopping = true;
                 let (handle, stopped) = (handle.clone(), stopped.clone());
                 tokio::spawn(async move {
-                    leave(&handle, None).await;
+                    let left = leave(&handle, None).await;
+                    let why = left.err().map(|status| status.message().to_owned());
                     // The scheduler may have ended.
-                    let _ = stopped.send(()).await;
+                    let _ = stopped.send(why).await;
                 });
             }
-            _ = is_stopped.recv() => break,
+            why = is_stopped.recv() => {
+                without_leases = why.flatten();
+                break;
+            }
             _ = &mut over => break,
             Some(text) = notices.recv() => notice(&text),
         }
@@ -236,7 +241,10 @@ pub async fn serve(
         notice(&text);
     }
     match watch.await {
-        Ok(Ok(result)) => result,
+        Ok(Ok(result)) => match without_leases {
+            Some(why) => result.and(Err(SchedulerError::WithoutLeases(why))),
+            None => result,
+        },
         _ => Err(SchedulerError::Network(
             "the scheduler's thread panicked".to_owned(),
         )),
@@ -245,19 +253,22 @@ pub async fn serve(
 
 /// Grants all launches leases that cover the planned absence of the scheduler, and waits until their
 /// nodes have acknowledged them. Returns the length of the absence, and the nodes that have not.
-async fn leave(handle: &Handle, absence: Option<Millis>) -> (Millis, Vec<String>) {
+///
+/// # Errors
+/// The reason why no leases can be granted. A later scheduler would not find them in its log.
+async fn leave(handle: &Handle, absence: Option<Millis>) -> Result<(Millis, Vec<String>), Status> {
+    if absence == Some(Millis(0)) {
+        return Ok((Millis(0), Vec::new()));
+    }
     let timers = handle.look(|s, _| *s.launches().timers()).await;
-    // Without room for the log, nothing can be granted.
-    let Some(timers) = timers else {
-        return (Millis(0), Vec::new());
-    };
+    let timers = timers.ok_or_else(|| handle.gone())?;
     let absence = absence.unwrap_or(timers.absence);
     if absence == Millis(0) {
-        return (absence, Vec::new());
+        return Ok((absence, Vec::new()));
     }
     let leave = ControllerInput::Request(Ask::Leave(absence));
     if handle.request(leave).await.is_none() {
-        return (Millis(0), Vec::new());
+        return Err(handle.gone());
     }
     let names = |s: &Controller, _: Millis| {
         let name = |node: NodeId| {
@@ -271,9 +282,8 @@ async fn leave(handle: &Handle, absence: Option<Millis>) -> (Millis, Vec<String>
     };
     let until = super::clock::now() + timers.margin;
     loop {
-        let Some((short, has_open)) = handle.look(names).await else {
-            return (Millis(0), Vec::new());
-        };
+        let seen = handle.look(names).await;
+        let (short, has_open) = seen.ok_or_else(|| handle.gone())?;
         if short.is_empty() || super::clock::now() >= until {
             let secs = absence.as_secs();
             let text = match short.join(", ") {
@@ -285,7 +295,7 @@ async fn leave(handle: &Handle, absence: Option<Millis>) -> (Millis, Vec<String>
             };
             // The scheduler may have ended.
             let _ = text.map(|text| handle.to.send(Message::Notice(text)));
-            return (absence, short);
+            return Ok((absence, short));
         }
         tokio::time::sleep(CHECK).await;
     }
@@ -324,8 +334,8 @@ struct Service {
     desk: Desk,
     speakers: Speakers,
     forecaster: Option<Arc<dyn Forecaster>>,
-    /// Receives a message once the scheduler may stop.
-    stopped: mpsc::Sender<()>,
+    /// Receives a message once the scheduler may stop, with the reason if no leases were granted.
+    stopped: mpsc::Sender<Option<String>>,
 }
 
 fn refused(e: &RequestError) -> Status {
@@ -364,7 +374,7 @@ fn sound(key: String, job: Option<pb::Job>) -> Result<(Name, JobSpec), Status> {
         return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
     }
     if let Some(why) = too_large(&job) {
-        return Err(Status::resource_exhausted(why));
+        return Err(Status::out_of_range(why));
     }
     let spec = check_new(&job).and_then(|()| job_spec(job));
     let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
@@ -578,7 +588,7 @@ impl pb::jobs_server::Jobs for Service {
                 "the descriptions of {} jobs of {bytes} bytes are too large, expected at most {LARGEST_ARRAY} bytes together: put their data into files",
                 indices.len()
             );
-            return Err(Status::resource_exhausted(text));
+            return Err(Status::out_of_range(text));
         }
         if !indices.is_sorted_by(|a, b| a < b) {
             return Err(invalid("indices: expected ascending numbers".to_owned()));
@@ -680,7 +690,7 @@ impl pb::jobs_server::Jobs for Service {
                     "the list of {} jobs is too large for one message: ask for pages, with a limit",
                     reply.jobs.len()
                 );
-                return Err(Status::resource_exhausted(text));
+                return Err(Status::out_of_range(text));
             }
             return Ok(Response::new(reply));
         };
@@ -866,12 +876,19 @@ impl pb::jobs_server::Jobs for Service {
             )));
         }
         let absence = absence_s.map(|s| Millis((s * 1000.0) as u64));
-        let (absence, unacknowledged) = leave(&self.handle, absence).await;
+        let left = leave(&self.handle, absence).await;
+        let (absence, unacknowledged) = left.map_err(|status| {
+            let text = format!(
+                "{}: the scheduler does not stop, since running jobs would end with their leases; --for 0 stops it all the same",
+                status.message()
+            );
+            Status::new(status.code(), text)
+        })?;
         let stopped = self.stopped.clone();
         tokio::spawn(async move {
             tokio::time::sleep(REPLY).await;
             // The scheduler may have ended.
-            let _ = stopped.send(()).await;
+            let _ = stopped.send(None).await;
         });
         let absence_s = absence.as_secs();
         Ok(Response::new(pb::StopReply {

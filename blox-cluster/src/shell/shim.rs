@@ -183,12 +183,20 @@ fn write_reserved(path: &Path, done: &Final) -> io::Result<()> {
 /// # Errors
 /// The folder cannot be used.
 pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
+    match begin(dir, stop)? {
+        Some(watch) => watch.run_out(),
+        None => Ok(()),
+    }
+}
+
+/// Starts the ranks of a launch. Returns `None` if the launch has ended.
+fn begin<'a>(dir: &Path, stop: &'a AtomicBool) -> io::Result<Option<Watch<'a>>> {
     // A session of its own, so that signals to the node manager's session do not reach the shim.
     let _ = rustix::process::setsid();
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let lock = Lock::take(dir)?;
     if dir.join("final.json").exists() {
-        return Ok(());
+        return Ok(None);
     }
     let missing = || io::Error::other("launch.json and control are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
@@ -207,50 +215,49 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
         let why = "its lease ran out before it was started";
-        return finish(&lock, &containment, Final::never(why));
+        return finish(&lock, &containment, Final::never(why)).map(|()| None);
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
         .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
         .collect();
     let logs = Shares::of(&logs, launch.log_bytes);
-    let guard = match guard_of(&launch, control.lease) {
-        Ok(guard) => guard,
-        Err(e) => {
-            let why = format!("its guard could not be started: {e}");
-            return finish(&lock, &containment, Final::never(why));
-        }
+    let mut processes = Processes {
+        containment,
+        guard: None,
+        launch,
     };
-    containment.include_children_of(rustix::process::getpid(), guard.as_ref().map(Guard::pid));
-    containment.enter(true);
-    let started = start_all(dir, &launch);
-    containment.enter(false);
+    if let Err(e) = processes.start_guard(control.lease) {
+        let why = format!("its guard could not be started: {e}");
+        return finish(&lock, &processes.containment, Final::never(why)).map(|()| None);
+    }
+    processes.containment.enter(true);
+    let started = start_all(dir, &processes.launch);
+    processes.containment.enter(false);
     let children = match started {
         Ok(children) => children,
-        Err((mut children, why)) => {
-            end_all(&containment, children.iter_mut());
-            release(guard);
-            let exit = Exit::Failed { code: 127 };
-            return finish(&lock, &containment, Final::new(exit, now() - began, why));
+        Err(why) => {
+            processes.end_all(control.lease);
+            let done = Final::new(Exit::Failed { code: 127 }, now() - began, why);
+            return finish(&lock, &processes.containment, done).map(|()| None);
         }
     };
+    let launch = &processes.launch;
     let grace = grace_of(&launch.task.spec, &launch.timers);
     let machine = Shim::new(launch.timers, control.lease, children.len(), began);
     let machine = match launch.time_left {
         Some(left) => machine.with_limit(began + left, grace),
         None => machine,
     };
-    Watch {
+    Ok(Some(Watch {
         progress: launch.folder_of_job(dir).join("progress"),
         dir: dir.to_owned(),
         orders,
         beat: Slots::open(&dir.join("beat")).ok(),
         lock,
         machine,
-        guard,
         limits: launch.limits(),
-        children: children.into_iter().map(Some).collect(),
-        containment,
+        children: children.iter().map(Child::id).map(Some).collect(),
         logs,
         began,
         killing: false,
@@ -261,17 +268,77 @@ pub fn run(dir: &Path, stop: &AtomicBool) -> io::Result<()> {
         bad_file: None,
         stop,
         grace: launch.timers.grace,
-    }
-    .run_out()
+        processes,
+    }))
 }
 
-/// Kills all processes until none is left.
-fn end_all<'a>(containment: &Containment, children: impl Iterator<Item = &'a mut Child>) {
-    let mut children: Vec<&mut Child> = children.collect();
-    while !containment.is_empty() {
-        containment.kill();
-        children.iter_mut().for_each(|c| drop(c.try_wait()));
-        std::thread::sleep(LOOK);
+/// The processes of a launch, and the guard that ends them without the shim.
+struct Processes {
+    containment: Containment,
+    guard: Option<Guard>,
+    launch: LaunchFile,
+}
+
+impl Processes {
+    /// Starts the guard of the launch, if this program can be started again.
+    fn start_guard(&mut self, lease: Millis) -> io::Result<()> {
+        let LaunchFile {
+            shim,
+            mark,
+            no_cgroup,
+            timers,
+            ..
+        } = &self.launch;
+        let after = Millis(timers.kill.0 / 2);
+        let start = || Guard::start(shim, mark, *no_cgroup, after, lease);
+        let started = (!shim.is_empty()).then(start).transpose();
+        let (guard, result) = match started {
+            Ok(guard) => (guard, Ok(())),
+            Err(e) => (None, Err(e)),
+        };
+        self.guard = guard;
+        let (own, guard) = (rustix::process::getpid(), self.guard.as_ref());
+        self.containment
+            .include_children_of(own, guard.map(Guard::pid));
+        result
+    }
+
+    /// Reaps the children of the shim that have ended. A job can kill the guard, which is then
+    /// started again.
+    fn reap(&mut self, lease: Millis) -> Vec<(u32, i32)> {
+        let ended = guard::reap().ended;
+        let guard = self.guard.as_ref().map(Guard::pid);
+        let guard = guard.map(|pid| pid.as_raw_nonzero().get() as u32);
+        if ended.iter().any(|(pid, _)| Some(*pid) == guard) {
+            // Without a guard, the shim still ends the launch.
+            let _ = self.start_guard(lease);
+        }
+        ended
+    }
+
+    /// Returns true once no process of the launch is left. The shim's list is no snapshot of the
+    /// processes, so the kernel decides: the shim has no child any more.
+    fn have_ended(&mut self, lease: Millis) -> bool {
+        if !self.containment.is_empty() {
+            return false;
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.release();
+        }
+        let is_last = guard::reap().is_last;
+        if !is_last {
+            let _ = self.start_guard(lease);
+        }
+        is_last
+    }
+
+    /// Kills all processes until none is left.
+    fn end_all(&mut self, lease: Millis) {
+        while !self.have_ended(lease) {
+            self.containment.kill();
+            self.reap(lease);
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
@@ -319,27 +386,6 @@ fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()>
     files::write(&path, &done, true)
 }
 
-/// Starts the guard of a launch, if this program can be started again.
-fn guard_of(launch: &LaunchFile, lease: Millis) -> io::Result<Option<Guard>> {
-    let LaunchFile {
-        shim,
-        mark,
-        no_cgroup,
-        timers,
-        ..
-    } = launch;
-    let after = Millis(timers.kill.0 / 2);
-    let start = || Guard::start(shim, mark, *no_cgroup, after, lease);
-    (!shim.is_empty()).then(start).transpose()
-}
-
-/// Ends the guard of a launch that is over.
-fn release(guard: Option<Guard>) {
-    if let Some(guard) = guard {
-        guard.release();
-    }
-}
-
 struct Watch<'a> {
     dir: PathBuf,
     /// Orders of the node manager; `None` for a node manager of an earlier version.
@@ -349,11 +395,10 @@ struct Watch<'a> {
     progress: PathBuf,
     lock: Lock,
     machine: Shim,
-    /// Ends the launch without the shim.
-    guard: Option<Guard>,
     limits: Limits,
-    children: Vec<Option<Child>>,
-    containment: Containment,
+    /// Process of each rank, until it has ended.
+    children: Vec<Option<u32>>,
+    processes: Processes,
     logs: Shares,
     began: Millis,
     killing: bool,
@@ -377,17 +422,15 @@ impl Watch<'_> {
             if !self.lock.holds() {
                 // The new content of the folder does not belong to this launch, so its lease cannot
                 // be renewed.
-                end_all(&self.containment, self.children.iter_mut().flatten());
-                self.containment.remove();
-                release(self.guard);
+                self.processes.end_all(self.machine.lease());
+                self.processes.containment.remove();
                 return Ok(());
             }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
                 let done = self.explained(done);
-                release(self.guard);
-                return finish(&self.lock, &self.containment, done);
+                return finish(&self.lock, &self.processes.containment, done);
             }
             std::thread::sleep(LOOK);
         }
@@ -396,10 +439,11 @@ impl Watch<'_> {
     /// Adds to a failure that the launch reached one of its limits.
     fn explained(&self, mut done: Final) -> Final {
         let is_failure = matches!(done.exit, Exit::Failed { .. });
-        if is_failure && self.containment.memory_kills() > 0 {
+        let containment = &self.processes.containment;
+        if is_failure && containment.memory_kills() > 0 {
             let gib = self.limits.memory.map_or(0.0, in_gib);
             done.why = format!("killed for memory, limit {gib} GiB: {}", done.why);
-        } else if is_failure && self.containment.refused_processes() > 0 {
+        } else if is_failure && containment.refused_processes() > 0 {
             let most = self.limits.processes.unwrap_or(0);
             done.why = format!("it reached its limit of {most} processes: {}", done.why);
         }
@@ -416,12 +460,10 @@ impl Watch<'_> {
             }));
         }
         // Then exits: these ranks ended before this poll could signal them. Orphans are reaped, too.
-        let ended = guard::reap();
+        let ended = self.processes.reap(self.machine.lease());
         for (rank, slot) in self.children.iter_mut().enumerate() {
-            let code = slot.as_ref().and_then(|child| {
-                let mut of_it = ended.iter().filter(|(pid, _)| *pid == child.id());
-                of_it.next().map(|(_, code)| *code)
-            });
+            let mut of_it = ended.iter().filter(|(pid, _)| Some(*pid) == *slot);
+            let code = of_it.next().map(|(_, code)| *code);
             if let Some(code) = code {
                 *slot = None;
                 inputs.push(ShimInput::RankExit { rank, code });
@@ -437,25 +479,26 @@ impl Watch<'_> {
         };
         if control != self.last_control {
             self.last_control = control;
-            if let (Some(guard), Some(control)) = (&mut self.guard, control) {
+            if let (Some(guard), Some(control)) = (&mut self.processes.guard, control) {
                 guard.renew(control.lease);
             }
             inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
-            if self.containment.is_empty() && self.children.iter().all(Option::is_none) {
+            let have_exited = self.children.iter().all(Option::is_none);
+            if have_exited && self.processes.have_ended(self.machine.lease()) {
                 inputs.push(ShimInput::Empty);
             } else {
-                self.containment.kill();
+                self.processes.containment.kill();
             }
         }
         for input in inputs {
             for effect in self.machine.step(now(), input) {
                 match effect {
-                    ShimEffect::Term => self.containment.terminate(),
+                    ShimEffect::Term => self.processes.containment.terminate(),
                     ShimEffect::KillAll => {
                         self.killing = true;
-                        self.containment.kill();
+                        self.processes.containment.kill();
                     }
                     ShimEffect::Finish(done) => return Ok(Some(done)),
                 }
@@ -510,22 +553,13 @@ impl Watch<'_> {
     }
 }
 
-type Started = Result<Vec<Child>, (Vec<Child>, String)>;
-
-fn start_all(dir: &Path, launch: &LaunchFile) -> Started {
-    let mut children = Vec::new();
-    let account = match prepared(dir, launch) {
-        Ok(account) => account,
-        Err(why) => return Err((children, why)),
-    };
+/// Starts all ranks. After an error, those before it run.
+fn start_all(dir: &Path, launch: &LaunchFile) -> Result<Vec<Child>, String> {
+    let account = prepared(dir, launch)?;
     let account = account.as_ref();
-    for (local, rank) in launch.task.ranks.iter().enumerate() {
-        match start(dir, launch, account, local, *rank) {
-            Ok(child) => children.push(child),
-            Err(why) => return Err((children, why)),
-        }
-    }
-    Ok(children)
+    let ranks = launch.task.ranks.iter().enumerate();
+    let start = |(local, rank): (usize, &u32)| start(dir, launch, account, local, *rank);
+    ranks.map(start).collect()
 }
 
 /// Returns the path of a rank's stdout or stderr log.
@@ -766,6 +800,23 @@ mod tests {
         run(Path::new(&dir), &AtomicBool::new(false)).unwrap();
     }
 
+    #[test]
+    #[ignore = "the process of a shim, which another test starts"]
+    fn process_of_a_shim_that_is_polled_once() {
+        let dir = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+        let (stop, kill) = (
+            AtomicBool::new(false),
+            crate::protocol::shim::ShimWish::Kill,
+        );
+        let mut watch = begin(&dir, &stop).unwrap().unwrap();
+        let lease = watch.machine.lease();
+        let mut orders = Slots::open(&dir.join("control")).unwrap();
+        orders.write(&Control { lease, wish: kill }).unwrap();
+        watch.killing = true;
+        assert_eq!(watch.look().unwrap(), None);
+        watch.run_out().unwrap();
+    }
+
     /// A launch of a shell script.
     struct OfScript {
         dir: tempfile::TempDir,
@@ -800,12 +851,13 @@ mod tests {
         }
 
         fn start(&mut self) {
+            self.start_as("process_of_a_shim");
+        }
+
+        fn start_as(&mut self, test: &str) {
             let child = std::process::Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--ignored",
-                    "--exact",
-                    "shell::shim::tests::process_of_a_shim",
-                ])
+                .args(["--ignored", "--exact"])
+                .arg(format!("shell::shim::tests::{test}"))
                 .env(FOLDER, self.path("launch"))
                 .stdout(std::process::Stdio::null())
                 .stderr(std::process::Stdio::null())
@@ -881,6 +933,47 @@ mod tests {
             let command = std::fs::read(Path::new("/proc").join(pid.trim()).join("cmdline"));
             command.map_or(true, |command| command.is_empty())
         });
+    }
+
+    /// Returns the processes with a text in their arguments.
+    fn with_argument(text: &str) -> Vec<String> {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let line = |entry: std::fs::DirEntry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(text).then_some(line)
+        };
+        all.filter_map(line).collect()
+    }
+
+    #[test]
+    fn shim_reports_no_end_while_a_process_runs() {
+        let mut killed = OfScript::new("exec sleep 60", 60);
+        killed.start_as("process_of_a_shim_that_is_polled_once");
+        killed.until("it ends", OfScript::has_ended);
+        let status = killed.child.as_mut().unwrap().wait().unwrap();
+        assert!(status.success());
+        assert!(killed.result().unwrap().why.contains("ended by order"));
+    }
+
+    /// Each process starts its successor and exits, so that a list of processes is outdated at once.
+    #[test]
+    fn processes_that_fork_and_exit_end_with_their_launch() {
+        for start in ["env -i sh", "env -i setsid sh"] {
+            let mut chain = OfScript::new("sh DIR/chain & sleep 0.3", 60);
+            let path = chain.path("chain");
+            let name = path.to_str().unwrap().to_owned();
+            std::fs::write(&path, format!("{start} {name} &\n")).unwrap();
+            chain.start();
+            chain.until("the chain runs", |_| !with_argument(&name).is_empty());
+            chain.until("it ends", OfScript::has_ended);
+            let left = with_argument(&name);
+            // Without its script, a chain that is left ends.
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(left, Vec::<String>::new());
+            let exit = chain.result().map(|done| done.exit);
+            assert_eq!(exit, Some(crate::protocol::Exit::Completed));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tonic::codegen::http::HeaderValue;
@@ -83,19 +83,7 @@ impl Token {
     /// The file cannot be read, other users can read it, another user owns it, or its content is
     /// not a valid secret.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let file = fs::File::open(path)?;
-        let meta = file.metadata()?;
-        if meta.mode() & 0o077 != 0 {
-            return Err(bad("others may read it: expected mode 600"));
-        }
-        let (owner, own) = (meta.uid(), private::user()?);
-        if own != 0 && owner != 0 && owner != own {
-            return Err(bad(format!(
-                "it belongs to user {owner}, expected a file of user {own}"
-            )));
-        }
-        let mut text = String::new();
-        file.take(1 << 16).read_to_string(&mut text)?;
+        let (text, owner) = private::read(path)?;
         Self::of(text.trim(), Some(owner))
     }
 
@@ -182,7 +170,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();

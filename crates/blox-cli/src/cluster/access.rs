@@ -4,21 +4,15 @@ use super::args::{CreateTokenArgs, InitArgs, LoginArgs, NodesArgs, RevokeArgs, T
 use super::cells::client;
 use super::commands::{confirm, print};
 use super::daemons::{host, runtime, stored_identity};
-use crate::failure::Failure;
+use super::joining::{from_input, invitation};
+use crate::failure::{Code, Failure};
 use crate::terminal::Terminal;
 use crate::text::plain;
 use crate::trace::info::date;
 use blox_cluster::client;
+use blox_cluster::identity::Role;
 use blox_cluster::identity::authority::Authority;
-use blox_cluster::identity::tokens::Invitation;
-use blox_cluster::identity::{IdentityError, Role};
 use serde_json::json;
-
-impl From<IdentityError> for Failure {
-    fn from(e: IdentityError) -> Self {
-        Failure::new(plain(&e.to_string()))
-    }
-}
 
 /// Creates the authority of a cluster.
 pub(super) fn init(a: InitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
@@ -44,7 +38,15 @@ pub(super) fn init(a: InitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failu
 
 /// Gets a certificate for a token.
 pub(super) fn login(a: LoginArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let token: Invitation = a.token.parse()?;
+    let token = match invitation(a.token.as_deref(), terminal.input)? {
+        Some(token) => token,
+        None => {
+            if terminal.prompts {
+                writeln!(terminal.err, "token of `blox token create`:")?;
+            }
+            from_input(terminal.input)?
+        }
+    };
     let file = match a.identity {
         Some(file) => file,
         None => stored_identity(&a.at).ok_or_else(|| {
@@ -90,7 +92,18 @@ async fn change(command: TokenCommand, terminal: &mut Terminal<'_>) -> Result<()
             }
         }
         TokenCommand::Revoke(RevokeArgs { at, what, json }) => {
-            client(&at).await?.revoke(what.clone()).await?;
+            let reply = client(&at).await?.revoke(what.clone()).await?;
+            if reply.unknown {
+                let near = match plain(&reply.nearest) {
+                    near if near.is_empty() => "; c".to_owned(),
+                    near => format!(", did you mean `{near}`? C"),
+                };
+                let text = format!(
+                    "no certificate and no token of `{}` is known{near}ertificates of this name until now are refused all the same",
+                    plain(&what)
+                );
+                return Err(Failure::of(Code::Request, text));
+            }
             if !json {
                 let what = plain(&what);
                 writeln!(

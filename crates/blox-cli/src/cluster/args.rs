@@ -8,7 +8,7 @@ use blox_experiment::value::{Duration, Expected, parser};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -58,8 +58,10 @@ pub(crate) struct InitArgs {
 /// A user who joins.
 #[derive(Args)]
 pub(crate) struct LoginArgs {
-    /// Token of `blox token create`
-    pub token: String,
+    /// File with a token of `blox token create`; - for standard input [default: $BLOX_JOIN, else
+    /// standard input]
+    #[arg(value_name = "FILE")]
+    pub token: Option<PathBuf>,
     /// Address of the scheduler [default: $BLOX_AT, or 127.0.0.1:7070]
     #[arg(long, value_name = "HOST:PORT", default_value = usual_address(), hide_default_value = true)]
     pub at: String,
@@ -428,10 +430,10 @@ pub(crate) struct NodeArgs {
     /// Requeue the job of Slurm if the scheduler does not answer for this time
     #[arg(long, value_name = "SECONDS", requires = "on")]
     pub requeue_job_after: Option<u64>,
-    /// Token of `blox token create --role node`; the certificate for it is written to --state-dir and
-    /// used from then on
-    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["on", "token_file", "identity"])]
-    pub join: Option<String>,
+    /// File with a token of `blox token create --role node`, - for standard input; the certificate
+    /// for it is written to --state-dir and used from then on [default: $BLOX_JOIN, the token itself]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "token_file", "identity"])]
+    pub join: Option<PathBuf>,
     /// GPU slots [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub gpus: Option<u32>,
@@ -443,7 +445,7 @@ pub(crate) struct NodeArgs {
     pub name: Option<String>,
     /// Address at which other nodes reach this node [default: the local address of the connection to
     /// the scheduler; with --on slurm, the host's name]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub address: Option<String>,
     /// Log space of a launch on this node, shared equally by outputs and errors of its ranks;
     /// excess output is dropped
@@ -1083,6 +1085,29 @@ fn absence(text: &str) -> Result<f64, Expected> {
         .ok_or(Expected("0 to 604800 seconds"))
 }
 
+/// Parses an IP address or a host name.
+fn address(text: &str) -> Result<String, Expected> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let is_ip = match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+        None => text.parse::<IpAddr>().is_ok(),
+    };
+    let is_part = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let ends = part.starts_with('-') || part.ends_with('-');
+        (1..=63).contains(&part.len()) && part.chars().all(plain) && !ends
+    };
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_name = name.len() <= 253 && name.split('.').all(is_part) && !is_number(last);
+    (is_ip || is_name).then(|| text.to_owned()).ok_or(Expected(
+        "an IP address, or a host name of letters, digits, '-' and '.'",
+    ))
+}
+
 fn part(text: &str) -> Result<f64, Expected> {
     let part = text.parse().ok();
     part.filter(|part| Share::of(*part).is_some())
@@ -1323,4 +1348,46 @@ pub(crate) enum ClusterCommand {
         /// Folder of the launch
         dir: PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_an_ip_or_a_host_name() {
+        let long = format!("{}.example", "a".repeat(63));
+        for good in [
+            "10.0.0.1",
+            "::1",
+            "[fe80::1]",
+            "node-7",
+            "node-7.lab.example.",
+            "localhost",
+            &long,
+        ] {
+            assert_eq!(address(good).ok().as_deref(), Some(good));
+        }
+        let long = "a.".repeat(128);
+        for bad in [
+            "",
+            ".",
+            "a b",
+            "$(reboot)",
+            "a/b",
+            "-a",
+            "a-",
+            "a..b",
+            "n1:80",
+            "10.0.0",
+            "1.2.3.400",
+            "[10.0.0.1]",
+            "http://n1",
+            "n1\n",
+            "knoten-ä",
+            &long,
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
 }

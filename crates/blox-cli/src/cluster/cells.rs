@@ -15,6 +15,7 @@ impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
         let code = match e {
             ClientError::Unreachable { .. } | ClientError::NoRoom(_) => Code::Unreachable,
+            ClientError::Credentials(_) => Code::Usage,
             _ => Code::Request,
         };
         Failure::of(code, plain(&e.to_string()))

@@ -1,6 +1,7 @@
 //! Long-running processes: scheduler and node manager.
 
 use super::args::{At, DaemonArgs, NodeArgs, SchedulerArgs, ServiceArgs, Source};
+use super::joining::invitation;
 use super::journal::Rotated;
 use crate::args::SimulateArgs;
 use crate::config;
@@ -13,7 +14,7 @@ use blox_cluster::identity::IdentityFile;
 use blox_cluster::identity::audit::Audit;
 use blox_cluster::identity::authority::Authority;
 use blox_cluster::identity::tls::ServerTls;
-use blox_cluster::identity::tokens::Invitation;
+use blox_cluster::log::{self, LogError};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{Millis, Timers};
@@ -31,6 +32,7 @@ use blox_slurm::{Grant, Programs as SlurmPrograms};
 use blox_traces::cluster_file::parse_cluster;
 use clap::ArgMatches;
 use std::ffi::OsString;
+use std::io::BufRead;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,16 +119,18 @@ pub(super) fn credentials(at: &At) -> Result<Credentials, Failure> {
 fn of_node(
     a: &NodeArgs,
     runtime: &tokio::runtime::Runtime,
+    input: &mut dyn BufRead,
 ) -> Result<(Credentials, Option<String>), Failure> {
     let file = a.state_dir.join("identity.pem");
     let named = |file: &Path| -> Result<Option<String>, Failure> {
         let principal = IdentityFile::read(file)?.principal;
         Ok(principal.map(|who| who.name))
     };
-    if let Some(token) = &a.join
+    let is_free = a.on.is_none() && a.at.token_file.is_none() && a.at.identity.is_none();
+    if is_free
         && !file.exists()
+        && let Some(token) = invitation(a.join.as_deref(), input)?
     {
-        let token: Invitation = token.parse()?;
         let name = a.name.clone().unwrap_or_default();
         runtime.block_on(client::join(&a.at.at, &token, &name, &host(), &file))?;
     }
@@ -275,6 +279,7 @@ pub(super) fn serve(
     let shared = daemon.token.is_some();
     let open = !shared && daemon.identity.is_none();
     let limits = limits(&daemon.service);
+    wait_for_room(&daemon.dir, terminal);
     let runtime = runtime()?;
     let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
     let mut listen = runtime.block_on(listen)?;
@@ -328,8 +333,29 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// Reports to systemd that the service is ready, if the unit has `Type=notify`.
+/// Waits until the log of a scheduler has room. A supervisor could give up a process that ends at
+/// each start.
+fn wait_for_room(dir: &Path, terminal: &mut Terminal<'_>) {
+    let mut is_first = true;
+    while let Err(why @ LogError::NoRoom { .. }) = log::probe(dir) {
+        if std::mem::take(&mut is_first) {
+            let why = plain(&why.to_string());
+            // The output may be closed.
+            let _ = writeln!(terminal.err, "{why}; this start waits for room");
+        }
+        notify("EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waits for room for the log");
+        std::thread::sleep(ROOM);
+    }
+}
+
+/// Reports to systemd that the service is ready.
 fn notify_ready() {
+    // Without this message, systemd restarts the service.
+    notify("READY=1");
+}
+
+/// Sends a message to systemd, if the unit has `Type=notify`.
+fn notify(message: &str) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
@@ -340,8 +366,8 @@ fn notify_ready() {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&path),
     };
-    // Without this message, systemd restarts the service.
-    let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(b"READY=1", &address?));
+    let _ = UnixDatagram::unbound()
+        .and_then(|socket| socket.send_to_addr(message.as_bytes(), &address?));
 }
 
 /// Names the option that a scheduler with node actions needs.
@@ -423,7 +449,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         false => of_machine(&a)?,
     };
     let runtime = runtime()?;
-    let (credentials, certified) = of_node(&a, &runtime)?;
+    let (credentials, certified) = of_node(&a, &runtime, terminal.input)?;
     if let (Some(certified), Some(given)) = (&certified, &a.name)
         && certified != given
     {
@@ -542,6 +568,9 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         Ok(OK)
     })
 }
+
+/// Interval at which a start looks for room for its log.
+const ROOM: Duration = Duration::from_secs(1);
 
 /// Default time for which jobs continue without their node manager.
 const ABSENCE_S: f64 = 3600.0;
@@ -713,6 +742,7 @@ pub(super) fn beside_shim(args: &[OsString]) -> Option<Result<i32, Failure>> {
 /// Runs the processes of one launch, for which the program is started again.
 pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
     let failed = |e| Failure::of(Code::Daemon, format!("{}: {e}", dir.display()));
+    guard::close_others(None);
     // Slurm signals all processes of a step at its end.
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

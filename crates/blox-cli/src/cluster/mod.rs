@@ -23,6 +23,7 @@ mod daemons;
 mod demo;
 mod habits;
 #[cfg(feature = "cluster")]
+mod joining;
 mod journal;
 #[cfg(feature = "cluster")]
 mod local;

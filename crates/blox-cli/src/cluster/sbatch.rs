@@ -417,7 +417,7 @@ impl Options {
             return Ok(None);
         };
         let word = pattern(&given.value);
-        let expected = "a file name with the patterns %A %a %j %J %N %n %t %u %x %%";
+        let expected = "a file name with the patterns %A %a %j %J %N %n %t %u %x %%, and widths up to 255 such as %4j";
         word.map(Some).ok_or_else(|| given.wrong(option, expected))
     }
 }
@@ -508,6 +508,9 @@ fn array(text: &str) -> Option<Array> {
     Some(Array { indices, at_once })
 }
 
+/// Longest name of a file in bytes.
+const LONGEST_NAME: u32 = 255;
+
 /// Returns a word of a shell for a file name with patterns.
 fn pattern(text: &str) -> Option<String> {
     let mut word = String::from("\"");
@@ -519,6 +522,9 @@ fn pattern(text: &str) -> Option<String> {
                 let mut width = String::new();
                 while let Some(digit) = chars.next_if(char::is_ascii_digit) {
                     width.push(digit);
+                }
+                if !width.is_empty() && !width.parse().is_ok_and(|n: u32| n <= LONGEST_NAME) {
+                    return None;
                 }
                 let value = match chars.next()? {
                     '%' => "%",
@@ -794,6 +800,13 @@ mod tests {
 
     #[test]
     fn refused_lines_are_named() {
+        assert!(job("#SBATCH -o %255j").is_ok());
+        let expected = "a file name with the patterns %A %a %j %J %N %n %t %u %x %%, and widths up to 255 such as %4j";
+        for wide in ["%256j", "%999999999j", "%99999999999999999999a", "%5q"] {
+            let error = job(&format!("#SBATCH -o {wide}")).unwrap_err();
+            let text = format!("job.sh line 2: --output is `{wide}`, expected {expected}");
+            assert_eq!(error, text);
+        }
         for (line, error) in [
             (
                 "--mail-user=a@b.c",
@@ -852,7 +865,7 @@ mod tests {
             ),
             (
                 "-o %q",
-                "--output is `%q`, expected a file name with the patterns %A %a %j %J %N %n %t %u %x %%",
+                "--output is `%q`, expected a file name with the patterns %A %a %j %J %N %n %t %u %x %%, and widths up to 255 such as %4j",
             ),
             ("-J 'a", "a quote has no end"),
         ] {
