@@ -337,7 +337,7 @@ impl Containment {
     }
 
     /// Returns the processes that have not ended. `at_once` receives marked processes and children of
-    /// the shim as soon as they are found, the newest ones first.
+    /// the shim as soon as they are found, in descending order.
     fn list(&self, at_once: &dyn Fn(Pid)) -> Vec<Pid> {
         let own = std::process::id() as i32;
         let is_other = |pid: i32| pid != own && pid > 1;

@@ -37,7 +37,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// Reads the file of the secret, and checks that of the certificate.
+    /// Reads the file of the secret, and checks the file of the certificate.
     pub(crate) fn read(&self) -> Result<Credentials, UnusableCredentials> {
         let unusable = |e: &dyn std::fmt::Display| UnusableCredentials(e.to_string());
         Ok(match self {

@@ -1,4 +1,4 @@
-//! What tests of the scheduler daemon share.
+//! Parts that tests of the scheduler daemon share.
 
 use blox_cluster::daemon::{Outputs, ToPolicy};
 use blox_cluster::protocol::launches::Past;
