@@ -65,6 +65,9 @@ pub struct Client {
     access: AccessClient<InterceptedService<Channel, Credentials>>,
 }
 
+/// Timeout of a forecast, which simulates many futures.
+const FORECAST: Duration = Duration::from_secs(120);
+
 /// Creates a request with a timeout.
 fn soon<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
@@ -375,7 +378,9 @@ impl Client {
             job: name.as_deref().and_then(|name| name.parse().ok()),
             name: name.unwrap_or_default(),
         };
-        let reply = self.jobs.when(soon(request)).await;
+        let mut request = soon(request);
+        request.set_timeout(FORECAST);
+        let reply = self.jobs.when(request).await;
         self.reply(reply)
     }
 

@@ -89,7 +89,7 @@ const OPTIONS: [(&[&str], &[&str], &str); 32] = [
             "--uid",
             "--wckey",
         ],
-        "it has no meaning with node managers: remove it",
+        "remove it",
     ),
     (
         &["submit"],
@@ -228,12 +228,20 @@ fn own_name(command: &str) -> &str {
     }
 }
 
+/// Returns the replacement of an option that a command does not have.
+pub(super) fn replacement(command: &str, option: &str) -> Option<&'static str> {
+    let mut all = OPTIONS.iter();
+    let is_it = |commands: &[&str], options: &[&str]| {
+        commands.contains(&command) && options.contains(&option)
+    };
+    let found = all.find(|(commands, options, _)| is_it(commands, options));
+    found.map(|(.., advice)| *advice)
+}
+
 /// Returns the message about an option of Slurm that a command does not have.
 pub(crate) fn about_option(command: &str, option: &str) -> Option<String> {
     let command = own_name(command);
-    let mut all = OPTIONS.iter();
-    let (.., advice) = all
-        .find(|(commands, options, _)| commands.contains(&command) && options.contains(&option))?;
+    let advice = replacement(command, option)?;
     Some(format!("error: `blox {command}` has no {option}: {advice}"))
 }
 

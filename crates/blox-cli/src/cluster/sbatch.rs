@@ -3,6 +3,7 @@
 
 use super::args::SbatchArgs;
 use super::batch::{BEGINNING, is_in_search_path};
+use super::habits::replacement;
 use crate::failure::Failure;
 use crate::text::plain;
 use blox_results::quoted;
@@ -162,8 +163,9 @@ impl Options {
             };
             let Some((long, _, takes)) = known else {
                 let name = shown.split('=').next().unwrap_or_default();
+                let advice = replacement("submit", name).unwrap_or("remove it");
                 return Err(wrong(format!(
-                    "{name} has no meaning with node managers: remove it"
+                    "{name} has no meaning with node managers: {advice}"
                 )));
             };
             let value = match (takes, attached) {
@@ -810,15 +812,15 @@ mod tests {
         for (line, error) in [
             (
                 "--mail-user=a@b.c",
-                "--mail-user has no meaning with node managers: remove it",
+                "--mail-user has no meaning with node managers: blox sends no mail: remove it",
             ),
             (
                 "-w node1",
-                "-w has no meaning with node managers: remove it",
+                "-w has no meaning with node managers: the policy chooses the nodes; `blox drain` takes a node out of use",
             ),
             (
                 "--exclusive",
-                "--exclusive has no meaning with node managers: remove it",
+                "--exclusive has no meaning with node managers: a job has its own GPUs, and shares them with --gpu-share: remove it",
             ),
             ("job", "`job` is no option"),
             ("-J", "--job-name has no value"),
