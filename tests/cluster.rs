@@ -2044,6 +2044,9 @@ fn stopped_scheduler_leaves_jobs_running() {
     // Twice the lease that the job asked for.
     std::thread::sleep(Duration::from_secs(20));
     c.start_scheduler("fifo");
+    // One iteration per second, also without the scheduler.
+    let done = c.job(job)["iterations_done"].as_f64();
+    assert!(done.is_some_and(|done| done > 20.0), "{done:?}");
     c.until_phase(job, "completed");
     assert_eq!(launches(&c, job).0, 1);
     assert_eq!(notes(&c, "job"), "start end ");

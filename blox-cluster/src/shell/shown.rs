@@ -2,7 +2,7 @@
 
 use crate::protocol::launches::{Brief, End, Goal, Past, max_retries};
 use crate::protocol::scheduler::Controller;
-use crate::protocol::{Exit, Millis, PartId};
+use crate::protocol::{AttemptId, Exit, Millis, PartId};
 use crate::wire::pb;
 use blox_core::forecast::{Expected, Interval, PastJob};
 use blox_core::{
@@ -255,6 +255,12 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         Phase::Running => (s.time(now) - view.now()).secs().max(0.0),
         _ => 0.0,
     };
+    // Without reports, the work follows from the rate.
+    let id = AttemptId {
+        job: job.id(),
+        attempt: job.attempt(),
+    };
+    let reports = s.launches().job_report(id).progress.is_some();
     pb::JobLine {
         job: job.id().0,
         name: text(spec.name.as_ref()),
@@ -269,7 +275,10 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         reason: reason(s, now, job),
         submitted_s: s.launches().durable().unix(job.submit()),
         running_s: job.attained_time().secs() + since,
-        iterations_done: job.work_done(),
+        iterations_done: match reports {
+            true => job.work_done(),
+            false => job.work_done_by(s.time(now)),
+        },
         iterations: job.truth().work().iterations,
         nodes,
         time_limit_s: spec
