@@ -279,10 +279,11 @@ pub(super) fn serve(
     let shared = daemon.token.is_some();
     let open = !shared && daemon.identity.is_none();
     let limits = limits(&daemon.service);
-    wait_for_room(&daemon.dir, terminal);
     let runtime = runtime()?;
     let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
+    // An address in use is an error before the directory is created.
     let mut listen = runtime.block_on(listen)?;
+    wait_for_room(&daemon.dir, terminal);
     if let Some(dir) = &daemon.identity {
         let authority = Arc::new(Authority::open(dir)?);
         authority.keep_scheduler()?;
