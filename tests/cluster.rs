@@ -8,6 +8,8 @@ mod changing;
 mod codes;
 #[path = "cluster/hostile.rs"]
 mod hostile;
+#[path = "cluster/surroundings.rs"]
+mod surroundings;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

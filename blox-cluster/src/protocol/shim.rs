@@ -39,6 +39,16 @@ pub fn grace_of(spec: &JobSpec, timers: &Timers) -> Millis {
         .map_or(timers.grace, |secs| Millis((secs * 1000.0) as u64))
 }
 
+/// Exit code of a launch without an iteration for too long, as of the program `timeout`.
+pub const STALLED: i32 = 124;
+
+/// Returns the time without an iteration after which a launch of a job fails: its own `stall_s`.
+pub fn stall_of(spec: &JobSpec) -> Option<Millis> {
+    let own = spec.extras().attributes.get("stall_s");
+    let own = own.and_then(serde_json::Value::as_f64);
+    own.map(|secs| Millis((secs * 1000.0) as u64))
+}
+
 /// Input of the state machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShimInput {
@@ -55,6 +65,8 @@ pub enum ShimInput {
     Empty,
     /// A file that the job writes cannot be read. The message names the file and the reason.
     BadFile(String),
+    /// The launch has made no iteration for this time.
+    Stalled(Millis),
     /// A timeout may have passed.
     Tick,
 }
@@ -152,6 +164,7 @@ impl Shim {
             ShimInput::Control(c) => self.control(now, c, &mut out),
             ShimInput::Empty => self.empty(now, &mut out),
             ShimInput::BadFile(why) => self.bad_file(now, &why, &mut out),
+            ShimInput::Stalled(time) => self.stalled(now, time, &mut out),
             ShimInput::RankExit { .. } | ShimInput::Tick => {}
         }
         out
@@ -232,6 +245,15 @@ impl Shim {
         if self.phase == Phase::Running {
             self.bad_file = true;
             self.note(why);
+            self.end_within(now, self.timers.kill, out);
+        }
+    }
+
+    fn stalled(&mut self, now: Millis, time: Millis, out: &mut Vec<ShimEffect>) {
+        // A launch that is already ending keeps its reason.
+        if self.phase == Phase::Running {
+            self.failed = Some(STALLED);
+            self.note(&format!("no iteration for {} s", time.as_secs()));
             self.end_within(now, self.timers.kill, out);
         }
     }
@@ -317,6 +339,23 @@ mod tests {
             (Exit::Completed, 30)
         );
         assert_eq!(s.step(Millis(40), ShimInput::Empty), []);
+    }
+
+    #[test]
+    fn stalled_launch_fails_whatever_its_ranks_return() {
+        for code in [0, 143] {
+            let mut s = shim(1);
+            let stalled = ShimInput::Stalled(Millis(60_000));
+            assert_eq!(s.step(Millis(10), stalled.clone()), [ShimEffect::Term]);
+            assert_eq!(s.step(Millis(11), stalled), []);
+            assert_eq!(s.step(Millis(20), exit(0, code)), [ShimEffect::KillAll]);
+            let end = s.step(Millis(30), ShimInput::Empty);
+            assert_eq!(finish(&end), (Exit::Failed { code: STALLED }, 30));
+            let [ShimEffect::Finish(done)] = &end[..] else {
+                panic!("{end:?}");
+            };
+            assert_eq!(done.why, "no iteration for 60 s");
+        }
     }
 
     #[test]

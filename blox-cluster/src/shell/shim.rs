@@ -17,7 +17,7 @@ use super::room::Shares;
 use super::slots::Slots;
 use crate::private;
 use crate::protocol::message::{Meeting, NO_PROGRAM, Task};
-use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of};
+use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput, ShimWish, grace_of, stall_of};
 use crate::protocol::{AttemptId, Exit, Fence, Final, InArray, JobReport, Millis, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -266,6 +266,7 @@ fn begin<'a>(dir: &Path, stop: &'a AtomicBool) -> io::Result<Option<Watch<'a>>> 
         reported: JobReport::default(),
         wrong_since: None,
         bad_file: None,
+        stall: Stall::of(&launch.task, began),
         stop,
         grace: launch.timers.grace,
         processes,
@@ -386,6 +387,50 @@ fn finish(lock: &Lock, containment: &Containment, done: Final) -> io::Result<()>
     files::write(&path, &done, true)
 }
 
+/// Longest time between two polls that counts as time without an iteration. In a longer one, shim or
+/// machine were paused.
+const LONGEST_LOOK: Millis = Millis(1_000);
+
+/// Time without an iteration of the job. Only the first node of a launch expects reports from the
+/// start, since other ranks usually report none.
+struct Stall {
+    /// Time after which the launch fails, if it is limited.
+    limit: Option<Millis>,
+    /// Iterations that the job has reported.
+    done: Option<f64>,
+    is_first: bool,
+    last_look: Millis,
+    time: Millis,
+}
+
+impl Stall {
+    fn of(task: &Task, now: Millis) -> Self {
+        Stall {
+            limit: stall_of(&task.spec),
+            done: None,
+            is_first: task.node_rank == 0,
+            last_look: now,
+            time: Millis(0),
+        }
+    }
+
+    fn look(&mut self, now: Millis, reported: &JobReport) {
+        let done = reported.progress.map(|progress| progress.done);
+        let passed = (now - self.last_look).min(LONGEST_LOOK);
+        self.last_look = now;
+        self.time = match done == self.done && (self.is_first || done.is_some()) {
+            true => self.time + passed,
+            false => Millis(0),
+        };
+        self.done = done;
+    }
+
+    /// Returns the limit once the time exceeds it.
+    fn is_over(&self) -> Option<Millis> {
+        self.limit.filter(|limit| self.time >= *limit)
+    }
+}
+
 struct Watch<'a> {
     dir: PathBuf,
     /// Orders of the node manager; `None` for a node manager of an earlier version.
@@ -410,6 +455,7 @@ struct Watch<'a> {
     wrong_since: Option<Millis>,
     /// Error of the progress file that ends the launch at the next poll.
     bad_file: Option<BadFile>,
+    stall: Stall,
     /// True once something other than the node manager asks the launch to end.
     stop: &'a AtomicBool,
     /// Time to save work after that.
@@ -472,6 +518,7 @@ impl Watch<'_> {
         inputs.push(ShimInput::Tick);
         let bad = self.bad_file.take();
         inputs.extend(bad.map(|bad| ShimInput::BadFile(bad.to_string())));
+        inputs.extend(self.stall.is_over().map(ShimInput::Stalled));
         // If the file cannot be read now, the next poll reads it; the lease continues.
         let control: Option<Control> = match &self.orders {
             Some(orders) => orders.read().or(self.last_control),
@@ -506,6 +553,7 @@ impl Watch<'_> {
         }
         // After the exits, so that a last report of a rank counts.
         self.bad_file = self.read_progress();
+        self.stall.look(now(), &self.reported);
         self.write_status();
         Ok(None)
     }
@@ -974,6 +1022,41 @@ mod tests {
             let exit = chain.result().map(|done| done.exit);
             assert_eq!(exit, Some(crate::protocol::Exit::Completed));
         }
+    }
+
+    #[test]
+    fn stalled_time_starts_anew_with_each_iteration() {
+        let mut task = crate::protocol::message::Task::of_one_rank(
+            JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+            &[0],
+        );
+        let report = |done: f64| JobReport {
+            progress: Some(crate::protocol::Progress { done, saved: 0.0 }),
+            ..JobReport::default()
+        };
+        let none = JobReport::default();
+        let stall = |task: &Task| Stall {
+            limit: Some(Millis(2_000)),
+            ..Stall::of(task, Millis(0))
+        };
+        let mut first = stall(&task);
+        first.look(Millis(900), &none);
+        first.look(Millis(1_800), &none);
+        assert_eq!(first.is_over(), None);
+        first.look(Millis(2_000), &none);
+        assert_eq!(first.is_over(), Some(Millis(2_000)));
+        first.look(Millis(2_100), &report(1.0));
+        // A pause of the machine counts for one second.
+        first.look(Millis(900_000), &report(1.0));
+        assert_eq!(first.is_over(), None);
+        first.look(Millis(901_000), &report(1.0));
+        assert_eq!(first.is_over(), Some(Millis(2_000)));
+        task.node_rank = 1;
+        let mut second = stall(&task);
+        for at in 0..9 {
+            second.look(Millis(at * 1_000), &none);
+        }
+        assert_eq!((second.is_over(), second.time), (None, Millis(0)));
     }
 
     #[test]

@@ -198,12 +198,13 @@ impl From<Account> for pb::GroupLine {
 const LONGEST_NAME: usize = 100;
 
 /// Attributes with a protobuf field of their own.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "array",
     "env",
     "working_directory",
     "grace_s",
     "lease_s",
+    "stall_s",
     "max_retries",
     "on_exit",
     "time_limit_s",
@@ -212,6 +213,8 @@ const OWN: [&str; 9] = [
 
 /// Most CPU cores and GiB that a job can request. More cannot be intended.
 const MOST: f64 = 1e6;
+/// Shortest time without an iteration in seconds that ends a launch.
+const LEAST_STALL_S: f64 = 1.0;
 /// Longest time limit in seconds: ten years.
 const LONGEST_LIMIT_S: f64 = 315_360_000.0;
 
@@ -300,6 +303,11 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         let expected = "10 s at least, and a day (86400 s) at most";
         return Err(wrong("lease_s", format!("{lease_s} s"), expected));
     }
+    let stall = |s: &f64| (LEAST_STALL_S..=LONGEST_LIMIT_S).contains(s);
+    if let Some(stall_s) = j.stall_s.filter(|s| !stall(s)) {
+        let expected = "1 s at least, and ten years at most";
+        return Err(wrong("stall_s", format!("{stall_s} s"), expected));
+    }
     Ok(())
 }
 
@@ -367,6 +375,9 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     }
     if let Some(lease_s) = j.lease_s {
         set("lease_s", finite("lease_s", lease_s)?.into());
+    }
+    if let Some(stall_s) = j.stall_s {
+        set("stall_s", finite("stall_s", stall_s)?.into());
     }
     if let Some(n) = j.max_retries {
         set("max_retries", n.into());
@@ -619,6 +630,7 @@ mod tests {
             env: [("A".to_owned(), "b".to_owned())].into(),
             working_directory: "/data".into(),
             grace_s: Some(2.5),
+            stall_s: Some(90.0),
             max_retries: Some(0),
             on_exit: [(3, pb::OnExit::Fail.into())].into(),
             levels: vec![1, 2, 4],
@@ -655,6 +667,7 @@ mod tests {
                     "env": { "A": "b" },
                     "working_directory": "/data",
                     "grace_s": 2.5,
+                    "stall_s": 90.0,
                     "max_retries": 0,
                     "on_exit": { "3": "fail" },
                 },

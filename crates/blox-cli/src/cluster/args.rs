@@ -536,6 +536,10 @@ pub(crate) struct SubmitArgs {
     /// elsewhere after 2 % and 5 s more [default: --lease of the scheduler]
     #[arg(long, value_name = "SECONDS", value_parser = lease)]
     pub lease: Option<f64>,
+    /// Running time without an iteration in the progress file after which a launch fails with exit
+    /// code 124 and is retried [default: not limited]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    pub stall: Option<f64>,
     /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,

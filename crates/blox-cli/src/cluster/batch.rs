@@ -21,7 +21,7 @@ use std::path::Path;
 pub(super) const BEGINNING: u64 = 65_536;
 
 /// Options that need node managers.
-const OF_NODES: [&str; 40] = [
+const OF_NODES: [&str; 42] = [
     "at",
     "token_file",
     "gpu_share",
@@ -29,6 +29,8 @@ const OF_NODES: [&str; 40] = [
     "need",
     "user",
     "grace",
+    "lease",
+    "stall",
     "cpus",
     "memory",
     "processes",

@@ -491,6 +491,7 @@ async fn submit(
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace,
         lease_s: a.lease,
+        stall_s: a.stall,
         max_retries: a.max_retries,
         on_exit,
         attributes,
