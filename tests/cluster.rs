@@ -454,6 +454,14 @@ fn submit_too_large_for_the_cluster_fails_at_once() {
 #[test]
 fn oversized_job_is_rejected_with_a_hint() {
     let mut c = Cluster::start("fifo", &[]);
+    // A final refusal is not repeated, and leaves no doubt.
+    let text = format!("X={}", "x".repeat(100_000));
+    let large = ["--array", "0-999", "--env", &text, "--", "true"];
+    let refused = c.run(&[&["submit"], &large[..]].concat()).unwrap_err();
+    assert!(
+        refused.ends_with("put their data into files\n"),
+        "{refused}"
+    );
     // Without a node, any job may still fit.
     let job = c.submit(&["--gpus", "2", "--", "true"]);
     c.nodes.push(None);

@@ -66,7 +66,8 @@ fn job_whose_shim_dies_is_held() {
     c.until("it is launched again", |c| c.exits(job).len() > 5);
 }
 
-/// Node manager, shim and guard are killed at once: the rank ends nonetheless.
+/// A guard that is killed is started again. With node manager and shim killed and the guard stopped,
+/// the rank ends nonetheless.
 #[test]
 fn ranks_end_with_their_shim() {
     let mut c = Cluster::start("fifo", &[1]);
@@ -84,15 +85,23 @@ fn ranks_end_with_their_shim() {
         let rest = stat.rsplit(") ").next().unwrap_or("").to_owned();
         rest.split(' ').nth(1).and_then(|p| p.parse::<u32>().ok())
     };
-    let guards = one_of(&["launch-guard", "--guard"]);
-    let guards = guards.into_iter().filter(|g| parent(*g) == Some(shims[0]));
-    let guards: Vec<u32> = guards.collect();
-    assert_eq!(guards.len(), 1);
+    let guards = || {
+        let guards = one_of(&["launch-guard", "--guard"]).into_iter();
+        let guards: Vec<u32> = guards.filter(|g| parent(*g) == Some(shims[0])).collect();
+        guards
+    };
     assert_eq!(parent(rank), Some(shims[0]));
-    signal("-KILL", guards[0]);
+    let first = guards()[0];
+    signal("-KILL", first);
+    until("another guard runs", 10, || {
+        guards().len() == 1 && guards()[0] != first
+    });
+    let guard = guards()[0];
+    signal("-STOP", guard);
     c.nodes[0].as_mut().unwrap().kill();
     signal("-KILL", shims[0]);
     until("the rank has ended", 10, || !lives(rank));
+    signal("-KILL", guard);
     c.start_node(0, 1);
     c.until("the job runs again", |c| {
         c.exits(job).len() == 1 && c.phase(job) == "running"
