@@ -32,7 +32,7 @@ const HEALING: Duration = Duration::from_secs(1_800);
 /// Longest difference between an account and the ledger of a launch.
 const SLACK_S: f64 = 4.0;
 
-/// A rank counts seconds to its goal, saves each, and notes when and where it ran. It holds a lock
+/// A rank counts seconds to its goal, saves each as a whole, and notes when and where it ran. It holds a lock
 /// for its GPU and one for itself, so that a second copy is seen at once.
 const RANK: &str = r#"
 set -- $1 $(echo $BLOX_NODELIST | tr , ' ')
@@ -49,7 +49,7 @@ while :; do
   up; echo "$node $local_gpu_id $began $now" > "$LAB/ran.$me.$BLOX_ATTEMPT"
   [ $n -lt $goal ] || break
   sleep 1 8>&- 9>&-
-  n=$((n+1)); echo $n > "$LAB/saved.$me"
+  n=$((n+1)); echo $n > "$LAB/new.$me" && mv "$LAB/new.$me" "$LAB/saved.$me"
 done
 echo done >> "$LAB/done.$me"
 "#;
