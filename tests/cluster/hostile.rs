@@ -93,9 +93,11 @@ fn ranks_end_with_their_shim() {
     assert_eq!(parent(rank), Some(shims[0]));
     let first = guards()[0];
     signal("-KILL", first);
-    until("another guard runs", 10, || {
-        guards().len() == 1 && guards()[0] != first
-    });
+    until(
+        "another guard runs",
+        10,
+        || matches!(guards()[..], [guard] if guard != first),
+    );
     let guard = guards()[0];
     signal("-STOP", guard);
     c.nodes[0].as_mut().unwrap().kill();
