@@ -179,6 +179,7 @@ fn failed(program: &Path, folder: &Path, fault: usize, tests: &[&str]) -> Option
         .args(tests)
         .current_dir(folder)
         .env(VARIABLE, fault.to_string())
+        .env("NEMESIS_SCHEDULES", "1000")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
