@@ -461,6 +461,7 @@ impl State {
         let Some(node) = self.cluster.node_of(gpu) else {
             return unknown(event, format!("GPU {gpu}"));
         };
+        self.cluster.now = self.now;
         self.cluster.change_node(node, self.version, |n| {
             let bit = 1u64 << (gpu.0 - n.first_gpu);
             if healthy {

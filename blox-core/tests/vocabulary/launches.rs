@@ -859,3 +859,13 @@ fn saved_core_keeps_counters_question_and_reasons() {
     assert_eq!(why(&again), why(b.core.core()));
     assert_ne!(why(&again), Reason::NotYetDecided);
 }
+
+#[test]
+fn meter_of_nodes_counts_until_a_gpu_fails() {
+    let mut b = case("2x1", rounds(300.0), fifo());
+    b.event(10.0, Event::NodeLost { node: NodeId(1) });
+    b.event(50.0, Event::GpuFailed { gpu: GpuId(0) });
+    let saved = serde_json::to_value(b.core.core().save()).unwrap();
+    let meter = &saved["state"]["cluster"]["meter"];
+    assert_eq!(meter["since"], 50.0, "{meter}");
+}
