@@ -20,6 +20,8 @@ use std::time::Duration;
 const AIM: f64 = 0.95;
 /// Longest run of one test program.
 const LIMIT: Duration = Duration::from_secs(400);
+/// Seconds for which a test program may run on after a test of it has failed.
+const END: u32 = 60;
 /// Variable with the number of the fault that is active.
 const VARIABLE: &str = "BLOX_PLANTED";
 
@@ -213,9 +215,18 @@ fn failed(program: &Path, folder: &Path, fault: usize, tests: &[&str]) -> Option
             return (!status.success()).then(|| "ends by a signal".to_owned());
         }
     };
-    // Tests with processes remove them at their own end.
+    // Tests with processes remove them at their own end. Under a fault, another test may have none.
     let has_processes = tests.is_empty() || tests.contains(&"shell::");
-    if !has_processes || found.is_err() {
+    let mut waits = if has_processes && found.is_ok() {
+        END
+    } else {
+        0
+    };
+    while waits > 0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_secs(1));
+        waits -= 1;
+    }
+    if waits == 0 {
         let group = format!("-{}", child.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
     }
