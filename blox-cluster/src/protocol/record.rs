@@ -275,7 +275,7 @@ pub struct Absence {
     pub epoch: Epoch,
     /// Session of the node manager that these orders are for.
     pub session: Session,
-    /// Launches with these leases: those that the node had reported. `None` in the log of an earlier
+    /// Launches with these leases: those that ran on the node. `None` in the log of an earlier
     /// version, which granted them to all launches of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launches: Option<BTreeSet<AttemptId>>,

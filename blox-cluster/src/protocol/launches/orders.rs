@@ -54,6 +54,14 @@ fn keep_within(orders: &mut Vec<Order>, bytes: usize, is_seen: impl Fn(AttemptId
     });
 }
 
+/// Returns whether a launch with this status is on the node's disk, and has not ended.
+fn runs(status: &Status) -> bool {
+    matches!(
+        status,
+        Status::Starting | Status::Running | Status::Stopping
+    )
+}
+
 impl Launches {
     /// Creates the orders for all nodes that need them.
     pub fn orders(&mut self) {
@@ -131,8 +139,8 @@ impl Launches {
     /// Writes down that the next orders for a node grant the lease of a planned absence, if they do.
     /// Returns its length.
     ///
-    /// Launches that the node has reported get this lease. A launch that its node never received has
-    /// to be given up soon if the node manager starts anew without it.
+    /// Launches that run on the node get this lease. One that was only prepared is not on the node's
+    /// disk, and has to be given up soon if the node manager starts anew without it.
     fn grant_long(&mut self, node: NodeId) -> Option<Millis> {
         let link = self.links.get(&node)?;
         let lease = self.absence.max(link.absence)?;
@@ -145,8 +153,8 @@ impl Launches {
         let until = link.last_report_at + self.timers.stretched(lease);
         let before = self.durable.absent.get(&node);
         let open = || self.each_open_on(node);
-        let reported = open().filter(|part| self.seen.contains_key(part));
-        let mut launches: BTreeSet<AttemptId> = reported.map(|part| part.id).collect();
+        let runs = |part: &PartId| self.seen.get(part).is_some_and(|seen| runs(&seen.status));
+        let mut launches: BTreeSet<AttemptId> = open().filter(runs).map(|part| part.id).collect();
         // Earlier orders may have granted a lease to more launches, or a longer one.
         let earlier = open().filter(|part| before.is_some_and(|before| before.covers(part.id)));
         launches.extend(earlier.map(|part| part.id));
@@ -175,10 +183,7 @@ impl Launches {
             Goal::Cancel => Wish::Yield(self.timers.kill),
             Goal::Abort(_) => Wish::Yield(self.grace_of_rest(a)),
         };
-        let has_it = matches!(
-            status,
-            Some(Status::Starting | Status::Running | Status::Stopping)
-        );
+        let has_it = status.is_some_and(runs);
         let task = (!has_it && matches!(a.goal, Goal::Run))
             .then(|| a.launch.parts.iter().find(|(n, _)| *n == part.node))
             .flatten()
