@@ -24,6 +24,7 @@ mod demo;
 mod habits;
 #[cfg(feature = "cluster")]
 mod joining;
+#[cfg(feature = "cluster")]
 mod journal;
 #[cfg(feature = "cluster")]
 mod local;
