@@ -780,7 +780,14 @@ impl Shell {
     /// Processes the health of the GPUs: ends launches on failed ones, and starts nothing beside
     /// foreign processes.
     fn gpus(&mut self, probed: Result<Vec<Health>, String>) -> Vec<Report> {
-        let all = match probed {
+        let gpus = self.settings.offer.gpus;
+        let complete = |all: Vec<Health>| match all.len() {
+            found if found == gpus as usize => Ok(all),
+            found => Err(format!(
+                "found {found} entries, expected {gpus}, one for each GPU"
+            )),
+        };
+        let all = match probed.and_then(complete) {
             Ok(all) => {
                 self.health_failure = None;
                 all
@@ -800,6 +807,11 @@ impl Shell {
         let mut foreign = BTreeMap::new();
         for (slot, health) in (0..self.settings.offer.gpus).zip(all) {
             if let Some(why) = health.trouble {
+                let why = if why.is_empty() {
+                    "no reason is given"
+                } else {
+                    &why
+                };
                 failed.insert(slot, format!("failed: {why}"));
             }
             for pid in health
@@ -833,9 +845,9 @@ impl Shell {
             let mut live = self.watched.values().filter(|w| !w.done);
             live.any(|w| w.slots.contains(&slot))
         };
-        let alarm = self.timers().launch;
+        // A process that is found once may be ending.
         for ((slot, pid), since) in &self.foreign {
-            if now - *since >= alarm && !in_use(*slot) {
+            if now > *since && !in_use(*slot) {
                 let why = format!("held by process {pid}, which belongs to no job");
                 failed.entry(*slot).or_insert(why);
             }
@@ -1470,6 +1482,31 @@ pub(super) mod tests {
 
     fn shell(dir: &Path) -> Shell {
         Shell::open(settings(dir)).unwrap()
+    }
+
+    #[test]
+    fn foreign_process_that_is_found_again_blocks_its_gpu() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let held = Health {
+            trouble: None,
+            processes: vec![std::process::id()],
+        };
+        let probe = || Ok(vec![Health::default(), held.clone()]);
+        let failed = |reports: Vec<Report>| reports.last().map(|r| r.failed_gpus.clone());
+        assert_eq!(failed(shell.gpus(probe())), Some(BTreeMap::new()));
+        std::thread::sleep(Duration::from_millis(2));
+        let pid = std::process::id();
+        let why = format!("held by process {pid}, which belongs to no job").into();
+        assert_eq!(failed(shell.gpus(probe())), Some([(1, why)].into()));
+        // A list of another length says nothing, so the last one counts.
+        assert_eq!(failed(shell.gpus(Ok(vec![Health::default()]))), None);
+        assert_eq!(
+            shell.notes,
+            ["the health of the GPUs is unknown: found 1 entries, expected 2, one for each GPU"]
+        );
+        let well = Ok(vec![Health::default(); 2]);
+        assert_eq!(failed(shell.gpus(well)), Some(BTreeMap::new()));
     }
 
     #[test]

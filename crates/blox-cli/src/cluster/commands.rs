@@ -689,7 +689,12 @@ async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         before = Some(launch);
         Ok(out.flush()?)
     };
-    client(&a.at).await?.logs(wanted, show, away).await?
+    client(&a.at).await?.logs(wanted, show, away).await??;
+    if before.is_none() && !a.err && !a.json {
+        let hint = "no output; `--err` prints what the job wrote to standard error";
+        writeln!(err.borrow_mut(), "{hint}")?;
+    }
+    Ok(())
 }
 
 pub(super) fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
@@ -773,6 +778,10 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
         let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
         jobs.join(" ")
     };
+    let status = |n: &&pb::NodeLine| match n.status.as_str() {
+        "up" if !n.drained.is_empty() => "drained".to_owned(),
+        status => status.to_owned(),
+    };
     let reason = |n: &&pb::NodeLine| {
         let gpus = n
             .failed_gpus
@@ -788,7 +797,7 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
         &[
             ("node", &|n| n.node.to_string()),
             ("name", &|n| plain(&n.name)),
-            ("status", &|n| n.status.clone()),
+            ("status", &status),
             ("reason", &reason),
             ("jobs", &jobs),
             ("GPUs", &|n| n.gpus.to_string()),
