@@ -404,6 +404,8 @@ fn failing_job_is_retried_and_then_failed() {
     );
     assert_eq!(c.job(job)["preemptions"], 0);
     assert_eq!(c.exits(job), ["Failed with 3", "Failed with 3"]);
+    let show = c.run(&["show", "0"]).unwrap();
+    assert!(show.contains("\nerrors     blox logs 0 --err\n"), "{show}");
     // The job has already ended, and cancelling it is not an error.
     let none = c.run(&["cancel", "0"]).unwrap();
     assert_eq!(none, "job 0 had ended before: it is failed\n");

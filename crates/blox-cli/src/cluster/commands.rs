@@ -874,6 +874,11 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         (None, 0) => String::new(),
         (None, _) => format!("blox logs {}", id(j)),
     };
+    // The reason of a failed start is there, too.
+    let errors = match exit_code.as_str() {
+        "" | "0" => String::new(),
+        _ => format!("blox logs {} --err", id(j)),
+    };
     let submitted = moment(j.submitted_s);
     let ended = match j.ended_s > 0.0 {
         true => moment(j.ended_s),
@@ -903,6 +908,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         ("command", &command.join(" ")),
         ("folder", &j.working_directory),
         ("output", &logs),
+        ("errors", &errors),
     ] {
         if !text.is_empty() {
             writeln!(out, "{what:10} {}", plain(text))?;
