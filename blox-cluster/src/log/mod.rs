@@ -79,13 +79,26 @@ pub enum LogError {
     },
     /// A file was removed.
     #[error(
-        "{path} is missing: it begins with frame {frame}, which no other file holds; nothing was changed"
+        "{path} is missing: it begins with frame {frame}, which no other file holds; nothing was changed: put the file back, or `blox log repair` keeps what precedes it"
     )]
     Missing {
         /// The file.
         path: PathBuf,
         /// The number of the first frame that is missing.
         frame: u64,
+    },
+    /// No snapshot is intact, and the first segments are removed: no state is left to which later
+    /// frames could be applied.
+    #[error(
+        "{path} is missing and no snapshot is intact: the state before frame {frame} is lost; nothing was changed, and nothing can be repaired: put missing files back, or restore a copy of the directory{why}"
+    )]
+    NoState {
+        /// The first segment of the log.
+        path: PathBuf,
+        /// The number of the first frame that exists or must have existed.
+        frame: u64,
+        /// The damage of the newest snapshot in parentheses; empty if none exists.
+        why: String,
     },
     /// A newer program wrote the file.
     #[error("{path}: written in format {found}, this program knows {known}")]
@@ -153,7 +166,7 @@ pub fn load(dir: &Path) -> Result<Recovered, LogError> {
                 }
                 return Ok(recovered);
             }
-            Err(gone @ LogError::Missing { .. }) => gone,
+            Err(gone @ (LogError::Missing { .. } | LogError::NoState { .. })) => gone,
             Err(LogError::Io { path, error }) if error.kind() == std::io::ErrorKind::NotFound => {
                 LogError::Io { path, error }
             }
@@ -451,6 +464,19 @@ fn read(files: &dyn Files, dir: &Path) -> Result<Reading, LogError> {
             Err(error) => return Err(error),
         }
     }
+    let begins_with = segments.first().map(|(from, _)| *from);
+    let has_files = begins_with.is_some() || !damaged.is_empty();
+    if recovered.snapshot.is_none() && begins_with != Some(1) && has_files {
+        let newest = snapshots.last().map_or(0, |(number, _)| *number);
+        let why = damaged.first().map(|(path, position, what)| {
+            format!(" ({}: byte {position}: {what})", path.display())
+        });
+        return Err(LogError::NoState {
+            path: segment(dir, 1),
+            frame: begins_with.unwrap_or(newest + 1),
+            why: why.unwrap_or_default(),
+        });
+    }
     let base = seq;
     // The log since an older snapshot must replace a damaged one.
     let irreplaceable = |missing: LogError| match damaged.first().cloned() {
@@ -487,6 +513,10 @@ fn read(files: &dyn Files, dir: &Path) -> Result<Reading, LogError> {
     let newest = snapshots.last().map_or(0, |(number, _)| *number);
     if seq < newest {
         return Err(irreplaceable(missing(seq + 1)));
+    }
+    if !snapshots.is_empty() && segments.iter().all(|(from, _)| *from != newest + 1) {
+        // A segment follows also a damaged snapshot.
+        return Err(missing(newest + 1));
     }
     Ok(Reading {
         recovered,

@@ -3,7 +3,7 @@
 use super::check::{Content, FileCheck, check_in, frames};
 use super::{
     Files, Log, LogError, MAGIC, PREFIX, Recovered, SystemFiles, VERSION, at, begin_segment, list,
-    lock, read_segment, segment,
+    lock, read_segment,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub struct Lost {
     /// Number of the first lost frame.
     pub first: u64,
-    /// Number of the last frame that is known to have existed.
-    pub last: u64,
+    /// Number of the last frame that is known to have existed; `None` if the file that began with
+    /// the first lost frame is missing, and nothing after it exists.
+    pub last: Option<u64>,
     /// The steps of lost frames that can be read, in order.
     pub steps: Vec<Vec<u8>>,
 }
@@ -31,12 +32,12 @@ pub struct Repair {
 }
 
 /// Repairs the log in `dir`. Damaged snapshots that the log replaces are moved away, a damaged
-/// header of a segment is written again, and the log is cut before any other damage. The originals
-/// are copied into a new directory `repair-N` first.
+/// header of a segment is written again, and the log is cut before any other damage or a missing
+/// segment. The originals are copied into a new directory `repair-N` first.
 ///
 /// # Errors
 /// The directory is in use, or a file cannot be read or written. No intact snapshot and no first
-/// segment exists: then nothing is changed.
+/// segment exists: then nothing is changed ([`LogError::NoState`]).
 pub fn repair(dir: &Path) -> Result<Repair, LogError> {
     let _lock = lock(dir)?;
     let files = SystemFiles;
@@ -49,19 +50,18 @@ pub fn repair(dir: &Path) -> Result<Repair, LogError> {
     let is_damaged = |path: &Path| check.files.iter().filter(damaged).any(|f| f.path == path);
     let base = snapshots.iter().rev().find(|(_, path)| !is_damaged(path));
     let base = base.map_or(0, |(number, _)| *number);
-    if base == 0 && segments.first().is_none_or(|(from, _)| *from != 1) {
-        // Nothing that follows makes sense without the state before it.
-        return Err(check.refused.unwrap_or(LogError::Missing {
-            path: segment(dir, 1),
-            frame: 1,
-        }));
-    }
+    // Nothing that follows makes sense without the state before it.
+    let missing = match check.refused {
+        Some(error @ LogError::NoState { .. }) => return Err(error),
+        Some(LogError::Missing { path, .. }) => Some(path),
+        _ => None,
+    };
     let mut aside = Aside::new(&files, dir);
     let mut lost = Lost::default();
     for file in check.files.iter().filter(damaged) {
         if let (Content::Snapshot { frame }, Some(damage)) = (file.content, &file.damage) {
             aside.remove(&file.path, &damage.what)?;
-            lost.last = lost.last.max(frame);
+            lost.last = lost.last.max(Some(frame));
         }
     }
     // A segment begins after each snapshot. Earlier segments serve only an older snapshot.
@@ -120,7 +120,12 @@ pub fn repair(dir: &Path) -> Result<Repair, LogError> {
         begin_segment(&files, dir, base + 1)?;
     }
     lost.first = seq + 1;
-    let has_lost = lost.last > seq;
+    lost.last = lost.last.filter(|last| *last > seq);
+    if let Some(path) = &missing {
+        let what = "is missing: the log ends before its first frame";
+        aside.changes.push(format!("{} {what}", path.display()));
+    }
+    let has_lost = lost.last.is_some() || missing.is_some();
     if has_lost {
         aside.keep_steps(&lost)?;
     }
@@ -148,9 +153,9 @@ fn begins_well(bytes: &[u8]) -> bool {
 impl Lost {
     /// Adds the readable frames of a segment from a position on, whose numbers are above `seq`.
     fn add(&mut self, bytes: &[u8], from: usize, seq: u64) {
-        self.last = self.last.max(seq + 1);
+        self.last = self.last.max(Some(seq + 1));
         for (number, steps) in frames(bytes, from).filter(|(number, _)| *number > seq) {
-            self.last = self.last.max(number);
+            self.last = self.last.max(Some(number));
             self.steps.extend(steps);
         }
     }

@@ -262,7 +262,7 @@ fn missing_segment_is_reported_by_name() {
     drop(log);
     // At the start, and in the middle.
     let message = without(dir, 1);
-    assert!(message.contains("begins with frame 1,"), "{message}");
+    assert!(message.contains("the state before frame 4"), "{message}");
     without(dir, 4);
     // After a snapshot, which is the last one or not.
     let (mut log, _) = Log::open(dir).unwrap();
@@ -285,7 +285,49 @@ fn missing_segment_is_reported_by_name() {
         fs::remove_file(path).unwrap();
     }
     let message = Log::open(dir).unwrap_err().to_string();
-    assert!(message.contains("frame 1,"), "{message}");
+    assert!(
+        message.contains("the state before frame 8 is lost"),
+        "{message}"
+    );
+    // The repair names the same end, and no other command.
+    assert_eq!(repair(dir).unwrap_err().to_string(), message);
+    assert!(!message.contains("blox log"), "{message}");
+}
+
+/// A segment follows each snapshot, so a missing one counts as lost frames.
+#[test]
+fn missing_newest_segment_is_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = with_snapshots(dir.path());
+    let newest = list(&SystemFiles, dir.path()).unwrap().1.pop().unwrap().1;
+    let name = newest.file_name().unwrap();
+    let of_older: Vec<String> = [&["all 1".to_owned()], &all[..2]].concat();
+    for (is_damaged, expected) in [(false, vec!["all 2".to_owned()]), (true, of_older)] {
+        let copy = copied(dir.path());
+        let dir = copy.path();
+        fs::remove_file(segment(dir, 8)).unwrap();
+        if is_damaged {
+            fs::write(dir.join(name), b"rubbish").unwrap();
+        }
+        let refused = check(dir).unwrap().refused;
+        let is_named = matches!(&refused, Some(LogError::Missing { path, frame: 8 }) if *path == segment(dir, 8));
+        assert!(is_named, "{refused:?}");
+        let Repair {
+            originals,
+            changes,
+            lost,
+        } = repair(dir).unwrap();
+        let lost = lost.unwrap();
+        assert_eq!((lost.first, lost.last), (8, None));
+        assert!(
+            changes.last().unwrap().contains(" is missing"),
+            "{changes:?}"
+        );
+        assert!(originals.unwrap().join("lost.jsonl").exists());
+        assert!(check(dir).unwrap().is_intact());
+        assert!(repair(dir).unwrap().originals.is_none());
+        assert_eq!(content(dir).unwrap(), expected);
+    }
 }
 
 #[test]
@@ -510,7 +552,11 @@ fn flipped_bits_are_found_and_losses_are_exact() {
                     let kept = left.len() - 1;
                     let expected = &newest[1 + kept..];
                     assert_eq!(left, newest[..1 + kept], "{at}");
-                    assert_eq!(lost.last - lost.first + 1, expected.len() as u64, "{at}");
+                    assert_eq!(
+                        lost.last.unwrap() - lost.first + 1,
+                        expected.len() as u64,
+                        "{at}"
+                    );
                     // A damaged frame cannot be read, the ones after it can.
                     let readable = text(&lost.steps);
                     assert!(expected.ends_with(&readable) && readable.len() + 1 >= expected.len());

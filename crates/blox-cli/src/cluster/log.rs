@@ -4,10 +4,10 @@ use super::args::{LogCommand, LogDir};
 use crate::failure::{Code, Failure};
 use crate::terminal::{OK, Terminal};
 use blox_cluster::daemon;
-use blox_cluster::log::{self, Content, FileCheck, LogError};
+use blox_cluster::log::{self, Content, FileCheck, LogError, Repair};
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Exit status for a damaged log.
@@ -51,6 +51,13 @@ fn check(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         writeln!(terminal.out, "{}", line(file))?;
     }
     let dir = a.dir.display();
+    if let Some(LogError::Missing { path, frame }) = &check.refused {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        writeln!(
+            terminal.out,
+            "{name}: MISSING: it begins with frame {frame}, which no other file holds"
+        )?;
+    }
     match (&check.refused, check.is_intact()) {
         (_, true) => {
             writeln!(terminal.out, "the log is intact")?;
@@ -59,6 +66,10 @@ fn check(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         (None, false) => writeln!(
             terminal.out,
             "a scheduler starts with all records; `blox log repair {dir}` moves the damaged files away"
+        )?,
+        (Some(LogError::NoState { frame, .. }), _) => writeln!(
+            terminal.out,
+            "a scheduler does not start, and nothing can be repaired: the state before frame {frame} is lost; put missing files back, or restore a copy of {dir}"
         )?,
         (Some(_), _) => writeln!(
             terminal.out,
@@ -123,34 +134,41 @@ fn dump(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
 fn repair(a: &LogDir, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     exists(&a.dir)?;
     let repair = daemon::repair(&a.dir).map_err(Failure::new)?;
+    report(&repair, &mut *terminal.out)?;
+    Ok(OK)
+}
+
+/// Prints the changes of a repair, and what is lost.
+fn report(repair: &Repair, out: &mut dyn Write) -> io::Result<()> {
     let Some(originals) = &repair.originals else {
-        writeln!(terminal.out, "the log is intact: nothing was changed")?;
-        return Ok(OK);
+        writeln!(out, "the log is intact: nothing was changed")?;
+        return Ok(());
     };
     for change in &repair.changes {
-        writeln!(terminal.out, "{change}")?;
+        writeln!(out, "{change}")?;
     }
-    writeln!(terminal.out, "the originals are in {}", originals.display())?;
+    writeln!(out, "the originals are in {}", originals.display())?;
     let Some(lost) = &repair.lost else {
-        writeln!(terminal.out, "nothing is lost")?;
-        return Ok(OK);
+        writeln!(out, "nothing is lost")?;
+        return Ok(());
     };
-    let (first, last, steps) = (lost.first, lost.last, lost.steps.len());
-    let frames = match last == first {
-        true => format!("frame {first}"),
-        false => format!("frames {first} to {last}"),
+    let (first, steps) = (lost.first, lost.steps.len());
+    let frames = match lost.last {
+        None => format!("frame {first} and an unknown number of later frames"),
+        Some(last) if last == first => format!("frame {first}"),
+        Some(last) => format!("frames {first} to {last}"),
     };
     writeln!(
-        terminal.out,
+        out,
         "lost: {frames}; {steps} of their steps can be read, and are in {}",
         originals.join("lost.jsonl").display()
     )?;
     for step in &lost.steps {
         for text in summaries(step) {
-            writeln!(terminal.out, "  {text}")?;
+            writeln!(out, "  {text}")?;
         }
     }
-    Ok(OK)
+    Ok(())
 }
 
 /// Describes the records of a lost step that users notice.
@@ -176,7 +194,82 @@ fn summaries(step: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_results::grid::Form;
     use serde_json::json;
+
+    /// Returns the exit status and the output of a command.
+    fn shown(
+        command: fn(&LogDir, &mut Terminal<'_>) -> Result<i32, Failure>,
+        dir: &Path,
+    ) -> (i32, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut terminal = Terminal {
+            input: &mut io::empty(),
+            prompts: false,
+            out: &mut out,
+            form: Form::Lines,
+            err: &mut err,
+            interactive: false,
+        };
+        let dir = LogDir {
+            dir: dir.to_owned(),
+        };
+        let code = command(&dir, &mut terminal).unwrap();
+        (code, String::from_utf8(out).unwrap())
+    }
+
+    /// A log with one step in a snapshot, and one after it.
+    fn written() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, _) = log::Log::open(dir.path()).unwrap();
+        for end in [true, false] {
+            log.append(b"[]");
+            log.sync().unwrap();
+            if end {
+                log.snapshot(b"{}").unwrap();
+            }
+        }
+        dir
+    }
+
+    #[test]
+    fn missing_segment_is_named_and_its_loss_is_shown() {
+        let dir = written();
+        std::fs::remove_file(dir.path().join("segment-0000000000000002")).unwrap();
+        let (code, text) = shown(check, dir.path());
+        assert!(
+            text.contains("segment-0000000000000002: MISSING: it begins with frame 2,"),
+            "{text}"
+        );
+        assert!(code == DAMAGED && text.contains("log repair"), "{text}");
+        let repair = log::repair(dir.path()).unwrap();
+        let mut out = Vec::new();
+        report(&repair, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("lost: frame 2 and an unknown number of later frames;"),
+            "{text}"
+        );
+        assert_eq!(shown(check, dir.path()).0, OK);
+    }
+
+    #[test]
+    fn check_without_a_state_offers_no_repair() {
+        let dir = written();
+        for path in std::fs::read_dir(dir.path()).unwrap() {
+            let path = path.unwrap().path();
+            if path.to_string_lossy().contains("snapshot-") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+        std::fs::remove_file(dir.path().join("segment-0000000000000001")).ok();
+        let (code, text) = shown(check, dir.path());
+        assert!(
+            text.contains("nothing can be repaired: the state before frame 2 is lost"),
+            "{text}"
+        );
+        assert!(code == DAMAGED && !text.contains("log repair"), "{text}");
+    }
 
     #[test]
     fn lost_submissions_are_named() {
