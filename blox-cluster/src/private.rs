@@ -1,4 +1,4 @@
-//! Files and folders that other users cannot read, with any umask.
+//! Files and folders that other users cannot read, with any umask, and files that users name.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -10,6 +10,8 @@ const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o002;
 /// Largest file of a secret in bytes.
 const LARGEST: u64 = 1 << 16;
+/// Largest other file that a user names, in bytes.
+const LARGEST_GIVEN: u64 = 16 << 20;
 
 /// Returns the effective user of this process.
 ///
@@ -94,7 +96,7 @@ pub fn exposed(meta: &Metadata) -> io::Result<Option<String>> {
 /// # Errors
 /// The file cannot be read, others can read it, or another user owns it.
 pub fn read(path: &Path) -> io::Result<(String, u32)> {
-    let file = File::open(path).map_err(|e| match (e.kind(), fs::metadata(path)) {
+    let file = open_given(path).map_err(|e| match (e.kind(), fs::metadata(path)) {
         (io::ErrorKind::PermissionDenied, Ok(meta)) => {
             let (mode, owner) = (meta.mode() & 0o777, meta.uid());
             let why = e.kind();
@@ -110,6 +112,39 @@ pub fn read(path: &Path) -> io::Result<(String, u32)> {
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text)?;
     Ok((text, meta.uid()))
+}
+
+/// Opens a file that a user names. A named pipe is refused, since it may never get a writer, and a
+/// device, since it may have no end. The pipe of a shell's `<(COMMAND)` is read.
+///
+/// # Errors
+/// The file cannot be opened, or is a folder, a device or a named pipe.
+pub fn open_given(path: &Path) -> io::Result<File> {
+    // A pipe without a name has no path.
+    if !fs::metadata(path)?.is_file() && fs::canonicalize(path).is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a folder, a device or a named pipe, expected a regular file",
+        ));
+    }
+    File::open(path)
+}
+
+/// Reads a text that a user names, of at most 16 MiB.
+///
+/// # Errors
+/// [`open_given`] fails, or the text is longer or no UTF-8.
+pub fn read_given(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = open_given(path)?.take(LARGEST_GIVEN + 1);
+    file.read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST_GIVEN {
+        true => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it has more than {LARGEST_GIVEN} bytes"),
+        )),
+        false => Ok(text),
+    }
 }
 
 /// Returns options that create files of mode 600.
@@ -130,6 +165,38 @@ pub fn create(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn special_files_are_refused_without_a_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("a pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero"), dir.path()] {
+            let wrong = read_given(path).unwrap_err().to_string();
+            assert!(wrong.contains("expected a regular file"), "{wrong}");
+            assert!(read(path).is_err());
+        }
+        let large = dir.path().join("large");
+        File::create(&large)
+            .unwrap()
+            .set_len(LARGEST_GIVEN + 1)
+            .unwrap();
+        let wrong = read_given(&large).unwrap_err().to_string();
+        assert!(wrong.contains("more than 16777216 bytes"), "{wrong}");
+        fs::write(&large, "{}").unwrap();
+        assert_eq!(read_given(&large).unwrap(), "{}");
+    }
+
+    #[test]
+    fn pipe_of_a_shell_is_read() {
+        let (from, mut to) = io::pipe().unwrap();
+        io::Write::write_all(&mut to, b"text").unwrap();
+        drop(to);
+        let number = std::os::fd::AsRawFd::as_raw_fd(&from);
+        let path = format!("/proc/self/fd/{number}");
+        assert_eq!(read_given(Path::new(&path)).unwrap(), "text");
+    }
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o777

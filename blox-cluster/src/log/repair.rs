@@ -31,8 +31,8 @@ pub struct Repair {
     pub lost: Option<Lost>,
 }
 
-/// Repairs the log in `dir`. Damaged snapshots that the log replaces are moved away, a damaged
-/// header of a segment is written again, and the log is cut before any other damage or a missing
+/// Repairs the log in `dir`. Damaged snapshots that the log replaces are moved away, and a damaged
+/// header of a segment is written again. The log is cut before any other damage or a missing
 /// segment. The originals are copied into a new directory `repair-N` first.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::args::{SimulateArgs, decides};
 use crate::help::Late;
-use crate::value::{above_zero, not_negative};
+use crate::value::{above_zero, not_negative, seconds, seconds_above_zero};
 use blox_core::{Class, Curve, Share};
 use blox_experiment::value::{Duration, Expected, parser};
 use clap::builder::NonEmptyStringValueParser;
@@ -519,18 +519,19 @@ pub(crate) struct SubmitArgs {
         long,
         value_name = "N",
         default_value_t = 0,
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = priority()
     )]
     pub priority: i32,
     /// Estimated duration on these GPUs [default: --time, else 3600]
-    #[arg(long, value_name = "SECONDS", default_value = "3600", hide_default_value = true, value_parser = not_negative)]
+    #[arg(long, value_name = "SECONDS", default_value = "3600", hide_default_value = true, value_parser = seconds)]
     pub duration: f64,
     /// Iterations in that time, as the job writes them to its progress file [default: one per
     /// second]
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub iterations: Option<f64>,
     /// Time from SIGTERM to the end when the job is preempted [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_above_zero)]
     pub grace: Option<f64>,
     /// Lease of the job. It outlives a lost scheduler for 5 s less. After the loss of its node, it starts
     /// elsewhere after 2 % and 5 s more [default: --lease of the scheduler]
@@ -538,7 +539,7 @@ pub(crate) struct SubmitArgs {
     pub lease: Option<f64>,
     /// Running time without an iteration in the progress file after which a launch fails with exit
     /// code 124 and is retried [default: not limited]
-    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_above_zero)]
     pub stall: Option<f64>,
     /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
@@ -548,7 +549,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "CODE=MEANING", value_parser = on_exit)]
     pub on_exit: Vec<(i32, Meaning)>,
     /// Deadline in seconds from now
-    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_above_zero)]
     pub deadline: Option<f64>,
     /// GPU counts at which an elastic job may run, in ascending order
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
@@ -566,7 +567,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Samples per step
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
     /// JSON file for changes of GPUs and batch size: initial_batch, max_batch, restart (seconds), and
     /// by GPU type per_gpu (samples per pass), one_gpu_rate (samples per second), stages
@@ -582,7 +583,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// Time for retries while the scheduler does not respond or its disk is full
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub patience: f64,
     /// Print as JSON
     #[arg(long)]
@@ -833,7 +834,7 @@ pub(crate) struct PriorityArgs {
     #[arg(value_name = "JOB")]
     pub job: String,
     /// The priority; more urgent jobs have larger numbers
-    #[arg(value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_name = "N", allow_negative_numbers = true, value_parser = priority())]
     pub priority: i32,
     /// Print as JSON
     #[arg(long)]
@@ -1148,10 +1149,17 @@ fn pair(text: &str) -> Result<(String, String), Expected> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+fn priority() -> impl Fn(&str) -> Result<i32, Expected> + Clone {
+    parser("a whole number from -2147483648 to 2147483647")
+}
+
 fn attribute(text: &str) -> Result<(String, String), Expected> {
     let (name, value) = pair(text).map_err(|_| Expected("NAME=JSON"))?;
     let value = match serde_json::from_str::<Value>(&value) {
         Ok(_) => value,
+        Err(_) if value.parse::<f64>().is_ok_and(|v| !v.is_finite()) => {
+            return Err(Expected("NAME=JSON, whose numbers are finite"));
+        }
         // A plain word is a string.
         Err(_) => Value::from(value).to_string(),
     };
@@ -1357,6 +1365,28 @@ pub(crate) enum ClusterCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_outside_their_range_are_refused() {
+        for text in ["nan", "-1", "inf", "1e300"] {
+            assert!(
+                seconds(text).is_err() && seconds_above_zero(text).is_err(),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            (seconds("0").ok(), seconds_above_zero("0").ok()),
+            (Some(0.0), None)
+        );
+        for text in ["x=NaN", "x=inf", "x=1e400"] {
+            assert!(attribute(text).is_err(), "{text}");
+        }
+        let word = attribute("x=nano").ok();
+        assert_eq!(word, Some(("x".to_owned(), "\"nano\"".to_owned())));
+        assert_eq!(priority()("-7").ok(), Some(-7));
+        let expected = priority()("nan").unwrap_err().to_string();
+        assert!(expected.contains("from -2147483648"), "{expected}");
+    }
 
     #[test]
     fn address_is_an_ip_or_a_host_name() {

@@ -5,6 +5,7 @@ use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
+use blox_cluster::private;
 use blox_core::{GpuCount, Name};
 use blox_results::{number_of, quoted};
 use blox_slurm::{Batch, Description, Programs, Task, requests_gpus};
@@ -13,7 +14,6 @@ use clap::parser::ValueSource;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -255,7 +255,9 @@ fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
 
 fn beginning(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
+    private::open_given(path)?
+        .take(BEGINNING)
+        .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -14,6 +14,7 @@ use crate::terminal::{OK, Terminal};
 use crate::text::plain;
 use crate::trace::info::date;
 use blox_cluster::client::{Client, ClientError, Credentials};
+use blox_cluster::private;
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, Share, TrainingSpec};
 use blox_results::grid::Grid;
@@ -598,7 +599,7 @@ fn duration_text(secs: f64) -> String {
 /// Reads the training description of a job from its file.
 fn training(path: &Path) -> Result<String, Failure> {
     let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+    let text = private::read_given(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => wrong("no such file, expected a JSON file".to_owned()),
         _ => wrong(e.to_string()),
     })?;

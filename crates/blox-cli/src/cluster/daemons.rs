@@ -15,6 +15,7 @@ use blox_cluster::identity::audit::Audit;
 use blox_cluster::identity::authority::Authority;
 use blox_cluster::identity::tls::ServerTls;
 use blox_cluster::log::{self, LogError};
+use blox_cluster::private;
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::protocol::{Millis, Timers};
@@ -683,8 +684,7 @@ pub(super) fn offers(file: Option<&Path>) -> Result<Vec<Offer>, Failure> {
         return Ok(Vec::new());
     };
     let failed = |why: String| Failure::new(format!("--offers: {why}"));
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|e| failed(format!("{}: {e}", path.display())))?;
+    let text = private::read_given(path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
     let cluster = parse_cluster(&text, path).map_err(|e| failed(e.to_string()))?;
     match cluster.nodes.len() {
         0 => Ok(cluster.offers),

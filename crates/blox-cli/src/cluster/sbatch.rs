@@ -6,10 +6,10 @@ use super::batch::{BEGINNING, is_in_search_path};
 use super::habits::replacement;
 use crate::failure::Failure;
 use crate::text::plain;
+use blox_cluster::private;
 use blox_results::quoted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -589,7 +589,9 @@ impl Script {
         let path = Path::new(command);
         let read = || -> std::io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
+            private::open_given(path)?
+                .take(BEGINNING)
+                .read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         if !asked && !path.is_file() {
