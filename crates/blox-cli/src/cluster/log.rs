@@ -154,7 +154,7 @@ fn report(repair: &Repair, out: &mut dyn Write) -> io::Result<()> {
     };
     let (first, steps) = (lost.first, lost.steps.len());
     let frames = match lost.last {
-        None => format!("frame {first} and an unknown number of later frames"),
+        None => format!("all frames from {first} on, an unknown number"),
         Some(last) if last == first => format!("frame {first}"),
         Some(last) => format!("frames {first} to {last}"),
     };
@@ -247,7 +247,7 @@ mod tests {
         report(&repair, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(
-            text.contains("lost: frame 2 and an unknown number of later frames;"),
+            text.contains("lost: all frames from 2 on, an unknown number;"),
             "{text}"
         );
         assert_eq!(shown(check, dir.path()).0, OK);
