@@ -49,17 +49,14 @@ pub(super) fn not_negative(text: &str) -> Result<f64, Expected> {
 }
 
 /// Longest time of an option in seconds, about 317 years. Printed times stay short.
-#[cfg(feature = "cluster")]
 const LONGEST: f64 = 1e10;
 
 /// A parser of times in seconds.
-#[cfg(feature = "cluster")]
 pub(super) fn seconds(text: &str) -> Result<f64, Expected> {
     number("0 to 10000000000 seconds", |v| (0.0..=LONGEST).contains(&v))(text)
 }
 
 /// A parser of times in seconds above 0.
-#[cfg(feature = "cluster")]
 pub(super) fn seconds_above_zero(text: &str) -> Result<f64, Expected> {
     number("a time above 0, at most 10000000000 seconds", |v| {
         v > 0.0 && v <= LONGEST

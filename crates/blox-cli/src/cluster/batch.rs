@@ -5,7 +5,6 @@ use crate::failure::{Code, Failure};
 use crate::help::Late;
 use crate::terminal::{OK, Terminal};
 use crate::text::plain;
-use blox_cluster::private;
 use blox_core::{GpuCount, Name};
 use blox_results::{number_of, quoted};
 use blox_slurm::{Batch, Description, Programs, Task, requests_gpus};
@@ -255,7 +254,12 @@ fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
 
 fn beginning(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    private::open_given(path)?
+    // A named pipe may never get a writer.
+    if !std::fs::metadata(path)?.is_file() && std::fs::canonicalize(path).is_ok() {
+        let text = "it is a folder, a device or a named pipe, expected a regular file";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
+    }
+    std::fs::File::open(path)?
         .take(BEGINNING)
         .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
