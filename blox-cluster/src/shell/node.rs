@@ -488,6 +488,8 @@ struct Watched {
     slots: Vec<u32>,
     /// Failure of a GPU, because of which the launch must end.
     bad_gpu: Option<String>,
+    /// Running time after the last sign of a shim that the node manager ended.
+    unseen: Millis,
     /// Orders to the shim; `None` for a shim of an earlier version.
     control: Option<Slots>,
     /// State of the shim; `None` for a shim of an earlier version.
@@ -512,6 +514,7 @@ impl Watched {
             bad_file: None,
             slots,
             bad_gpu: None,
+            unseen: Millis(0),
         }
     }
 }
@@ -1106,6 +1109,14 @@ impl Shell {
         let Some(w) = self.watched.get_mut(&id) else {
             return;
         };
+        let lives = match &mut w.child {
+            Some(child) => matches!(child.try_wait(), Ok(None)),
+            None => shim_of(&dir).is_some(),
+        };
+        if lives && w.unseen == Millis(0) {
+            // The ranks of a shim that stands still run on.
+            w.unseen = clock::now() - w.moved;
+        }
         if let Some(child) = &mut w.child {
             let _ = child.kill();
             let _ = child.wait();
@@ -1119,14 +1130,22 @@ impl Shell {
             return;
         }
         containment.remove();
+        // Without room, the shim writes its beat alone.
         let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
-        let status = status.or_else(|| w.status.clone());
+        let beat = w.beat.as_ref().and_then(Slots::read::<Beat>);
+        let ran = [
+            status.map(|s| s.ran),
+            w.status.as_ref().map(|s| s.ran),
+            beat.map(|beat| beat.ran),
+        ];
+        let ran = ran.into_iter().flatten().max();
+        let ran = ran.map(|ran| ran + w.unseen);
         let (exit, why) = match (&w.bad_file, &w.bad_gpu) {
             (Some(why), _) => (Exit::BadFile, why.as_str()),
             (None, Some(why)) => (Exit::Lost, why.as_str()),
             (None, None) => (Exit::Lost, SHIM_ENDED),
         };
-        let done = Final::unobserved(exit, status.map_or(Millis(0), |s| s.ran), why);
+        let done = Final::unobserved(exit, ran.unwrap_or_default(), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
             // The job may have removed the folder.
             let _ = private::folder(&dir);
@@ -1587,6 +1606,38 @@ pub(super) mod tests {
         });
         let done = done.map(|done| (done.exit, done.why));
         assert_eq!(done, Some((Exit::Lost, SHIM_ENDED.to_owned())));
+    }
+
+    #[test]
+    fn time_after_the_last_sign_of_a_shim_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let id = attempt("1.1");
+        shell.spawn(&launch(id, "now"), clock::now() + Millis(60_000));
+        let status = StatusFile {
+            running: true,
+            stopping: false,
+            ran: Millis(3_000),
+            lease: None,
+            reported: Default::default(),
+        };
+        files::write(&shell.folder(id).join("status.json"), &status, true).unwrap();
+        shell.look_at(id);
+        // Its shim stands still for ten seconds.
+        shell.watched.get_mut(&id).unwrap().moved = clock::now() - Millis(10_000);
+        let done = (0..100).find_map(|_| match shell.look_at(id).pop() {
+            Some(ShimMessage::Done(done)) => Some(done),
+            _ => {
+                shell.destroy(id);
+                std::thread::sleep(Duration::from_millis(10));
+                None
+            }
+        });
+        let ran = done.map(|done| done.ran.0);
+        assert!(
+            ran.is_some_and(|ran| (13_000..14_500).contains(&ran)),
+            "{ran:?}"
+        );
     }
 
     #[test]
