@@ -116,6 +116,20 @@ impl Cluster {
         self.scheduler = Some(Daemon(child));
     }
 
+    /// Starts a scheduler at the address of the cluster. Its messages go to a file.
+    fn start_logged(&mut self, scheduler: &str, round: &str, log: &Path) {
+        let child = blox()
+            .args(["scheduler", scheduler, "--round", round])
+            .args(self.faster)
+            .args(["--listen", &self.at, "--state-dir"])
+            .arg(self.dir.path().join("scheduler"))
+            .stderr(std::fs::File::create(log).unwrap())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.scheduler = Some(Daemon(child));
+    }
+
     /// Starts a scheduler after a command of a shell that limits it. Returns its process and its
     /// output. With SIGXFSZ ignored, a file that is too large causes an error instead of the end of
     /// the process.
@@ -1169,16 +1183,7 @@ fn jobs_preempted_without_progress_are_named_once() {
     let mut c = Cluster::start("las", &[1]);
     c.kill_scheduler();
     let log = c.dir.path().join("las.log");
-    let child = blox()
-        .args(["scheduler", "las", "--round", "0.2"])
-        .args(c.faster)
-        .args(["--listen", &c.at, "--state-dir"])
-        .arg(c.dir.path().join("scheduler"))
-        .stderr(std::fs::File::create(&log).unwrap())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    c.scheduler = Some(Daemon(child));
+    c.start_logged("las", "0.2", &log);
     c.until("it answers", |c| c.run(&["queue"]).is_ok());
     let jobs = [0, 1].map(|_| c.submit(&["--", "sleep", "600"]));
     let is_named = |c: &Cluster, job: u64| {

@@ -5,16 +5,7 @@ use super::*;
 /// Starts a scheduler on the log of the cluster. Returns its messages so far.
 fn start(c: &mut Cluster, name: &str) -> String {
     let path = c.dir.path().join(format!("{name}.log"));
-    let child = blox()
-        .args(["scheduler", name, "--round", "0.5"])
-        .args(c.faster)
-        .args(["--listen", &c.at, "--state-dir"])
-        .arg(c.dir.path().join("scheduler"))
-        .stderr(std::fs::File::create(&path).unwrap())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    c.scheduler = Some(Daemon(child));
+    c.start_logged(name, "0.5", &path);
     c.until("it listens", |_| read(&path).contains("listening on "));
     // The messages of the start follow the address.
     c.until("it answers", |c| c.run(&["queue"]).is_ok());

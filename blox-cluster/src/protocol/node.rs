@@ -272,12 +272,6 @@ impl Node {
         }
     }
 
-    /// Returns whether no launch has processes or reserved GPUs.
-    pub fn is_idle(&self) -> bool {
-        let over = |a: &Local| matches!(a.standing, Standing::Done(_));
-        self.attempts.values().all(over)
-    }
-
     /// Sets the reason why no launch can start: no room on the disk, or no file descriptor.
     pub fn set_no_room(&mut self, no_room: Option<Name>) {
         self.news |= self.no_room.is_some() != no_room.is_some();

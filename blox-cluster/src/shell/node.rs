@@ -1586,6 +1586,17 @@ pub(super) mod tests {
         assert!(folder.join("final.json").exists());
     }
 
+    /// Polls a launch until it ends.
+    fn end_of(shell: &mut Shell, id: AttemptId) -> Option<Final> {
+        (0..100).find_map(|_| match shell.look_at(id).pop() {
+            Some(ShimMessage::Done(done)) => Some(done),
+            _ => {
+                std::thread::sleep(Duration::from_millis(10));
+                None
+            }
+        })
+    }
+
     #[test]
     fn ended_shim_ends_its_launch() {
         let dir = tempfile::tempdir().unwrap();
@@ -1597,14 +1608,7 @@ pub(super) mod tests {
         let child = child.unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let done = (0..100).find_map(|_| match shell.look_at(id).pop() {
-            Some(ShimMessage::Done(done)) => Some(done),
-            _ => {
-                std::thread::sleep(Duration::from_millis(10));
-                None
-            }
-        });
-        let done = done.map(|done| (done.exit, done.why));
+        let done = end_of(&mut shell, id).map(|done| (done.exit, done.why));
         assert_eq!(done, Some((Exit::Lost, SHIM_ENDED.to_owned())));
     }
 
@@ -1625,15 +1629,8 @@ pub(super) mod tests {
         shell.look_at(id);
         // Its shim stands still for ten seconds.
         shell.watched.get_mut(&id).unwrap().moved = clock::now() - Millis(10_000);
-        let done = (0..100).find_map(|_| match shell.look_at(id).pop() {
-            Some(ShimMessage::Done(done)) => Some(done),
-            _ => {
-                shell.destroy(id);
-                std::thread::sleep(Duration::from_millis(10));
-                None
-            }
-        });
-        let ran = done.map(|done| done.ran.0);
+        shell.destroy(id);
+        let ran = end_of(&mut shell, id).map(|done| done.ran.0);
         assert!(
             ran.is_some_and(|ran| (13_000..14_500).contains(&ran)),
             "{ran:?}"

@@ -289,9 +289,7 @@ impl Launches {
                 _ => {}
             }
         }
-        if let Some(link) = self.links.get_mut(&node)
-            && link.failed_gpus != r.failed_gpus
-        {
+        if let Some(link) = self.links.get_mut(&node) {
             link.failed_gpus.clone_from(&r.failed_gpus);
         }
         for (gpu, why) in &r.failed_gpus {

@@ -17,7 +17,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Bytes of a file in which `#SBATCH` lines are searched.
-pub(super) const BEGINNING: u64 = 65_536;
+const BEGINNING: u64 = 65_536;
 
 /// Options that need node managers.
 const OF_NODES: [&str; 42] = [
@@ -227,7 +227,7 @@ fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
     let path = Path::new(&first);
     if is_script {
         let wrong = |e| Failure::new(format!("--script {first}: {e}"));
-        let text = beginning(path).map_err(wrong)?;
+        let text = text_of(beginning(path).map_err(wrong)?);
         command.remove(0);
         return Ok(Task::Script {
             path: first,
@@ -236,7 +236,7 @@ fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
         });
     }
     if path.is_file() {
-        let text = beginning(path).unwrap_or_default();
+        let text = text_of(beginning(path).unwrap_or_default());
         if text.lines().any(|line| line.starts_with("#SBATCH ")) {
             return Err(Failure::new(format!(
                 "`{first}` has #SBATCH lines, which apply with --script only"
@@ -252,7 +252,12 @@ fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
     Ok(Task::Shell(format!("exec {}", words.join(" "))))
 }
 
-fn beginning(path: &Path) -> std::io::Result<String> {
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads the part of a script in which `#SBATCH` lines are searched.
+pub(super) fn beginning(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A named pipe may never get a writer.
     if !std::fs::metadata(path)?.is_file() && std::fs::canonicalize(path).is_ok() {
@@ -262,7 +267,7 @@ fn beginning(path: &Path) -> std::io::Result<String> {
     std::fs::File::open(path)?
         .take(BEGINNING)
         .read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 pub(super) fn is_in_search_path(program: &str) -> bool {

@@ -2,15 +2,13 @@
 //! honoured, or refused by its name and line.
 
 use super::args::SbatchArgs;
-use super::batch::{BEGINNING, is_in_search_path};
+use super::batch::{beginning, is_in_search_path};
 use super::habits::replacement;
 use crate::failure::Failure;
 use crate::text::plain;
-use blox_cluster::private;
 use blox_results::quoted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::Path;
 
 /// Most jobs in an array, as the scheduler accepts it.
@@ -587,17 +585,10 @@ impl Script {
     /// no search path. With `asked`, any file is a script.
     pub fn of(command: &str, asked: bool) -> Result<Option<Self>, Failure> {
         let path = Path::new(command);
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            private::open_given(path)?
-                .take(BEGINNING)
-                .read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
         if !asked && !path.is_file() {
             return Ok(None);
         }
-        let bytes = match read() {
+        let bytes = match beginning(path) {
             Ok(bytes) => bytes,
             Err(e) if asked => return Err(Failure::new(format!("--script {command}: {e}"))),
             Err(_) => return Ok(None),
