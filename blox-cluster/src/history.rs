@@ -443,6 +443,7 @@ mod tests {
                 ran: Millis(3_600_000),
                 gpus: 2,
                 estimated: false,
+                unobserved: false,
                 why: "rank 0 exited with 3".to_owned(),
                 exited_zero: false,
             };

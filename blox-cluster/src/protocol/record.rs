@@ -315,6 +315,10 @@ pub struct End {
     pub gpus: u32,
     /// True if the scheduler estimated the record because the node has not reported the end.
     pub estimated: bool,
+    /// True if the node did not observe the end and reconstructed `ran`. False in the log of an
+    /// earlier version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unobserved: bool,
     /// Explanation for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,

@@ -517,6 +517,19 @@ impl Watched {
             unseen: Millis(0),
         }
     }
+
+    /// Returns the running time of a launch that ended unobserved, as far as its files and the
+    /// earlier looks at them show it. Without room, the shim writes its beat alone.
+    fn reconstructed(&self, status: Option<&StatusFile>) -> Millis {
+        let beat = self.beat.as_ref().and_then(Slots::read::<Beat>);
+        let known = [
+            status.map(|s| s.ran),
+            self.status.as_ref().map(|s| s.ran),
+            beat.map(|beat| beat.ran),
+        ];
+        let last = known.into_iter().flatten().max();
+        last.map_or(Millis(0), |last| last + self.unseen)
+    }
 }
 
 struct Shell {
@@ -1130,22 +1143,14 @@ impl Shell {
             return;
         }
         containment.remove();
-        // Without room, the shim writes its beat alone.
         let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
-        let beat = w.beat.as_ref().and_then(Slots::read::<Beat>);
-        let ran = [
-            status.map(|s| s.ran),
-            w.status.as_ref().map(|s| s.ran),
-            beat.map(|beat| beat.ran),
-        ];
-        let ran = ran.into_iter().flatten().max();
-        let ran = ran.map(|ran| ran + w.unseen);
+        let ran = w.reconstructed(status.as_ref());
         let (exit, why) = match (&w.bad_file, &w.bad_gpu) {
             (Some(why), _) => (Exit::BadFile, why.as_str()),
             (None, Some(why)) => (Exit::Lost, why.as_str()),
             (None, None) => (Exit::Lost, SHIM_ENDED),
         };
-        let done = Final::unobserved(exit, ran.unwrap_or_default(), why);
+        let done = Final::unobserved(exit, ran, why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
             // The job may have removed the folder.
             let _ = private::folder(&dir);
@@ -1231,18 +1236,18 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
                 Err(ReadError::Io(e)) => return Err(e),
             };
         let status: Option<StatusFile> = files::read_unsynced(&dir.join("status.json"));
+        // The first poll finds an unreadable file.
+        let mut watched = Watched::new(&dir, launch.mark, launch.slots, None, done.is_some());
         if done.is_none() && launch.boot != boot {
             let (exit, why) = match bad_file {
                 Some(why) => (Exit::BadFile, why),
                 None => (Exit::Lost, "the node went down".to_owned()),
             };
-            let ran = status.as_ref().map_or(Millis(0), |s| s.ran);
-            let last = Final::unobserved(exit, ran, why);
+            let last = Final::unobserved(exit, watched.reconstructed(status.as_ref()), why);
             files::replace(&dir.join("final.json"), &last, true).map_err(io::Error::other)?;
             done = Some(last);
+            watched.done = true;
         }
-        // The first poll finds an unreadable file.
-        let watched = Watched::new(&dir, launch.mark, launch.slots, None, done.is_some());
         let control = watched.control.as_ref().and_then(Slots::read::<Control>);
         let control = control.or_else(|| files::read_unsynced(&dir.join("control.json")));
         left.watched.insert(launch.id, watched);
@@ -1635,6 +1640,28 @@ pub(super) mod tests {
             ran.is_some_and(|ran| (13_000..14_500).contains(&ran)),
             "{ran:?}"
         );
+    }
+
+    #[test]
+    fn beat_counts_for_a_launch_that_a_reboot_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempts = dir.path().join("attempts");
+        let id = attempt("1.1");
+        let folder = attempts.join(id.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        files::write(&folder.join("launch.json"), &launch(id, "before"), true).unwrap();
+        // The disk had no room for `status.json`.
+        let beat = Beat {
+            running: true,
+            stopping: false,
+            ran: Millis(7_000),
+        };
+        Slots::create(&folder.join("beat"), &beat).unwrap();
+        let left = found(&attempts, "now").unwrap();
+        let done = left.found[0].done.clone();
+        let expected = Final::unobserved(Exit::Lost, Millis(7_000), "the node went down");
+        assert_eq!(done, Some(expected));
+        assert!(left.watched[&id].done);
     }
 
     #[test]

@@ -385,7 +385,7 @@ fn accounts<'a>(
         exit: end.exit.to_string(),
         ran_ms: end.ran.0,
         gpus: end.gpus,
-        estimated: end.estimated,
+        estimated: end.estimated || end.unobserved,
         why: end.why.clone(),
     })
     .collect()

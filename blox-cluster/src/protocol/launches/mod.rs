@@ -1113,6 +1113,7 @@ impl Launches {
             ran,
             gpus: self.gpus_of(part),
             estimated: true,
+            unobserved: false,
             why: why.to_owned(),
             exited_zero: false,
         }
@@ -1128,6 +1129,7 @@ impl Launches {
             ran: f.ran,
             gpus,
             estimated: false,
+            unobserved: f.estimated,
             why: f.why.clone(),
             exited_zero: f.exited_zero,
         }

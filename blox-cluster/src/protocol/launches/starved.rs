@@ -80,6 +80,7 @@ mod tests {
                     ran: Millis(1),
                     gpus: 1,
                     estimated: false,
+                    unobserved: false,
                     why: String::new(),
                     exited_zero: false,
                 };

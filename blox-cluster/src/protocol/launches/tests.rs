@@ -535,6 +535,21 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
 }
 
 #[test]
+fn accounts_name_running_times_that_no_node_saw() {
+    let mut g = given_up();
+    let lost = Final::unobserved(Exit::Lost, Millis::secs(9), "the node went down");
+    g.set(1, 1, Status::Done(lost));
+    g.silent = [false; 2];
+    g.beats(10);
+    let unobserved = g.accounts().into_iter().filter(|e| e.unobserved);
+    assert_eq!(
+        unobserved.map(|e| (e.exit, e.ran)).collect::<Vec<_>>(),
+        [(Exit::Lost, Millis::secs(9))]
+    );
+    assert!(g.accounts().iter().all(|e| !e.estimated));
+}
+
+#[test]
 fn scheduler_outage_is_not_counted_as_runtime() {
     for (beats, exits, saved) in [
         (100, [Exit::Stopped; 2], 112.0),
