@@ -1207,11 +1207,13 @@ fn line_of_a_shell_runs_once_and_is_shown_briefly() {
     let out = c.dir.path().join("out-0");
     assert_eq!(std::fs::read_to_string(out).unwrap(), "a b\n1\nend\n");
     let shown = c.run(&["show", &job.to_string()]).unwrap();
+    let path = c.dir.path().canonicalize().unwrap().join("out-0");
+    let output = format!("output     {}\n", path.display());
     for line in [
         "job        0 wrap\n",
         "exit code  0\n",
         "command    /bin/sh -c 'echo a b; echo $SLURM_NTASKS' (2 lines) wrap\n",
-        "output     out-$BLOX_JOB_ID\n",
+        &output,
         "GPUs       2 on n0\n",
     ] {
         assert!(shown.contains(line), "{shown}");
@@ -2557,6 +2559,8 @@ fn array_of_1000_jobs_is_one_request() {
         "999 jobs cancelled\n"
     );
     eprintln!("submit {submitted:?}, cancel {:?}", begin.elapsed());
+    let no = c.run(&["hold", "0_5"]).unwrap_err();
+    assert!(no.contains("job 0_5 is cancelled: it has ended"), "{no}");
     assert_eq!(c.run(&["release", "0_1"]).unwrap(), "");
     c.until_phase(0, "completed");
     let no = c.run(&["cancel", "0_[2000-3000]"]).unwrap_err();

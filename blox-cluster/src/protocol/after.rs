@@ -203,12 +203,11 @@ impl HeldBack {
     pub fn has_conditions(&self) -> bool {
         !self.after.is_empty() || self.singleton || self.at_once > 0 || self.by_user
     }
-}
 
-impl fmt::Display for HeldBack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the conditions as a sentence, with the name that `called` returns for another job.
+    pub fn text_with(&self, called: impl FnOnce(JobId) -> String) -> String {
         if self.by_user {
-            return f.write_str("held by user");
+            return "held by user".to_owned();
         }
         if let Some((kind, first)) = self.after.first() {
             let end = match kind {
@@ -216,16 +215,15 @@ impl fmt::Display for HeldBack {
                 AfterEnd::AfterNotOk => "fails or is cancelled",
                 AfterEnd::AfterAny => "ends",
             };
-            write!(f, "waits until job {first} {end}")?;
-            return match self.after.len() - 1 {
-                0 => Ok(()),
-                more => write!(f, ", and for {more} more"),
+            let more = match self.after.len() - 1 {
+                0 => String::new(),
+                more => format!(", and for {more} more"),
             };
+            return format!("waits until job {} {end}{more}", called(*first));
         }
         match self.singleton {
-            true => f.write_str("waits until earlier jobs with its name end"),
-            false => write!(
-                f,
+            true => "waits until earlier jobs with its name end".to_owned(),
+            false => format!(
                 "waits for a place in its array: at most {} at once",
                 self.at_once
             ),
@@ -275,27 +273,22 @@ mod tests {
             (AfterEnd::AfterOk, JobId(3)),
             (AfterEnd::AfterAny, JobId(4)),
         ];
+        let text = |held: &HeldBack| held.text_with(|job| format!("9_{job}"));
         let mut held = HeldBack {
             after,
             singleton: true,
             at_once: 2,
             by_user: false,
         };
-        assert_eq!(
-            held.to_string(),
-            "waits until job 3 completes, and for 1 more"
-        );
+        assert_eq!(text(&held), "waits until job 9_3 completes, and for 1 more");
         held.after.clear();
-        assert_eq!(
-            held.to_string(),
-            "waits until earlier jobs with its name end"
-        );
+        assert_eq!(text(&held), "waits until earlier jobs with its name end");
         held.singleton = false;
         assert_eq!(
-            held.to_string(),
+            text(&held),
             "waits for a place in its array: at most 2 at once"
         );
         held.by_user = true;
-        assert_eq!(held.to_string(), "held by user");
+        assert_eq!(text(&held), "held by user");
     }
 }

@@ -886,7 +886,7 @@ impl Controller {
                 Target::Unknown if *kind == AfterEnd::AfterAny => false,
                 _ => {
                     let became = durable.became(*of).unwrap_or("in the archive");
-                    let kind = kind.as_str();
+                    let (kind, of) = (kind.as_str(), durable.called(*of));
                     never = format!("{kind}:{of} can never be met: job {of} is {became}");
                     true
                 }

@@ -353,6 +353,15 @@ fn refused(e: &RequestError) -> Status {
     }
 }
 
+/// Returns why a request for a job was refused, with the name of the job for users.
+fn named_by(called: &str, job: JobId, why: &RequestError) -> String {
+    let text = why.to_string();
+    match text.strip_prefix(&format!("job {job} ")) {
+        Some(rest) => format!("job {called} {rest}"),
+        None => text,
+    }
+}
+
 /// Sets the user of a submitted job to the caller, if the caller has a name.
 fn named(caller: &Caller, mut job: Option<pb::Job>) -> Result<Option<pb::Job>, Status> {
     if let Some(job) = &mut job {
@@ -655,10 +664,12 @@ impl pb::jobs_server::Jobs for Service {
             };
             match done.ok_or_else(|| self.handle.gone())? {
                 Ok(_) => reply.changed.push(job.0),
-                Err(why) => reply.refused.push(pb::RefusedLine {
-                    job: job.0,
-                    why: why.to_string(),
-                }),
+                Err(why) => {
+                    let look = move |s: &Controller, _: Millis| s.launches().durable().called(job);
+                    let called = self.look(look).await?;
+                    let why = named_by(&called, job, &why);
+                    reply.refused.push(pb::RefusedLine { job: job.0, why });
+                }
             }
         }
         Ok(Response::new(reply))

@@ -299,8 +299,9 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
 
 /// Returns the reason why a job does not run; empty if it runs.
 fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
+    let called = |job: JobId| s.launches().durable().called(job);
     if let Some(held) = s.launches().durable().held_back.get(&job.id()) {
-        return held.to_string();
+        return held.text_with(called);
     }
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
         let left = (*until - s.time(now)).secs().max(0.0);
@@ -330,7 +331,7 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
             let left = (due - s.time(now)).secs().max(0.0);
             format!("{why}; next decision in {left:.0} s")
         }
-        _ => why.to_string(),
+        _ => why.text_with(called),
     }
 }
 

@@ -564,6 +564,12 @@ impl Durable {
         Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
     }
 
+    /// Returns the name of a job for users: its place in an array such as `12_3`, or its number.
+    pub fn called(&self, job: JobId) -> String {
+        let array = self.jobs.get(&job).and_then(|brief| brief.array);
+        array.map_or_else(|| job.to_string(), |place| place.to_string())
+    }
+
     /// Returns the accounting records of a job, oldest launch first.
     pub fn accounts_of(&self, job: JobId) -> impl Iterator<Item = (PartId, &End)> {
         let at = |attempt, node| PartId {

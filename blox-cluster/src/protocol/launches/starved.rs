@@ -43,6 +43,7 @@ impl Durable {
     pub fn begun_starvation(&self, job: JobId) -> Option<String> {
         let begins = self.preempted_in_row(job) == OFTEN;
         let text = self.starvation(job).filter(|_| begins)?;
+        let job = self.called(job);
         Some(format!(
             "job {job} was {text}; `blox why JOB` warns of others"
         ))

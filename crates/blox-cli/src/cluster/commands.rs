@@ -101,7 +101,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                     true => ("", String::new()),
                     false => (": ", plain(&j.reason)),
                 };
-                writeln!(terminal.out, "job {} is {}{before}{why}", j.job, j.phase)?;
+                writeln!(terminal.out, "job {} is {}{before}{why}", id(&j), j.phase)?;
             }
         }
         ClusterCommand::Show(a) => {
@@ -870,7 +870,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         .map(|word| first_line(word))
         .collect();
     let exit_code = exit_code(j).map_or(String::new(), |code| code.to_string());
-    let logs = match (sbatch::output_of(&j.command), j.attempt) {
+    let logs = match (sbatch::output_of(j), j.attempt) {
         (Some(file), _) => file,
         (None, 0) => String::new(),
         (None, _) => format!("blox logs {}", id(j)),
@@ -987,7 +987,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
 /// Exits of launches, and their words.
 const EXITS: [(&str, &str); 8] = [
     ("Completed", "completed"),
-    ("Stopped", "saved and stopped"),
+    ("Stopped", "stopped on order"),
     ("Cut", "cut"),
     ("Lost", "lost"),
     ("Failed", "failed"),
@@ -1139,12 +1139,12 @@ mod tests {
 
     #[test]
     fn exits_are_words() {
-        assert_eq!(in_words("Stopped"), "saved and stopped");
+        assert_eq!(in_words("Stopped"), "stopped on order");
         assert_eq!(in_words("Failed with 3"), "failed with 3");
         let exits = ["Lost", "Completed", "Failed with 3", "Completed"];
         assert_eq!(
             counted_exits(exits.into_iter()),
-            "2 completed, 0 saved and stopped, 0 cut, 1 lost, 1 failed, 0 ended for a bad file, 0 reached its time limit, 0 never ran"
+            "2 completed, 0 stopped on order, 0 cut, 1 lost, 1 failed, 0 ended for a bad file, 0 reached its time limit, 0 never ran"
         );
     }
 

@@ -6,6 +6,7 @@ use super::batch::{beginning, is_in_search_path};
 use super::habits::replacement;
 use crate::failure::Failure;
 use crate::text::plain;
+use blox_cluster::wire::pb;
 use blox_results::quoted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -511,6 +512,19 @@ fn array(text: &str) -> Option<Array> {
 /// Longest name of a file in bytes.
 const LONGEST_NAME: u32 = 255;
 
+/// Patterns in names of files, and their values in a shell.
+const PATTERNS: [(char, &str); 9] = [
+    ('A', "${BLOX_ARRAY_JOB_ID:-$BLOX_JOB_ID}"),
+    ('a', "${BLOX_ARRAY_TASK_ID:-4294967294}"),
+    ('j', "$BLOX_JOB_ID"),
+    ('J', "$BLOX_JOB_ID"),
+    ('N', "$(hostname)"),
+    ('n', "$BLOX_NODE_RANK"),
+    ('t', "$RANK"),
+    ('u', "$SLURM_JOB_USER"),
+    ('x', "$SLURM_JOB_NAME"),
+];
+
 /// Returns a word of a shell for a file name with patterns.
 fn pattern(text: &str) -> Option<String> {
     let mut word = String::from("\"");
@@ -528,15 +542,7 @@ fn pattern(text: &str) -> Option<String> {
                 }
                 let value = match chars.next()? {
                     '%' => "%",
-                    'A' => "${BLOX_ARRAY_JOB_ID:-$BLOX_JOB_ID}",
-                    'a' => "${BLOX_ARRAY_TASK_ID:-4294967294}",
-                    'j' | 'J' => "$BLOX_JOB_ID",
-                    'N' => "$(hostname)",
-                    'n' => "$BLOX_NODE_RANK",
-                    't' => "$RANK",
-                    'u' => "$SLURM_JOB_USER",
-                    'x' => "$SLURM_JOB_NAME",
-                    _ => return None,
+                    letter => PATTERNS.iter().find(|(l, _)| *l == letter)?.1,
                 };
                 match width.is_empty() || !value.contains("_ID") && !value.contains("RANK") {
                     true => word.push_str(value),
@@ -549,6 +555,37 @@ fn pattern(text: &str) -> Option<String> {
     }
     word.push('"');
     Some(word)
+}
+
+/// Returns the file name of a word that [`pattern`] returns, with the values of a job. A pattern
+/// without a value stays.
+fn file_name(word: &str, value_of: impl Fn(char) -> Option<String>) -> String {
+    let (mut name, mut rest) = (String::new(), word);
+    while let Some(c) = rest.chars().next() {
+        let printed = rest
+            .strip_prefix("$(printf %0")
+            .and_then(|r| r.split_once("d \""));
+        let (width, value) = printed.unwrap_or(("", rest));
+        let mut known = PATTERNS.iter();
+        let found = known.find_map(|(letter, text)| Some((letter, value.strip_prefix(text)?)));
+        let Some((letter, after)) = found else {
+            let mut literal = rest.strip_prefix('\\').unwrap_or(rest).chars();
+            name.push(literal.next().unwrap_or(c));
+            rest = literal.as_str();
+            continue;
+        };
+        let wide = width.parse().unwrap_or(0);
+        match value_of(*letter) {
+            // Writing to a `String` cannot fail.
+            Some(value) => drop(write!(name, "{value:0>wide$}")),
+            None => drop(write!(name, "%{width}{letter}")),
+        }
+        rest = match printed {
+            Some(_) => after.strip_prefix("\")").unwrap_or(after),
+            None => after,
+        };
+    }
+    name
 }
 
 /// A batch script.
@@ -669,7 +706,7 @@ pub(super) fn command(
     let once = gpus > 1 && script.is_some() && job.tasks.is_none_or(|tasks| tasks == 1);
     let mut text = String::new();
     if once {
-        text += "[ \"$RANK\" = 0 ] || exit 0\n";
+        text += ONCE;
     }
     if script.is_some() || job.output.is_some() || job.error.is_some() {
         for (name, value) in variables {
@@ -714,6 +751,9 @@ pub(super) fn command(
     all
 }
 
+/// Line that ends all processes of a job but the first.
+const ONCE: &str = "[ \"$RANK\" = 0 ] || exit 0\n";
+
 /// End of the text before a command, which sets its variables and redirects its output.
 const RUNS_COMMAND: &str = "exec \"$@\"";
 
@@ -734,7 +774,7 @@ pub(super) fn own_command(words: &[String]) -> &[String] {
 
 /// Returns the file for the output of a submitted command, as a word of a shell; `None` without
 /// --output.
-pub(super) fn output_of(words: &[String]) -> Option<String> {
+fn output_word(words: &[String]) -> Option<&str> {
     let [_, _, text, ..] = words else { return None };
     let mut lines = text
         .lines()
@@ -743,8 +783,30 @@ pub(super) fn output_of(words: &[String]) -> Option<String> {
         let rest = line.strip_prefix("exec 1>>");
         let other = line.split_once("else exec 1>");
         let word = rest.or_else(|| other?.1.strip_suffix("; fi"))?;
-        Some(word.trim_matches('"').to_owned())
+        word.strip_prefix('"')?.strip_suffix('"')
     })
+}
+
+/// Returns the path of the output of a job; `None` without --output. Patterns that differ between
+/// its processes, and the name of a host, stay.
+pub(super) fn output_of(j: &pb::JobLine) -> Option<String> {
+    let word = output_word(&j.command)?;
+    let text = j.command.get(2).map_or("", String::as_str);
+    let is_one = j.gpus == 1 || text.starts_with(ONCE);
+    // The scheduler takes the user from a certificate, but only after the submission.
+    let has_user = text.lines().all(|line| line != "export SLURM_JOB_USER=''");
+    let value_of = |letter| match letter {
+        'A' => Some(j.array.unwrap_or(j.job).to_string()),
+        'a' => Some(j.array.map_or(u32::MAX - 1, |_| j.index).to_string()),
+        'j' | 'J' => Some(j.job.to_string()),
+        'n' | 't' if is_one => Some("0".to_owned()),
+        'u' if has_user => Some(j.user.clone()),
+        'u' => Some(String::new()),
+        'x' => Some(j.name.clone()),
+        _ => None,
+    };
+    let path = Path::new(&j.working_directory).join(file_name(word, value_of));
+    Some(path.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -888,16 +950,32 @@ mod tests {
 
     #[test]
     fn own_command_and_output_are_found_again() {
-        for (lines, output) in [
-            ("#SBATCH -o logs/%x.out", Some("logs/$SLURM_JOB_NAME.out")),
-            ("#SBATCH -o a.out --open-mode=append", Some("a.out")),
-            ("#SBATCH -i in", None),
+        let line = |gpus, command: &[String]| pb::JobLine {
+            job: 17,
+            array: Some(12),
+            index: 5,
+            name: "train".to_owned(),
+            user: "ada".to_owned(),
+            gpus,
+            command: command.to_vec(),
+            working_directory: "/home/ada".to_owned(),
+            ..pb::JobLine::default()
+        };
+        for (lines, gpus, output) in [
+            ("-o logs/%x.out", 1, Some("/home/ada/logs/train.out")),
+            ("-o /tmp/a.out --open-mode=append", 1, Some("/tmp/a.out")),
+            ("-o %A_%4a-%j-%t", 1, Some("/home/ada/12_0005-17-0")),
+            ("-o %u%%%3t-%N", 2, Some("/home/ada/ada%%3t-%N")),
+            ("-o '$(x) \"%4t\"' -n 1", 2, Some("/home/ada/$(x) \"%4t\"")),
+            ("-i in", 1, None),
         ] {
             let own = ["true".to_owned(), "x y".to_owned()];
-            let words = command(None, own.to_vec(), &job(lines).unwrap(), 1, &[]);
+            let described = job(&format!("#SBATCH {lines}")).unwrap();
+            let words = command(None, own.to_vec(), &described, gpus, &[]);
             assert_eq!(own_command(&words), own);
-            assert_eq!(output_of(&words).as_deref(), output);
-            assert_eq!((own_command(&own), output_of(&own)), (&own[..], None));
+            assert_eq!(output_of(&line(gpus, &words)).as_deref(), output);
+            assert_eq!(own_command(&own), own);
+            assert_eq!(output_of(&line(gpus, &own)), None);
         }
     }
 
