@@ -567,6 +567,10 @@ fn cancel_requeue_hold_and_drain_leave_no_process() {
     c.run(&["release", &number]).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(c.phase(second), "waiting");
+    let why = c.run(&["why", &number]).unwrap();
+    let waits =
+        "job 1 is waiting: needs 1 GPU, 0 are free; out of use: n0 (drained: a fan is broken)";
+    assert_eq!(why.trim(), waits);
     assert!(c.run(&["drain", "n0", "--why", ""]).is_err());
     assert_eq!(c.json(&["nodes"])[0]["drained"], "a fan is broken");
     c.run(&["resume", "n0"]).unwrap();

@@ -4,6 +4,7 @@ pub mod account;
 mod address;
 mod admit;
 mod archive;
+mod barred;
 pub mod clock;
 pub mod containment;
 pub mod dial;

@@ -1,5 +1,6 @@
 //! Job and node listings for users.
 
+use super::barred::barred;
 use crate::protocol::launches::{Brief, End, Goal, Past, max_retries};
 use crate::protocol::scheduler::Controller;
 use crate::protocol::{AttemptId, Exit, Millis, PartId};
@@ -96,8 +97,10 @@ pub(super) fn jobs(
     }
     // The lists would be too wide.
     for (line, job) in reply.jobs.iter_mut().zip(only) {
+        let barred = view.job(job).and_then(|job| barred(s, now, &job));
         let texts = [
             line.reason.clone(),
+            barred.unwrap_or_default(),
             durable.starvation(job).unwrap_or_default(),
         ];
         let texts = texts.into_iter().filter(|text| !text.is_empty());
