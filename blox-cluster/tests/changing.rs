@@ -198,6 +198,7 @@ impl Running {
             attempts: Vec::new(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         })));
     }
 

@@ -113,6 +113,7 @@ impl Daemon {
             attempts: Vec::new(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         };
         self.step(ControllerInput::Report(report));
     }

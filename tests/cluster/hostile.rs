@@ -374,9 +374,23 @@ fn failed_gpu_ends_its_job_and_spares_the_others() {
         gpus_and_trouble(c).1 == "failed: Xid 79"
     });
     c.until_phase(third, "waiting");
+    c.until("the reason names the GPU", |c| {
+        let why = c.run(&["why", &third.to_string()]).unwrap_or_default();
+        why.contains("0 are free; out of use: n0 (GPU 0 failed: Xid 79)")
+    });
+    // A source that fails changes no GPU.
+    std::fs::write(&health, "[{}]").unwrap();
+    let unknown = "found 1 entries, expected 3, one for each GPU";
+    c.until("the health is unknown", |c| {
+        c.json(&["nodes"])[0]["unknown_health"] == unknown
+    });
+    let nodes = c.run(&["nodes"]).unwrap();
+    let reason = format!("up      GPU 0 failed: Xid 79; health of GPUs unknown: {unknown}");
+    assert!(nodes.contains(&reason), "{nodes}");
     std::fs::write(&health, "[{}, {}, {}]").unwrap();
     c.until_phase(third, "running");
     assert_eq!(gpus_and_trouble(&c), (3, String::new()));
+    assert_eq!(c.json(&["nodes"])[0]["unknown_health"], Value::Null);
     for job in [jobs[0], jobs[1]] {
         assert_eq!(c.phase(job), "running");
     }

@@ -194,6 +194,7 @@ impl Rehearsal {
             attempts: model.parts.iter().map(attempt).collect(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         }
     }
 

@@ -63,6 +63,9 @@ pub struct Report {
     /// process holds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_gpus: BTreeMap<u32, Name>,
+    /// Why the health of the GPUs is unknown now, such as a driver that does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_health: Option<Name>,
 }
 
 /// State of one launch on a node.

@@ -227,6 +227,8 @@ pub struct Node {
     failed: BTreeMap<u32, Name>,
     /// Why no launch can start.
     no_room: Option<Name>,
+    /// Why the health of the GPUs is unknown.
+    unknown_health: Option<Name>,
     /// Effects of the current step.
     out: Vec<NodeEffect>,
 }
@@ -267,6 +269,7 @@ impl Node {
             blocked: BTreeSet::new(),
             failed: BTreeMap::new(),
             no_room: None,
+            unknown_health: None,
             out: Vec::new(),
             who,
         }
@@ -276,6 +279,12 @@ impl Node {
     pub fn set_no_room(&mut self, no_room: Option<Name>) {
         self.news |= self.no_room.is_some() != no_room.is_some();
         self.no_room = no_room;
+    }
+
+    /// Sets the reason why the health of the GPUs is unknown; `None` if it is known or not checked.
+    pub fn set_unknown_health(&mut self, why: Option<Name>) {
+        self.news |= self.unknown_health != why;
+        self.unknown_health = why;
     }
 
     /// Returns the timers, which the scheduler determines.
@@ -737,6 +746,7 @@ impl Node {
             attempts: attempts.collect(),
             trouble: self.no_room.clone(),
             failed_gpus: self.failed.clone(),
+            unknown_health: self.unknown_health.clone(),
         }));
     }
 }

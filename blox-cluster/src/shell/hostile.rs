@@ -63,6 +63,7 @@ fn report(name: &str, key: &str, seq: u64) -> Report {
         attempts: Vec::new(),
         trouble: None,
         failed_gpus: Default::default(),
+        unknown_health: None,
         protocol: crate::protocol::message::PROTOCOL,
         absence: None,
     }

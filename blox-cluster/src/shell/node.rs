@@ -806,6 +806,7 @@ impl Shell {
         let all = match probed.and_then(complete) {
             Ok(all) => {
                 self.health_failure = None;
+                self.machine.set_unknown_health(None);
                 all
             }
             Err(why) => {
@@ -813,9 +814,10 @@ impl Shell {
                 if self.health_failure.as_ref() != Some(&why) {
                     self.notes
                         .push(format!("the health of the GPUs is unknown: {why}"));
+                    self.machine.set_unknown_health(Some(why.as_str().into()));
                     self.health_failure = Some(why);
                 }
-                return Vec::new();
+                return self.input(NodeInput::Tick);
             }
         };
         let now = clock::now();
@@ -1524,13 +1526,20 @@ pub(super) mod tests {
         let why = format!("held by process {pid}, which belongs to no job").into();
         assert_eq!(failed(shell.gpus(probe())), Some([(1, why)].into()));
         // A list of another length says nothing, so the last one counts.
-        assert_eq!(failed(shell.gpus(Ok(vec![Health::default()]))), None);
+        let few = || Ok(vec![Health::default()]);
+        let reports = shell.gpus(few());
+        let unknown = "found 1 entries, expected 2, one for each GPU";
+        let last = reports.last().unwrap();
+        assert_eq!(last.unknown_health.as_deref(), Some(unknown));
+        assert_eq!(last.failed_gpus.len(), 1);
+        assert_eq!(shell.gpus(few()), []);
         assert_eq!(
             shell.notes,
-            ["the health of the GPUs is unknown: found 1 entries, expected 2, one for each GPU"]
+            [format!("the health of the GPUs is unknown: {unknown}")]
         );
-        let well = Ok(vec![Health::default(); 2]);
-        assert_eq!(failed(shell.gpus(well)), Some(BTreeMap::new()));
+        let reports = shell.gpus(Ok(vec![Health::default(); 2]));
+        assert_eq!(reports.last().unwrap().unknown_health, None);
+        assert_eq!(failed(reports), Some(BTreeMap::new()));
     }
 
     #[test]

@@ -897,6 +897,7 @@ mod tests {
             attempts: Vec::new(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         }
     }
 

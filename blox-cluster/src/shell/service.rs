@@ -1114,6 +1114,7 @@ mod tests {
             attempts: Vec::new(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         };
         tx.send((&good).into()).await.unwrap();
         let orders = client.link(ReceiverStream::new(rx)).await;

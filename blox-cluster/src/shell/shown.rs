@@ -457,6 +457,7 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             silent_s: last_report_at.map_or(0.0, |last_report_at| (now - last_report_at).as_secs()),
             jobs: jobs.into_iter().collect(),
             failed_gpus: failed_gpus(s, n),
+            unknown_health: text(s.launches().unknown_health(n.id())),
         }
     })
     .collect()

@@ -455,6 +455,7 @@ mod tests {
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         };
         let mut sent = pb::Report::from(&report);
         assert_eq!(Report::try_from(sent.clone()), Ok(report.clone()));

@@ -652,6 +652,8 @@ struct Link {
     absence: Option<Millis>,
     /// GPUs that no job may use, and why, as the node reports them.
     failed_gpus: BTreeMap<u32, Name>,
+    /// Why the health of the node's GPUs is unknown, as the node reports it.
+    unknown_health: Option<Name>,
     /// Times of recent losses.
     losses: Vec<Millis>,
     /// Recent ends of shims on the node: their times and jobs.
@@ -681,6 +683,7 @@ impl Link {
             protocol: 0,
             absence: None,
             failed_gpus: BTreeMap::new(),
+            unknown_health: None,
             losses: Vec::new(),
             shims: Vec::new(),
             sick: (0, Millis(0)),
@@ -980,6 +983,11 @@ impl Launches {
     /// Returns why no job may use a GPU of a node, in the words of the node's last report.
     pub fn failure_of_gpu(&self, node: NodeId, gpu: u32) -> Option<&Name> {
         self.links.get(&node)?.failed_gpus.get(&gpu)
+    }
+
+    /// Returns why the health of a node's GPUs is unknown, in the words of the node's last report.
+    pub fn unknown_health(&self, node: NodeId) -> Option<&Name> {
+        self.links.get(&node)?.unknown_health.as_ref()
     }
 
     /// Returns a job that may still run on a node.

@@ -331,6 +331,7 @@ mod tests {
                         attempts: Vec::new(),
                         trouble: None,
                         failed_gpus: Default::default(),
+                        unknown_health: None,
                     };
                     self.step(ControllerInput::Report(report));
                 }

@@ -291,6 +291,7 @@ impl Launches {
         }
         if let Some(link) = self.links.get_mut(&node) {
             link.failed_gpus.clone_from(&r.failed_gpus);
+            link.unknown_health.clone_from(&r.unknown_health);
         }
         for (gpu, why) in &r.failed_gpus {
             let waits = |part: &PartId| {
@@ -665,6 +666,7 @@ mod tests {
                 attempts: Vec::new(),
                 trouble: None,
                 failed_gpus: Default::default(),
+                unknown_health: None,
             };
             self.scheduler
                 .step(Millis(self.now), ControllerInput::Report(report));
@@ -749,6 +751,7 @@ mod tests {
                 attempts,
                 trouble: None,
                 failed_gpus: Default::default(),
+                unknown_health: None,
             }))
         }
 
@@ -861,6 +864,7 @@ mod tests {
             attempts: Vec::new(),
             trouble: None,
             failed_gpus: Default::default(),
+            unknown_health: None,
         };
         let mut again = |now, session, seq| {
             let repeated = all

@@ -271,6 +271,7 @@ impl Gang {
             attempts: self.has[node].iter().map(attempt).collect(),
             trouble: None,
             failed_gpus: failed.map(|why| (0, why)).into_iter().collect(),
+            unknown_health: None,
         };
         self.step(ControllerInput::Report(report));
     }

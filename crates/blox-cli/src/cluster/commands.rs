@@ -789,7 +789,9 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
             .iter()
             .map(|f| format!("GPU {} {}", f.gpu, f.why));
         let drained = Some(&n.drained).filter(|why| !why.is_empty()).cloned();
-        let all: Vec<String> = drained.into_iter().chain(gpus).collect();
+        let unknown = Some(&n.unknown_health).filter(|why| !why.is_empty());
+        let unknown = unknown.map(|why| format!("health of GPUs unknown: {why}"));
+        let all: Vec<String> = drained.into_iter().chain(gpus).chain(unknown).collect();
         plain(&all.join("; "))
     };
     Grid::of(
@@ -1079,6 +1081,7 @@ fn node_json(n: &pb::NodeLine) -> Value {
         "node": n.node, "name": n.name, "status": n.status, "gpus": n.gpus, "free": n.free,
         "drained": n.drained, "silent_s": n.silent_s, "jobs": n.jobs,
         "failed_gpus": n.failed_gpus.iter().map(failed).collect::<Vec<_>>(),
+        "unknown_health": (!n.unknown_health.is_empty()).then_some(&n.unknown_health),
     })
 }
 
