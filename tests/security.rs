@@ -371,6 +371,42 @@ fn tokens_and_keys_are_read_from_private_places() {
     );
 }
 
+/// A token in the environment of a node manager stays there.
+#[test]
+fn secrets_of_a_node_reach_no_shim_and_no_job() {
+    let c = Secure::new();
+    let home = c.dir.path();
+    std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o711)).unwrap();
+    let token = c.token("node", "n1");
+    let mut node = blox(home);
+    let line = format!("node --at {} --gpus 1 --state-dir n1", c.at);
+    node.args(line.split_whitespace()).current_dir(home);
+    node.env("BLOX_JOIN", &token).env("BLOX_TOKEN", &token);
+    let (node, _) = started(&mut node, "node n1");
+    c.login("nobody", &c.token("user", "nobody")).unwrap();
+    c.run("nobody", "submit -- sleep 600").unwrap();
+    until("the job runs", || {
+        let shown = c.run("nobody", "show 0 --json").unwrap();
+        shown.contains(r#""phase":"running""#)
+    });
+    let mut all = [Vec::new(), Vec::new()];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        let environ = String::from_utf8_lossy(&environ).into_owned();
+        let home = home.display().to_string();
+        let parts = [token.clone(), format!("BLOX_PROGRESS_FILE={home}")];
+        for (found, part) in all.iter_mut().zip(parts) {
+            if environ.contains(&part) {
+                found.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+    }
+    let [holders, ranks] = all;
+    assert_eq!(holders, [node.0.id().to_string()]);
+    assert!(!ranks.is_empty());
+    c.run("nobody", "cancel 0").unwrap();
+}
+
 #[test]
 fn jobs_on_a_node_of_root_run_as_their_users() {
     if rustix_user() != 0 {

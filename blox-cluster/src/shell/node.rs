@@ -95,6 +95,14 @@ fn is_root() -> bool {
 const LOOK: Duration = Duration::from_millis(100);
 /// Time in which a shim that an earlier session started must lock its folder.
 const SETTLE: Millis = Millis(2_000);
+/// Environment variables of a node manager with a secret, or with the file of one. Shims get none.
+const SECRETS: [&str; 4] = [
+    "BLOX_IDENTITY",
+    "BLOX_JOIN",
+    "BLOX_TOKEN",
+    "BLOX_TOKEN_FILE",
+];
+
 /// Interval of attempts to write to a disk in trouble.
 const AGAIN: Millis = Millis(1_000);
 /// Size of the file that an attempt writes.
@@ -974,7 +982,11 @@ impl Shell {
             .shim
             .split_first()
             .ok_or_else(|| io::Error::other("there is no program for shims"))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        SECRETS.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let child = command
             .args(rest)
             .arg(dir)
             .stdin(Stdio::null())
