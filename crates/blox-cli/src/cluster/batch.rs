@@ -87,6 +87,22 @@ pub(super) fn only_on_slurm(matches: &ArgMatches) -> Result<(), Failure> {
     refuse(matches, &options, "without --on slurm")
 }
 
+/// Refuses a batch script that does not exist. Only `blox sbatch` takes scripts alone; a program of
+/// `blox submit` may exist on the nodes alone.
+pub(super) fn check_script(a: &SubmitArgs) -> Result<(), Failure> {
+    let Some(name) = a.command.first().filter(|_| a.sbatch.wrap.is_none()) else {
+        return Ok(());
+    };
+    if Path::new(name).exists() || !name.contains('/') && is_in_search_path(name) {
+        return Ok(());
+    }
+    let path = std::path::absolute(name).map_err(Failure::system)?;
+    let (path, name) = (plain(&path.to_string_lossy()), quoted(&plain(name)));
+    Err(Failure::new(format!(
+        "there is no file {path}, expected a batch script; `blox submit -- {name}` runs a program of the nodes"
+    )))
+}
+
 /// Checks the levels of an elastic job and their rates.
 pub(super) fn check_levels(a: &SubmitArgs) -> Result<(), Failure> {
     if !a.levels.is_sorted_by(|a, b| a < b) || a.levels.first() == Some(&0) {

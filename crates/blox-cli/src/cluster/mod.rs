@@ -113,6 +113,11 @@ pub(super) fn run(
     line: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
+    if let ClusterCommand::Submit(late) = &command
+        && line.get(1).is_some_and(|word| word == "sbatch")
+    {
+        batch::check_script(&late.args)?;
+    }
     match command {
         #[cfg(feature = "cluster")]
         ClusterCommand::Scheduler(late) if late.args.command.is_some() => match late.args.command {
