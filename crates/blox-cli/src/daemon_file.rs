@@ -41,11 +41,11 @@ pub(super) fn expanded(
     };
     let wrong = |text: String| Failure::of(Code::Usage, text);
     let shown = path.display();
-    let text = match std::fs::read_to_string(path) {
+    let text = match blox_experiment::read_text(path) {
         Ok(text) => text,
         // The scheduler's own reader reports it.
         Err(_) if section == "scheduler" => return Ok(None),
-        Err(e) => return Err(wrong(format!("{shown}: {e}"))),
+        Err(e) => return Err(wrong(e.to_string())),
     };
     let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let table = match DeTable::parse(&text) {

@@ -8,6 +8,7 @@ use blox_core::ClusterSpec;
 use blox_registry::ComponentSpec;
 use blox_traces::cluster_file::{is_path, line_at, message_of};
 use std::borrow::Cow;
+use std::io::Read;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
@@ -46,7 +47,7 @@ impl Experiment {
         known: &[String],
         mut other: impl FnMut(&str, &Spanned<DeValue<'_>>) -> Result<bool, Error>,
     ) -> Result<Self, ExperimentError> {
-        let text = read(path)?;
+        let text = read_text(path)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let wrong = |(line, found), what: &str| ExperimentError::Key {
             path: path.to_owned(),
@@ -92,7 +93,16 @@ impl Experiment {
     }
 }
 
-fn read(path: &Path) -> Result<String, ExperimentError> {
+/// Largest configuration file in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// Reads the text of a configuration file of at most 16 MiB. A named pipe is refused, since it may
+/// never get a writer, and a device, since it may have no end. The pipe of a shell's `<(COMMAND)` is
+/// read.
+///
+/// # Errors
+/// The file cannot be read, is larger, or is a folder, a device or a named pipe.
+pub fn read_text(path: &Path) -> Result<String, ExperimentError> {
     let wrong = |why: String| ExperimentError::File {
         path: path.to_owned(),
         why,
@@ -100,12 +110,25 @@ fn read(path: &Path) -> Result<String, ExperimentError> {
     if path.is_dir() {
         return Err(wrong("is a directory, expected a TOML file".to_owned()));
     }
-    std::fs::read_to_string(path).map_err(|e| {
+    let failed = |e: std::io::Error| {
         wrong(match e.kind() {
             std::io::ErrorKind::NotFound => "no such file, expected an existing file".to_owned(),
             _ => format!("the configuration cannot be read: {e}"),
         })
-    })
+    };
+    // A pipe without a name has no path.
+    let is_file = std::fs::metadata(path).map_err(failed)?.is_file();
+    if !is_file && std::fs::canonicalize(path).is_ok() {
+        let text = "is a device or a named pipe, expected a TOML file";
+        return Err(wrong(text.to_owned()));
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let read = file.take(LARGEST + 1).read_to_string(&mut text);
+    match read.map_err(failed)? as u64 > LARGEST {
+        true => Err(wrong(format!("has more than {LARGEST} bytes"))),
+        false => Ok(text),
+    }
 }
 
 /// Resolves the paths in the value of a setting relative to a folder.
@@ -200,6 +223,29 @@ mod tests {
             let found = rebased(key, text, Path::new("conf"));
             assert_eq!(found.as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn special_and_large_files_are_refused_without_a_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("a pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let wrong = |path: &Path| Experiment::read(path).unwrap_err().to_string();
+        for path in [&pipe, Path::new("/dev/zero")] {
+            let expected = "is a device or a named pipe, expected a TOML file";
+            assert_eq!(wrong(path), format!("{}: {expected}", path.display()));
+        }
+        let large = dir.path().join("large.toml");
+        let file = std::fs::File::create(&large).unwrap();
+        file.set_len(LARGEST + 1).unwrap();
+        let expected = "has more than 16777216 bytes";
+        assert_eq!(wrong(&large), format!("{}: {expected}", large.display()));
+        let (from, mut to) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut to, b"load = 3").unwrap();
+        drop(to);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&from));
+        assert_eq!(read_text(Path::new(&path)).unwrap(), "load = 3");
     }
 
     #[test]

@@ -69,6 +69,7 @@ mod world;
 pub use assumptions::Assumptions;
 pub use contestant::{Contestant, Replacements, replace, scheduler};
 pub use error::ExperimentError;
+pub use file::read_text;
 pub use inputs::Input;
 pub use message::wrong_value;
 pub use origin::Origin;
