@@ -1491,6 +1491,9 @@ fn full_disk_is_reported_and_costs_no_job() {
     // A start waits for room.
     let (pid, lines) = c.start_with_limits("ulimit -S -f 1");
     line_with(&lines, "this start waits for room");
+    // Clients are refused at once instead of waiting for an answer.
+    let reached = std::net::TcpStream::connect(&c.at);
+    assert!(reached.is_err(), "{reached:?}");
     assert!(room(pid, "unlimited"));
     line_with(&lines, "listening on");
     c.until("both are known", |c| {

@@ -281,10 +281,18 @@ pub(super) fn serve(
     let open = !shared && daemon.identity.is_none();
     let limits = limits(&daemon.service);
     let runtime = runtime()?;
-    let listen = service::Listen::bind(daemon.listen, daemon.service.metrics, daemon.token);
+    let bind = || {
+        let (at, metrics) = (daemon.listen, daemon.service.metrics);
+        runtime.block_on(service::Listen::bind(at, metrics, daemon.token.clone()))
+    };
     // An address in use is an error before the directory is created.
-    let mut listen = runtime.block_on(listen)?;
-    wait_for_room(&daemon.dir, terminal);
+    let mut listen = bind()?;
+    if let Err(why @ LogError::NoRoom { .. }) = log::probe(&daemon.dir) {
+        // Clients of an address without an answer would wait for their timeout.
+        drop(listen);
+        wait_for_room(&daemon.dir, &why, terminal);
+        listen = bind()?;
+    }
     if let Some(dir) = &daemon.identity {
         let authority = Arc::new(Authority::open(dir)?);
         authority.keep_scheduler()?;
@@ -337,14 +345,11 @@ pub(super) fn serve(
 
 /// Waits until the log of a scheduler has room. A supervisor could give up a process that ends at
 /// each start.
-fn wait_for_room(dir: &Path, terminal: &mut Terminal<'_>) {
-    let mut is_first = true;
-    while let Err(why @ LogError::NoRoom { .. }) = log::probe(dir) {
-        if std::mem::take(&mut is_first) {
-            let why = plain(&why.to_string());
-            // The output may be closed.
-            let _ = writeln!(terminal.err, "{why}; this start waits for room");
-        }
+fn wait_for_room(dir: &Path, why: &LogError, terminal: &mut Terminal<'_>) {
+    let why = plain(&why.to_string());
+    // The output may be closed.
+    let _ = writeln!(terminal.err, "{why}; this start waits for room");
+    while let Err(LogError::NoRoom { .. }) = log::probe(dir) {
         notify("EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waits for room for the log");
         std::thread::sleep(ROOM);
     }
