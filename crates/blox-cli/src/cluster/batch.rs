@@ -96,7 +96,7 @@ pub(super) fn check_script(a: &SubmitArgs) -> Result<(), Failure> {
     if Path::new(name).exists() || !name.contains('/') && is_in_search_path(name) {
         return Ok(());
     }
-    let path = std::path::absolute(name).map_err(Failure::system)?;
+    let path = std::path::absolute(name).map_err(|e| Failure::new(e.to_string()))?;
     let (path, name) = (plain(&path.to_string_lossy()), quoted(&plain(name)));
     Err(Failure::new(format!(
         "there is no file {path}, expected a batch script; `blox submit -- {name}` runs a program of the nodes"
