@@ -8,6 +8,8 @@ mod changing;
 mod codes;
 #[path = "cluster/hostile.rs"]
 mod hostile;
+#[path = "cluster/nodes.rs"]
+mod nodes;
 #[path = "cluster/surroundings.rs"]
 mod surroundings;
 

@@ -121,6 +121,7 @@ pub use self::{
     ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId},
     input::{Input, Instant, Refused},
     job::loss::{LOSS, LossCurve, LossReports},
+    job::nodes::NodeLimit,
     job::sensitivity::{Sensitivity, SensitivityError},
     job::spec::{Class, Deadline, Extras, JobSpec, SpecError, Submission, Work},
     job::speeds::TypeSpeeds,

@@ -11,6 +11,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -325,6 +326,7 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         user_estimate: (estimate_s > 0.0).then(|| Seconds::new(estimate_s)),
         levels: j.levels.into_iter().map(GpuCount).collect(),
         gpu_types: j.gpu_types.into_iter().map(Name::from).collect(),
+        nodes: NonZeroU32::new(j.nodes),
         batch_size: (j.batch_size > 0).then_some(j.batch_size),
         group: name_of(&j.group),
         weight: finite("weight", j.weight)?,
@@ -640,6 +642,7 @@ mod tests {
             batch_size: 64,
             group: "search".into(),
             weight: 2.0,
+            nodes: 2,
             gpu_share: 0.5,
             gpu_memory_share: 0.25,
             class: "spot:60".into(),
@@ -660,6 +663,7 @@ mod tests {
                 "batch_size": 64,
                 "group": "search",
                 "weight": 2.0,
+                "nodes": 2,
                 "share": { "compute": 10500, "memory": 5250 },
                 "class": "spot:60",
                 "need": { "period": 120.0, "steps": [[0.0, 1.0], [60.0, 2.0]] },

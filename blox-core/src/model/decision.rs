@@ -610,6 +610,14 @@ pub enum PlanError {
         /// The types that the job accepts.
         expected: Name,
     },
+    /// The job must run on other nodes ([`NodeLimit`](crate::NodeLimit)).
+    #[error("the plan gives job {job} GPUs on other nodes, expected {expected}")]
+    OtherNodes {
+        /// The job.
+        job: JobId,
+        /// The nodes on which the job must run.
+        expected: Name,
+    },
     /// A GPU is allocated twice.
     #[error("the plan gives GPU {gpu} to job {job}, but job {owner} has it")]
     GpuTwice {

@@ -42,6 +42,13 @@ pub enum Reason {
         /// The free GPUs at the job's turn.
         free: Gpus,
     },
+    /// Enough GPUs are free, but not on the nodes on which the job must run.
+    TooFewNodes {
+        /// The number of nodes.
+        nodes: u32,
+        /// The GPUs that the job needs on each of them.
+        gpus: GpuCount,
+    },
     /// Head-of-line blocking: an earlier job could not be placed, and the rule does not allow
     /// backfill.
     BehindHead(JobId),
@@ -104,6 +111,8 @@ pub enum Resource {
     Cpus,
     /// Memory in GiB.
     Memory,
+    /// Nodes, each with this number of GPUs for the job and its part of the CPUs and memory.
+    NodesWith(GpuCount),
 }
 
 /// Place that would have to offer an amount at once.
@@ -274,6 +283,7 @@ impl Reason {
             Reason::TooFewGpus { .. } => "too few GPUs",
             Reason::NoFreeGpus => "no free GPUs",
             Reason::Fragmented { .. } => "fragmented",
+            Reason::TooFewNodes { .. } => "too few nodes",
             Reason::BehindHead(_) => "behind the head",
             Reason::WouldDelay(_) => "would delay a reservation",
             Reason::NotChosen => "given no GPUs",
@@ -301,18 +311,18 @@ fn gpus(needed: Gpus) -> &'static str {
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (asked, possible) = (self.asked, self.possible);
+        if let Resource::NodesWith(each) = self.resource {
+            return self.write_nodes(f, each);
+        }
         let (what, unit) = match self.resource {
             Resource::Gpus if asked == Amount(1.0) => ("GPU", ""),
             Resource::Gpus => ("GPUs", ""),
             Resource::Cpus if asked == Amount(1.0) => ("CPU", ""),
             Resource::Cpus => ("CPUs", ""),
-            Resource::Memory => ("GiB of memory", " GiB"),
+            _ => ("GiB of memory", " GiB"),
         };
-        let names: Vec<&str> = self.gpu_types.iter().map(Name::as_str).collect();
-        let of_type = match names.is_empty() {
-            true => String::new(),
-            false => format!(" of type {}", names.join(" or ")),
-        };
+        let names = &self.gpu_types;
+        let of_type = self.of_type();
         write!(f, "asks for {asked} {what}")?;
         match &self.within {
             Within::Limit(name) => write!(f, ", {name} allows at most {possible}{unit}"),
@@ -338,6 +348,34 @@ impl fmt::Display for Shortfall {
     }
 }
 
+impl Shortfall {
+    /// Returns the GPU types as the end of a noun; empty for all.
+    fn of_type(&self) -> String {
+        let names: Vec<&str> = self.gpu_types.iter().map(Name::as_str).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(" of type {}", names.join(" or ")),
+        }
+    }
+
+    fn write_nodes(&self, f: &mut fmt::Formatter<'_>, each: GpuCount) -> fmt::Result {
+        let (asked, of_type) = (self.asked, self.of_type());
+        let (node, end) = match asked == Amount(1.0) {
+            true => ("node", ""),
+            false => ("nodes", " each"),
+        };
+        let unit = gpus(each.into());
+        write!(
+            f,
+            "asks for {asked} {node} with {each} {unit}{of_type}{end}, the cluster has "
+        )?;
+        match self.possible == Amount(0.0) {
+            true => f.write_str("none"),
+            false => write!(f, "{}", self.possible),
+        }
+    }
+}
+
 impl Reason {
     fn write(&self, f: &mut impl fmt::Write, job: &dyn fmt::Display) -> fmt::Result {
         match self {
@@ -350,6 +388,16 @@ impl Reason {
                 "needs {needed} {}, {free} are free but not where the placement rule wants them",
                 gpus(*needed)
             ),
+            Reason::TooFewNodes {
+                nodes: 1,
+                gpus: each,
+            } => {
+                write!(f, "needs {each} free {} on one node", gpus((*each).into()))
+            }
+            Reason::TooFewNodes { nodes, gpus: each } => {
+                let unit = gpus((*each).into());
+                write!(f, "needs {each} free {unit} on each of {nodes} nodes")
+            }
             Reason::BehindHead(_) => {
                 write!(f, "waits behind job {job}, which could not be placed")
             }

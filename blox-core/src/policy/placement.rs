@@ -89,7 +89,8 @@ pub trait PlacementPolicy: Policy {
     /// The default accepts a job if the nodes together have its GPUs, of types on which it runs,
     /// with its CPUs and memory. So it is right for every policy that takes any free GPUs. A policy
     /// that restricts jobs further, such as to one node, checks that with another function of
-    /// [`Room`]. A job that passes and that the policy never places waits for ever.
+    /// [`Room`]. A job that passes and that the policy never places waits for ever. The runtime itself
+    /// checks the number of nodes on which a job [must run](JobRef::node_limit).
     ///
     /// # Errors
     /// The reason why the policy could not place the job.

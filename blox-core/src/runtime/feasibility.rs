@@ -83,6 +83,17 @@ pub(super) fn room<'a>(
     })
 }
 
+/// Checks whether a placement could place a job in a shape, on the nodes on which it must run.
+pub(super) fn could_place(
+    placement: &dyn AnyPlacement,
+    room: &Room<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> Result<(), Reason> {
+    room.on_its_nodes(job, shape)?;
+    placement.any_can_ever_place(room, job, shape)
+}
+
 /// Checks whether a room could hold one of the shapes in which a job could be requested.
 pub(super) fn has_room(
     scheduling: &dyn AnyScheduling,
@@ -91,7 +102,7 @@ pub(super) fn has_room(
     job: &JobRef<'_>,
 ) -> Result<(), Reason> {
     let shapes = scheduling.any_could_request(room.view(), job)?;
-    let holds = |shape: &Shape| placement.any_can_ever_place(room, job, shape);
+    let holds = |shape: &Shape| could_place(placement, room, job, shape);
     let unused = |level: &GpuCount| shapes.iter().all(|shape| shape.gpus != *level);
     let fits = |level: &GpuCount| holds(&Shape::sized(job, *level)).is_ok();
     match room.of_shapes(job, &shapes, holds) {

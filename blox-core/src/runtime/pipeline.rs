@@ -759,7 +759,9 @@ impl Pipeline {
 /// Returns the rule by which a placement judges shapes.
 fn rule_of(placement: &Arc<dyn AnyPlacement>) -> PlaceRule {
     let placement = Arc::clone(placement);
-    Arc::new(move |room, job, shape| (*placement).any_can_ever_place(room, job, shape).is_ok())
+    Arc::new(move |room, job, shape| {
+        feasibility::could_place(&*placement, room, job, shape).is_ok()
+    })
 }
 
 /// Returns a policy and its memory as their types. Follows policies that are an `Arc` of a policy.

@@ -216,7 +216,8 @@ impl State {
         trial: &mut Trial,
     ) -> bool {
         let entry = trial.jobs.of(slot as usize, Entry::default);
-        let accepted = rec.extras != Wants::More || accepts_all(&rec.spec, &self.cluster, &a.gpus);
+        let accepted = rec.extras != Wants::More
+            || (accepts_all(&rec.spec, &self.cluster, &a.gpus) && self.on_its_nodes(rec, a));
         if entry.placed != 0 || !accepted || !a.is_plain() {
             return false;
         }
@@ -260,6 +261,13 @@ impl State {
         if placed != 0 {
             let what = Name::from("place");
             return Err(PlanError::Twice { job, what });
+        }
+        if rec.extras == Wants::More
+            && let Some(limit) = rec.spec.node_limit()
+            && !self.on_its_nodes(rec, a)
+        {
+            let expected = Name::from(limit.to_string());
+            return Err(PlanError::OtherNodes { job, expected });
         }
         let before = rec.allocated.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {
@@ -320,6 +328,12 @@ impl State {
             on: None,
         });
         Ok(())
+    }
+
+    /// Returns whether an assignment is on as many nodes as its job states.
+    fn on_its_nodes(&self, rec: &Record, a: &Assignment) -> bool {
+        let limit = rec.spec.node_limit();
+        limit.is_none_or(|limit| self.cluster.meets(limit, &a.gpus))
     }
 
     #[cold]

@@ -4,6 +4,7 @@ use crate::cluster::spec::NodeSpec;
 use crate::cluster::{Node, NodeKind, NodeStatus, is_too_much};
 use crate::ids::{GpuTypeId, Name, NameId, NodeId};
 use crate::job::JobRef;
+use crate::job::nodes::NodeLimit;
 use crate::job::spec::JobSpec;
 use crate::job::training::Adapts;
 use crate::reason::{Amount, Reason, Resource, Shortfall, Within};
@@ -237,6 +238,52 @@ impl<'a> Room<'a> {
     /// Returns what is missing.
     pub fn on_whole_nodes(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
         self.holds(job, shape, Within::Cluster, hold_as_whole_nodes)
+    }
+
+    /// Checks whether there are as many nodes for a job as it [states](JobRef::node_limit), each with
+    /// room for its part of a shape.
+    ///
+    /// # Errors
+    /// Returns what is missing.
+    #[inline]
+    pub fn on_its_nodes(&self, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        match job.node_limit() {
+            Some(limit) => self.on_nodes_of(limit, job, shape),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn on_nodes_of(&self, limit: NodeLimit, job: &JobRef<'_>, shape: &Shape) -> Result<(), Reason> {
+        if shape.gpus.get() != limit.nodes * limit.gpus {
+            let found = shape.gpus;
+            return Err(Reason::other(format!(
+                "needs {limit}, the scheduler requests {found} GPUs"
+            )));
+        }
+        let enough = |fits: &[Fit<'_>]| -> u64 {
+            let each = fits.iter().filter(|fit| fit.most >= limit.gpus);
+            each.map(|fit| u64::from(fit.alike.nodes)).sum()
+        };
+        let rule = |fits: &[Fit<'_>], _| enough(fits) >= u64::from(limit.nodes);
+        self.holds(job, shape, Within::Cluster, rule)
+            .map_err(|why| {
+                let Reason::NeverFits(mut shortfall) = why else {
+                    return why;
+                };
+                if shortfall.resource == Resource::Gpus {
+                    let any = Shape {
+                        cpus: 0.0,
+                        memory_gib: 0.0,
+                        ..shape.clone()
+                    };
+                    let its = Arc::make_mut(&mut shortfall);
+                    its.resource = Resource::NodesWith(GpuCount(limit.gpus));
+                    its.asked = Amount(f64::from(limit.nodes));
+                    its.possible = Amount(enough(&self.fits(job, &any)) as f64);
+                }
+                Reason::NeverFits(shortfall)
+            })
     }
 
     /// Checks whether nodes of one GPU type could hold a job, according to a check of the room with
@@ -507,7 +554,10 @@ impl State {
                 .into_iter()
                 .map(|gpus| Shape::sized(&job, gpus))
                 .collect();
-            room.of_shapes(&job, &shapes, |shape| room.anywhere(&job, shape))
+            room.of_shapes(&job, &shapes, |shape| {
+                room.on_its_nodes(&job, shape)?;
+                room.anywhere(&job, shape)
+            })
         })
     }
 }

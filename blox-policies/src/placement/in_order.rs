@@ -1,9 +1,10 @@
 //! In-order placement: tries jobs one by one with a rule.
 
+use super::laid_out::{find_laid_out, too_few_nodes};
 use super::moving::{change, movable};
 use super::near::Near;
 use super::selector::{NodeSelector, Sealed, on_nodes, shape_of, suits};
-use super::types::{could_find, find, trains};
+use super::types::{could_find, trains};
 use blox_core::{
     Answer, Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, Gpus, JobId, JobQueue,
     JobRef, Place, PlacementPolicy, Reason, Request, Room, Shape, Stateless, Validity,
@@ -252,21 +253,25 @@ fn place_in_view<R: NodeSelector + ?Sized>(
         draft.narrow_to(job, shape);
         let found = match &shape.place {
             Place::Nodes(nodes) if nodes.is_empty() => None,
-            Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
+            Place::Nodes(nodes) => on_nodes(draft, nodes, shape).filter(|found| {
+                let limit = job.node_limit();
+                limit.is_none_or(|limit| draft.view().cluster().meets(limit, &found.gpus))
+            }),
             Place::Near(other) if draft.current(*other).is_some() => {
-                find(&Near(*other), draft, job, shape)
+                find_laid_out(&Near(*other), draft, job, shape)
             }
             _ if free < shape.gpus.get() && shape.share.is_whole() => None,
             _ => {
                 if alone
                     && shape.share.is_whole()
                     && !trains(job)
+                    && job.node_limit().is_none()
                     && let Some(nodes) = rule.nodes(draft, job, shape, Sealed)
                     && draft.assign_on(request.job, &nodes, shape)?
                 {
                     return Ok(true);
                 }
-                find(rule, draft, job, shape)
+                find_laid_out(rule, draft, job, shape)
             }
         };
         if let Some(assignment) = found {
@@ -294,9 +299,14 @@ pub(super) fn place_or_explain<R: NodeSelector + ?Sized>(
 /// Returns the reason why a request could not be placed.
 pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
     let needed = least_gpus(request);
-    match request.shapes.iter().all(|s| s.share.is_whole()) {
+    let why = match request.shapes.iter().all(|s| s.share.is_whole()) {
         true => shortage_of_gpus(needed, draft),
         false => shortage_among(needed, draft.free_amount()),
+    };
+    let nodes = || too_few_nodes(&draft.view().job(request.job)?);
+    match why {
+        Reason::Fragmented { .. } => nodes().unwrap_or(why),
+        _ => why,
     }
 }
 

@@ -18,6 +18,7 @@ mod fgd;
 mod first_free;
 mod in_order;
 mod keep_nodes;
+mod laid_out;
 mod leases;
 mod local_search;
 mod migrating;

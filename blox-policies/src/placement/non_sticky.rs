@@ -2,8 +2,9 @@
 
 use super::anew::settle;
 use super::in_order::shortage;
+use super::laid_out::{find_laid_out, too_few_nodes};
 use super::selector::NodeSelector;
-use super::types::{could_find, find};
+use super::types::could_find;
 use crate::unit::Unit;
 use blox_core::{
     Answer, Draft, GpuCount, JobQueue, JobRef, PlacementPolicy, Reason, Request, Room, Shape,
@@ -66,11 +67,14 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
         });
         for (job, shape) in chosen {
             draft.narrow_to(&job, shape);
-            let found = find(&self.rule, draft, &job, shape);
+            let found = find_laid_out(&self.rule, draft, &job, shape);
             draft.widen();
             match found {
                 Some(assignment) => settle(draft, job.id(), assignment)?,
-                None => draft.explain(job.id(), Reason::NoFreeGpus),
+                None => {
+                    let why = too_few_nodes(&job).unwrap_or(Reason::NoFreeGpus);
+                    draft.explain(job.id(), why);
+                }
             }
         }
         Ok(Validity::NextRound)

@@ -1,8 +1,9 @@
 //! Profiling of new jobs on reserved nodes, and packing of the others.
 
+use super::laid_out::find_laid_out;
 use super::packing::{Packing, PackingLimits};
 use super::selector::{NodeSelector, has_resources, suits};
-use super::types::{could_find, find};
+use super::types::could_find;
 use blox_core::estimate::Estimator;
 use blox_core::{
     Answer, Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, MissingData,
@@ -279,7 +280,7 @@ impl Profiling {
             let bare = job.needs_only_gpus();
             let mut found = packing.beside(&hosts, draft, &job, &shape);
             if found.is_none() && !(bare && without.contains(&job.gpus())) {
-                found = find(&outside, draft, &job, &shape);
+                found = find_laid_out(&outside, draft, &job, &shape);
                 if bare && found.is_none() {
                     without.push(job.gpus());
                 }

@@ -57,6 +57,9 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 /// ```
 pub trait NodeSelector {
     /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
+    ///
+    /// A rule may ignore the number of nodes on which a job [must run](JobRef::node_limit). If it finds
+    /// GPUs on other nodes, the placement calls it again with a part of the shape on single nodes.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
     /// Returns the nodes of the assignment that [`find`](NodeSelector::find) would return, in the same

@@ -2,10 +2,11 @@
 
 use super::anew::{release_all, settle};
 use super::in_order::{shortage_among, shortage_of_gpus};
+use super::laid_out::find_laid_out;
 use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
-use super::types::{could_find, find};
+use super::types::could_find;
 use crate::unit::Unit;
 use blox_core::{
     Answer, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId,
@@ -166,10 +167,10 @@ struct Pass<'r, R> {
 }
 
 impl<R: NodeSelector> Pass<'_, R> {
-    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        match shape.share.is_whole() {
+    fn find(&self, draft: &mut Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        match shape.share.is_whole() && job.node_limit().is_none() {
             true => self.rule.find(draft, job, shape),
-            false => find(self.rule, draft, job, shape),
+            false => find_laid_out(self.rule, draft, job, shape),
         }
     }
 

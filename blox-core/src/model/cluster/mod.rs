@@ -18,6 +18,7 @@ pub mod topology;
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, LinkId, Name, NameId, Names, NodeId, OfferId};
+use crate::job::nodes::NodeLimit;
 use crate::model::share::{Share, Used};
 use crate::units::Time;
 pub use accounts::Accounts;
@@ -455,6 +456,17 @@ impl Cluster {
     #[inline]
     pub(crate) fn has_several(&self, gpu: GpuId) -> bool {
         self.ledgers.has_several(gpu)
+    }
+
+    /// Returns whether GPUs are on exactly as many nodes as a limit states, in equal parts.
+    pub fn meets(&self, limit: NodeLimit, gpus: &[GpuId]) -> bool {
+        let known = gpus.iter().filter_map(|gpu| self.node_of(*gpu));
+        let mut on: SmallVec<[NodeId; 16]> = known.collect();
+        on.sort_unstable();
+        let mut parts = on.chunk_by(|a, b| a == b);
+        on.len() == gpus.len()
+            && parts.clone().count() == limit.nodes as usize
+            && parts.all(|part| part.len() == limit.gpus as usize)
     }
 
     /// Returns the number of nodes of an assignment's GPUs.

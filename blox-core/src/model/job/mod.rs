@@ -1,6 +1,7 @@
 //! Jobs: their specifications, and their records in the state.
 
 pub mod loss;
+pub mod nodes;
 pub mod sensitivity;
 pub mod spec;
 pub mod speeds;
@@ -19,6 +20,7 @@ use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::model::share::{Gpus, Share};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
+use nodes::NodeLimit;
 use serde::{Deserialize, Serialize};
 use spec::{Class, JobSpec, Submission};
 use std::fmt;
@@ -219,7 +221,8 @@ pub(crate) enum Wants {
     Bare,
     /// The extras hold only data, see [`JobRef::needs_only_gpus`].
     OnlyGpus,
-    /// The extras request GPU types, parts of GPUs, CPUs or memory, or the job trains.
+    /// The extras request GPU types, a number of nodes, parts of GPUs, CPUs or memory, or the job
+    /// trains.
     More,
 }
 
@@ -285,7 +288,7 @@ impl Record {
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.as_deref().map_or(Wants::Bare, |extras| {
             let bare = extras.cpus == 0.0 && extras.memory_gib == 0.0 && extras.share.is_whole();
-            match extras.runs_anywhere() && bare {
+            match extras.runs_anywhere() && extras.nodes.is_none() && bare {
                 true => Wants::OnlyGpus,
                 false => Wants::More,
             }
@@ -499,11 +502,19 @@ impl<'a> JobRef<'a> {
     pub fn has_extras(&self) -> bool {
         self.rec.extras != Wants::Bare
     }
-    /// Returns whether the job needs only a number of whole GPUs: it runs on every GPU type, and
-    /// requests neither CPUs nor memory.
+    /// Returns whether the job needs only a number of whole GPUs: it runs on every GPU type and any
+    /// nodes, and requests neither CPUs nor memory.
     #[inline]
     pub fn needs_only_gpus(&self) -> bool {
         self.rec.extras != Wants::More
+    }
+    /// Returns the nodes on which the job must run; `None` if it may run on any nodes.
+    #[inline]
+    pub fn node_limit(&self) -> Option<NodeLimit> {
+        match self.rec.extras {
+            Wants::More => self.rec.spec.node_limit(),
+            _ => None,
+        }
     }
     /// Returns whether the job accepts GPUs of a type; see [`Extras::runs_on`](crate::Extras::runs_on).
     #[inline]

@@ -1,6 +1,7 @@
 //! Job specifications: the part of a job that never changes.
 
 use super::loss::LossReports;
+use super::nodes::NodeLimit;
 use super::sensitivity::Sensitivity;
 use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
@@ -11,6 +12,7 @@ use crate::units::{AMOUNT, GpuCount, Seconds, Time, is_amount};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -161,6 +163,11 @@ pub struct Extras {
     /// GPU types on which the job runs; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_types: Vec<Name>,
+    /// Number of nodes on which the job must run, with an equal part of its GPUs on each; `None` for
+    /// any nodes. The number divides the GPUs. The job is rigid: it has neither
+    /// [`levels`](Extras::levels) nor [`training`](Extras::training).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NonZeroU32>,
     /// Deadlines, earliest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deadlines: Vec<Deadline>,
@@ -269,6 +276,15 @@ impl Submission {
             Some(extras) => extras,
             None => NONE.get_or_init(Extras::default),
         }
+    }
+
+    /// Returns the nodes on which the job must run; `None` if it may run on any nodes.
+    pub fn node_limit(&self) -> Option<NodeLimit> {
+        let nodes = self.extras.as_ref()?.nodes?.get();
+        Some(NodeLimit {
+            nodes,
+            gpus: self.gpus.get() / nodes,
+        })
     }
 
     /// Returns the number of GPUs that a service needs at a time: its GPUs for each whole copy.
@@ -474,7 +490,15 @@ impl JobSpec {
         if !(is_amount(self.work.rate) && self.work.rate > 0.0) {
             return wrong("work.rate", self.work.rate, "a finite number above 0");
         }
-        self.extras.as_ref().map_or(Ok(()), |extras| extras.check())
+        let Some(extras) = &self.extras else {
+            return Ok(());
+        };
+        let uneven = |nodes: &NonZeroU32| !self.gpus.get().is_multiple_of(nodes.get());
+        if let Some(nodes) = extras.nodes.filter(uneven) {
+            let found = format!("{nodes} for {} GPUs", self.gpus);
+            return wrong("extras.nodes", found, "a number that divides the GPUs");
+        }
+        extras.check()
     }
 }
 
@@ -511,6 +535,17 @@ impl Extras {
         if !self.levels.is_sorted() || self.levels.first() == Some(&GpuCount::ZERO) {
             let expected = "ascending counts of at least 1";
             return wrong("extras.levels", format!("{:?}", self.levels), expected);
+        }
+        let elastic = [
+            ("levels", !self.levels.is_empty()),
+            ("training", self.training.is_some()),
+        ];
+        if let Some(nodes) = self.nodes
+            && let Some((other, _)) = elastic.iter().find(|(_, given)| *given)
+        {
+            let found = format!("{nodes} beside extras.{other}");
+            let expected = "one of the two: a job on a fixed number of nodes keeps its GPUs";
+            return wrong("extras.nodes", found, expected);
         }
         let measured = self.rates.iter().all(|rate| is_amount(*rate));
         let each = self.rates.is_empty() || self.rates.len() == self.levels.len();
@@ -630,6 +665,39 @@ mod tests {
         assert_eq!(
             spec.check().unwrap_err().to_string(),
             "extras.rates is [2.0], expected a finite number that is not negative for each of the levels"
+        );
+    }
+
+    #[test]
+    fn number_of_nodes_is_for_equal_parts_and_rigid_jobs() {
+        let check = |gpus, extras: Extras| {
+            let nodes = NonZeroU32::new(2);
+            let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(60.0));
+            let checked = spec.with_extras(Extras { nodes, ..extras }).check();
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(check(4, Extras::default()), Ok(()));
+        assert_eq!(
+            check(3, Extras::default()).unwrap_err(),
+            "extras.nodes is 2 for 3 GPUs, expected a number that divides the GPUs"
+        );
+        let elastic = Extras {
+            levels: vec![GpuCount(2), GpuCount(4)],
+            ..Extras::default()
+        };
+        assert_eq!(
+            check(4, elastic).unwrap_err(),
+            "extras.nodes is 2 beside extras.levels, expected one of the two: a job on a fixed number of nodes keeps its GPUs"
+        );
+        let trains = r#"{"initial_batch":8,"max_batch":8,"restart":0,"types":{}}"#;
+        let training = Extras {
+            training: Some(Arc::new(serde_json::from_str(trains).unwrap())),
+            ..Extras::default()
+        };
+        let error = check(4, training).unwrap_err();
+        assert!(
+            error.starts_with("extras.nodes is 2 beside extras.training"),
+            "{error}"
         );
     }
 

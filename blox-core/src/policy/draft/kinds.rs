@@ -90,6 +90,7 @@ fn alike(a: &Extras, b: &Extras) -> bool {
         levels,
         rates,
         gpu_types,
+        nodes,
         deadlines: _,
         class,
         share,
@@ -109,7 +110,7 @@ fn alike(a: &Extras, b: &Extras) -> bool {
         attributes,
     } = a;
     (model, batch_size, class, gpu_types) == (&b.model, &b.batch_size, &b.class, &b.gpu_types)
-        && *share == b.share
+        && (*share, *nodes) == (b.share, b.nodes)
         && (cpus, memory_gib, communication) == (&b.cpus, &b.memory_gib, &b.communication)
         && (traffic, need) == (&b.traffic, &b.need)
         && (levels, rates, attributes) == (&b.levels, &b.rates, &b.attributes)
@@ -203,6 +204,7 @@ mod tests {
             (1, with(|e| e.gpu_types = vec!["k80".into()])),
             (1, with(|e| e.model = Some("vgg16".into()))),
             (1, with(|e| e.communication = 0.5)),
+            (1, with(|e| e.nodes = std::num::NonZeroU32::new(1))),
             (
                 1,
                 with(|e| e.need = Curve::new(Seconds::new(9.0), [(Seconds::ZERO, 2.0)])),
@@ -219,7 +221,10 @@ mod tests {
             (1, with(|e| e.group = Some("sweep".into()))),
             (2, None),
         ]);
-        assert_eq!(kinds, [0, 1, 0, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 1]);
+        assert_eq!(
+            kinds,
+            [0, 1, 0, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12, 1]
+        );
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct DraftMemory {
     pub(super) moved: bool,
     /// True if the draft gave a job another number of GPUs than it asks for, even if undone.
     pub(super) off_gang: bool,
+    /// True if the draft gave GPUs to a job that must run on a number of nodes, even if undone.
+    pub(super) limited: bool,
     /// Position of in-order placement in the queue.
     pub(super) walk: Walk,
     /// The jobs of each link before the draft, once a placement asked for them.
@@ -270,5 +272,6 @@ impl DraftMemory {
         self.log.clear();
         self.moved = false;
         self.off_gang = false;
+        self.limited = false;
     }
 }

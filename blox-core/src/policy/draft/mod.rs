@@ -20,6 +20,7 @@ use std::iter;
 
 mod kinds;
 mod ledger;
+mod limits;
 mod links;
 mod memory;
 mod walk;
@@ -39,14 +40,25 @@ pub struct Savepoint(usize);
 pub struct Draft<'a> {
     view: View<'a>,
     m: &'a mut DraftMemory,
-    /// Hidden GPU types, as bits; see [`Draft::narrow_to`].
+    /// Hidden GPU types, as bits; see [`Draft::narrow_to`]. The last bit hides all nodes but `only`.
     hidden: u64,
+    /// See [`Draft::narrow_to_node`].
+    only: NodeId,
 }
+
+/// Bit of [`Draft::hidden`] that is no GPU type.
+const ALL_BUT_ONE: u64 = 1 << 63;
 
 impl<'a> Draft<'a> {
     pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory, so_far: &Plan) -> Self {
         m.sync(view);
-        let draft = Draft { view, m, hidden: 0 };
+        let (hidden, only) = (0, NodeId(0));
+        let draft = Draft {
+            view,
+            m,
+            hidden,
+            only,
+        };
         for action in &so_far.actions {
             if let Action::Place { assignment, .. } = action {
                 let cluster = view.cluster();
@@ -67,7 +79,7 @@ impl<'a> Draft<'a> {
     /// for, until [`Draft::widen`] is called. No method returns a free GPU of these types or a node with such GPUs. Counts over
     /// all nodes ([`Draft::free_gpus`] and the methods with exact numbers) still include them.
     ///
-    /// A cluster has at most 64 types that can be hidden. A plan with a GPU of another type is
+    /// A cluster has at most 63 types that can be hidden. A plan with a GPU of another type is
     /// rejected.
     #[inline]
     pub fn narrow_to(&mut self, job: &JobRef<'_>, shape: &Shape) {
@@ -83,8 +95,18 @@ impl<'a> Draft<'a> {
         let shown = |id| only.is_none_or(|only| only == id) && job.accepts(cluster, id);
         let types = cluster.gpu_types().iter();
         let types = types.map(|(id, _)| GpuTypeId(id.0));
-        let hidden = types.filter(|id| id.0 < 64 && !shown(*id));
+        let hidden = types.filter(|id| id.0 < 63 && !shown(*id));
         self.hidden = hidden.fold(0, |bits, id| bits | 1 << id.0);
+    }
+
+    /// Hides the GPUs of all nodes but one, in addition to hidden types. With `None`, it shows the
+    /// nodes again.
+    pub fn narrow_to_node(&mut self, only: Option<NodeId>) {
+        self.hidden &= !ALL_BUT_ONE;
+        if let Some(only) = only {
+            self.hidden |= ALL_BUT_ONE;
+            self.only = only;
+        }
     }
 
     /// Shows the hidden GPUs again.
@@ -92,12 +114,13 @@ impl<'a> Draft<'a> {
         self.hidden = 0;
     }
 
-    /// Returns whether the GPU type of a node is not hidden.
+    /// Returns whether a node is not hidden.
     #[inline]
     fn shows(&self, node: &Node) -> bool {
         self.hidden == 0 || {
             let id = node.gpu_type().0;
-            id >= 64 || self.hidden & 1 << id == 0
+            let is_shown = self.hidden & ALL_BUT_ONE == 0 || node.id() == self.only;
+            is_shown && (id >= 63 || self.hidden & 1 << id == 0)
         }
     }
 
@@ -432,6 +455,7 @@ impl<'a> Draft<'a> {
         if its.gpus() != gpus {
             self.m.off_gang = true;
         }
+        self.m.limited |= its.node_limit().is_some();
         Ok(known)
     }
 
@@ -568,6 +592,8 @@ impl<'a> Draft<'a> {
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.moved = true;
         self.m.off_gang = true;
+        let its = self.view.job(job);
+        self.m.limited |= its.is_some_and(|its| its.node_limit().is_some());
         self.m.given.push(Action::Place { job, assignment });
         let now = self.m.last_given(true);
         let was = std::mem::replace(&mut self.m.entries[e].now, now);
@@ -696,6 +722,8 @@ impl<'a> Draft<'a> {
     /// [accepts](JobRef::accepts) its type, and CPUs and memory are [left](Draft::has_left).
     ///
     /// The check does not read the [`Shape`]: its GPU type and place are up to the placement policy.
+    /// So are the [nodes](JobRef::node_limit) on which the job must run, because the GPUs may be a
+    /// part of an assignment. A plan with other nodes leaves the job waiting.
     #[inline]
     pub fn fits(&self, job: &JobRef<'_>, a: &Assignment) -> bool {
         self.check(job.id(), a, None).is_ok()
@@ -751,6 +779,9 @@ impl<'a> Draft<'a> {
         };
         if m.moved {
             m.given.retain(|action| stands(action));
+        }
+        if m.limited {
+            limits::withdraw_others(view, m, plan);
         }
         plan.actions.append(&mut m.given);
         for (job, why) in m.finishes.drain(..) {

@@ -382,9 +382,6 @@ async fn submit(
         None => Script::of(&a.command[0], a.slurm.script)?,
     };
     let described = options(&a, script.as_ref(), matches)?.job()?;
-    for note in &described.notes {
-        writeln!(terminal.err, "note: {note}")?;
-    }
     let own = a.slurm.time.take().map(|time| (String::new(), time));
     let time = own.or_else(|| described.time.clone());
     let time = time.map(|(place, time)| limit(&place, &time)).transpose()?;
@@ -417,6 +414,11 @@ async fn submit(
 
     // The scheduler would refuse these, but may not answer for a while.
     batch::check_levels(&a)?;
+    if described.nodes.is_some() && (!a.levels.is_empty() || a.training.is_some()) {
+        return Err(Failure::new(
+            "--nodes fixes the GPUs of the job, expected it without --levels and --training",
+        ));
+    }
     let env = batch::unique("--env", a.env)?;
     let attributes = batch::unique("--attribute", a.attribute)?;
     let meaning = |(code, meaning)| {
@@ -488,6 +490,7 @@ async fn submit(
         rate: speed,
         command,
         gpu_types: Vec::from_iter(described.gpu_type),
+        nodes: described.nodes.unwrap_or(0),
         env,
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace,

@@ -226,17 +226,15 @@ impl Options {
         };
         refuse("uid", "has no meaning with node managers: remove it")?;
         refuse("wckey", "has no meaning with node managers: remove it")?;
-        let mut notes = Vec::new();
         let nodes = self.nodes()?;
         let (gpus, gpu_type) = self.gpus(nodes)?;
         let all_gpus = gpus.unwrap_or(1);
         let tasks = self.tasks(nodes, all_gpus)?;
-        if let Some(given) = self.0.get("nodes")
-            && all_gpus > 1
+        if let (Some(given), Some(nodes)) = (self.0.get("nodes"), nodes)
+            && !all_gpus.is_multiple_of(nodes)
         {
-            let value = plain(&given.value);
-            let place = &given.place;
-            notes.push(format!("{place}--nodes={value} is a wish: {WISH}"));
+            let expected = format!("a number that divides the {all_gpus} GPUs");
+            return Err(given.wrong("nodes", &expected));
         }
         let cpus = match (self.number("cpus-per-task")?, self.number("cpus-per-gpu")?) {
             (Some(each), _) => f64::from(each) * f64::from(tasks.unwrap_or(1)),
@@ -289,6 +287,7 @@ impl Options {
         Ok(Described {
             gpus,
             gpu_type: self.text("gpu-type").or(gpu_type),
+            nodes: nodes.filter(|_| all_gpus > 1),
             cpus,
             memory_gib: memory.into_iter().flatten().next().unwrap_or(0.0),
             tasks,
@@ -312,7 +311,6 @@ impl Options {
             export: self.text("export"),
             grace: self.signal()?,
             max_retries: self.0.contains_key("no-requeue").then_some(0),
-            notes,
         })
     }
 
@@ -423,10 +421,6 @@ impl Options {
     }
 }
 
-/// Note about the effect of --nodes on the placement.
-const WISH: &str = "the scheduler's placement chooses the nodes, and --placement \
-    'consolidated{split=whole-nodes}' of the scheduler keeps each job that fits on a node on one";
-
 /// Options that give a number of GPUs.
 pub(super) const GPUS: [&str; 4] = ["gres", "gpus", "gpus-per-node", "gpus-per-task"];
 
@@ -443,6 +437,8 @@ pub(super) struct Array {
 pub(super) struct Described {
     pub gpus: Option<u32>,
     pub gpu_type: Option<String>,
+    /// Number of nodes with an equal part of the GPUs; `None` for any, and for a job of one GPU.
+    pub nodes: Option<u32>,
     pub cpus: f64,
     pub memory_gib: f64,
     pub tasks: Option<u32>,
@@ -464,7 +460,6 @@ pub(super) struct Described {
     pub export: Option<String>,
     pub grace: Option<f64>,
     pub max_retries: Option<u32>,
-    pub notes: Vec<String>,
 }
 
 /// Parses a size of memory in GiB. Without a letter it is in MiB, as for sbatch.
@@ -849,10 +844,9 @@ mod tests {
         );
         let output = "\"logs/$SLURM_JOB_NAME-${BLOX_ARRAY_JOB_ID:-$BLOX_JOB_ID}_$(printf %03d \"${BLOX_ARRAY_TASK_ID:-4294967294}\").out\"";
         assert_eq!(job.output.as_deref(), Some(output));
-        assert_eq!(
-            job.notes,
-            [format!("job.sh line 5: --nodes=2 is a wish: {WISH}")]
-        );
+        let one_gpu = self::job("#SBATCH -N 1").unwrap();
+        assert_eq!(job.nodes, Some(2));
+        assert_eq!(one_gpu.nodes, None);
     }
 
     #[test]
@@ -891,6 +885,10 @@ mod tests {
             (
                 "--nodes=2",
                 "--nodes is `2`, expected --gpus-per-node or --gres beside it",
+            ),
+            (
+                "--nodes=2 --gpus=3",
+                "--nodes is `2`, expected a number that divides the 3 GPUs",
             ),
             (
                 "--nodes=2-4",

@@ -16,6 +16,7 @@ use blox_workloads::{Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 mod inputs;
@@ -102,6 +103,8 @@ columns! {
     rates: Option<Column<Vec<f64>>>,
     /// the only GPU types, such as `v100;a100`
     gpu_types: Option<Column<Vec<Name>>>,
+    /// the number of nodes on which the job must run, with an equal part of the GPUs on each
+    nodes: Option<Column<NonZeroU32>>,
     /// iterations per second on each GPU type, such as `v100:1;a100:2.5`; or JSON, see [`TypeSpeeds`](blox_core::TypeSpeeds)
     speeds: Option<Column<Arc<TypeSpeeds>>>,
     /// the user's estimate of the duration
@@ -210,6 +213,7 @@ fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, Workl
         levels: t.value(row.levels)?.unwrap_or_default(),
         rates: t.value(row.rates)?.unwrap_or_default(),
         gpu_types: t.value(row.gpu_types)?.unwrap_or_default(),
+        nodes: t.value(row.nodes)?,
         speeds: t.value(row.speeds)?,
         user_estimate: t.value(row.user_estimate_s)?,
         command: t.value(row.command)?.unwrap_or_default(),
@@ -751,6 +755,7 @@ mod tests {
             let mut levels: Vec<_> = lists.0.into_iter().map(GpuCount).collect();
             levels.sort();
             let rates = levels.iter().map(|_| rest.1).collect();
+            let nodes = (levels.is_empty() && base.4 > 0).then_some(NonZeroU32::MIN);
             let mut deadlines = lists.2;
             deadlines.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             let extras = Extras {
@@ -759,6 +764,7 @@ mod tests {
                 levels,
                 rates,
                 gpu_types: lists.1.into_iter().map(Name::from).collect(),
+                nodes,
                 deadlines: deadlines
                     .into_iter()
                     .map(|(at, value)| Deadline {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Columns that result files have of their own.
 const OF_RESULTS: [&str; 5] = ["job_id", "submit_s", "gpus", "duration_s", "deadline_s"];
 /// Columns with numbers.
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "gpu_share",
     "gpu_memory_share",
     "iterations",
@@ -20,6 +20,7 @@ const NUMBERS: [&str; 10] = [
     "batch_size",
     "cpus",
     "memory_gib",
+    "nodes",
     "user_estimate_s",
     "communication",
 ];
@@ -155,10 +156,10 @@ mod tests {
         // One value for each column of the format, and attributes of every kind.
         let text = "job_id,submit_s,gpus,gpu_share,gpu_memory_share,duration_s,iterations,rate_per_s,user,virtual_cluster,\
              group,priority,model,batch_size,cpus,memory_gib,deadline_s,class,levels,rates,gpu_types,\
-             speeds,user_estimate_s,command,sensitivity,loss,communication,traffic,need,attributes.team,attributes.n\n\
-             a,0,1,0.5,0.25,60,120,2,ada,vc1,g,3,bert,32,4,16,600;900:0.5,best-effort,1;2,2;3,v100;a100,v100:2,50,\
+             nodes,speeds,user_estimate_s,command,sensitivity,loss,communication,traffic,need,attributes.team,attributes.n\n\
+             a,0,1,0.5,0.25,60,120,2,ada,vc1,g,3,bert,32,4,16,600;900:0.5,best-effort,1;2,2;3,v100;a100,,v100:2,50,\
              \"[\"\"run\"\"]\",,,0.2,0:9;0.1:0/0.5,0:2/60,red,7\n\
-             b,1,1,,,60,,,,,,,,,,,,,,,,,,,,,,,,,\n";
+             b,1,1,,,60,,,,,,,,,,,,,,,,1,,,,,,,,,,\n";
         for column in COLUMNS {
             let written = text.contains(&format!("{column},"));
             assert!(
@@ -170,13 +171,13 @@ mod tests {
         let mut lines = text.lines();
         let head = lines.next().unwrap();
         let inputs = "gpu_share,gpu_memory_share,iterations,rate_per_s,user,virtual_cluster,group,priority,model,batch_size,\
-            cpus,memory_gib,class,levels,rates,gpu_types,speeds,user_estimate_s,command,communication,\
+            cpus,memory_gib,class,levels,rates,gpu_types,nodes,speeds,user_estimate_s,command,communication,\
             traffic,need,deadlines,attributes.n,attributes.team";
         assert_eq!(head.split_once("overhead_s,").unwrap().1, inputs);
-        let values = "0.5,0.25,120,2,ada,vc1,g,3,bert,32,4,16,best-effort,1;2,2;3,v100;a100,v100:2,50,\
+        let values = "0.5,0.25,120,2,ada,vc1,g,3,bert,32,4,16,best-effort,1;2,2;3,v100;a100,,v100:2,50,\
             \"[\"\"run\"\"]\",0.2,0:9;0.1:0/0.5,0:2/60,600;900:0.5,7,red";
         assert!(lines.next().unwrap().ends_with(values), "{text}");
-        let defaults = "1,,,,,,,0,,,,,guaranteed,,,,,,,,,,,,";
+        let defaults = "1,,,,,,,0,,,,,guaranteed,,,,1,,,,,,,,,";
         assert!(lines.next().unwrap().ends_with(defaults), "{text}");
     }
 

@@ -158,6 +158,7 @@ pub(super) fn texts(job: &JobSpec) -> Texts {
     } else {
         json(&extras.gpu_types)
     };
+    texts.nodes = extras.nodes.map(|n| n.to_string()).unwrap_or_default();
     texts.speeds = extras.speeds.as_deref().map(speeds).unwrap_or_default();
     texts.user_estimate_s = extras
         .user_estimate
