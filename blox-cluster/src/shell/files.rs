@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -175,9 +175,69 @@ pub fn replace<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<()
 /// The operating system failed.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path)?.is_dir() {
-        true => fs::remove_dir_all(path),
+        true => {
+            remove_folders(path)?;
+            fs::remove_dir_all(path)
+        }
         false => fs::remove_file(path),
     }
+}
+
+/// Most passes over a folder from which files are removed. A process may fill it meanwhile.
+const PASSES: u32 = 1_000;
+
+/// Removes the folders in a folder that only this account may change, however deep they are.
+///
+/// Each folder is first moved to the top: a job can nest folders deeper than a path can be long, and
+/// deeper than a process can have open files. There, no job can replace it by a link.
+///
+/// # Errors
+/// The operating system failed.
+pub fn remove_folders(top: &Path) -> io::Result<()> {
+    let mut names = 0_u64..;
+    let mut lift = |path: &Path| loop {
+        let Some(name) = names.next() else {
+            return Err(io::Error::other("there is no free name"));
+        };
+        let at = top.join(format!(".removed-{name}"));
+        if at.symlink_metadata().is_ok() {
+            continue;
+        }
+        fs::rename(path, &at)?;
+        return Ok(at);
+    };
+    let mut waiting = vec![];
+    for entry in fs::read_dir(top)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            waiting.push(entry.path());
+        }
+    }
+    while let Some(folder) = waiting.pop() {
+        // Its owner may have taken the rights from it.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        // Entries may be skipped while others are removed.
+        for _ in 0..PASSES {
+            for entry in fs::read_dir(&folder)? {
+                let path = entry?.path();
+                if !path.symlink_metadata()?.is_dir() {
+                    fs::remove_file(&path)?;
+                    continue;
+                }
+                let lifted = lift(&path)?;
+                match lifted.symlink_metadata()?.is_dir() {
+                    true => waiting.push(lifted),
+                    // A link has replaced it in between.
+                    false => fs::remove_file(&lifted)?,
+                }
+            }
+            if fs::read_dir(&folder)?.next().is_none() {
+                break;
+            }
+        }
+        fs::remove_dir(&folder)?;
+    }
+    Ok(())
 }
 
 /// Reads a value; `None` if the file does not exist. The error for invalid content names the file.
@@ -207,6 +267,38 @@ pub fn read_unsynced<T: DeserializeOwned>(path: &Path) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_deeper_than_a_path_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        // Four pieces of a thousand folders each, one in the other.
+        let mut inner = dir.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        std::os::unix::fs::symlink(&outside, inner.join("link")).unwrap();
+        for piece in 0..4 {
+            let next = dir.path().join(format!("piece {piece}"));
+            let deepest = next.join("a/".repeat(1_000));
+            fs::create_dir_all(&deepest).unwrap();
+            fs::rename(&inner, deepest.join("inner")).unwrap();
+            inner = next;
+        }
+        let top = dir.path().join("top");
+        fs::create_dir_all(top.join("b/c")).unwrap();
+        fs::write(top.join("b/c/file"), "1").unwrap();
+        fs::write(top.join("log"), "line").unwrap();
+        fs::set_permissions(top.join("b"), fs::Permissions::from_mode(0o500)).unwrap();
+        fs::rename(&inner, top.join("job")).unwrap();
+        remove_folders(&top).unwrap();
+        let left = fs::read_dir(&top).unwrap();
+        let left: Vec<_> = left.map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["log"]);
+        remove(&top).unwrap();
+        assert!(!top.exists());
+        assert!(outside.join("kept").exists());
+    }
 
     #[test]
     fn a_file_that_is_no_such_value_is_named() {

@@ -1236,7 +1236,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
         let folder = fs::metadata(&dir)?.ino();
         if launch.folder != 0 && launch.folder != folder {
             // Its processes belong to the node manager of the original.
-            fs::remove_dir_all(&dir)?;
+            files::remove(&dir)?;
             let dir = dir.display();
             left.notes.push(format!(
                 "{dir} is a copy of the folder of a launch: it is removed"

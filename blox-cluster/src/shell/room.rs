@@ -1,11 +1,13 @@
 //! Disk quotas of logs on a node: for each running launch, and for all ended launches.
 
+use super::files;
 use crate::private;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::SystemTime;
 
 /// Disk quotas of logs, in bytes.
@@ -93,15 +95,46 @@ pub(super) struct Ended {
     room: u64,
     /// Folders and their sizes in bytes, oldest first.
     folders: VecDeque<(PathBuf, u64)>,
+    /// A thread that removes files, since a job may leave millions of them.
+    removes: mpsc::Sender<Remove>,
+    /// Number of the next folder that is removed.
+    next: u64,
+}
+
+/// Beginning of the names of folders that are being removed.
+const REMOVED: &str = ".removed-";
+
+/// What the thread removes.
+enum Remove {
+    /// The folder of a launch.
+    All(PathBuf),
+    /// The folders of a job in the folder of its launch.
+    Inner(PathBuf),
+}
+
+/// Removes files until the sender is gone. Failing to remove a log must not end anything: the next
+/// session tries again.
+fn remove(from: &mpsc::Receiver<Remove>) {
+    while let Ok(next) = from.recv() {
+        let _ = match next {
+            Remove::All(folder) => files::remove(&folder),
+            Remove::Inner(folder) => files::remove_folders(&folder),
+        };
+    }
 }
 
 impl Ended {
     /// Opens the logs in a directory, which need not exist.
     pub fn open(dir: PathBuf, room: u64) -> io::Result<Self> {
-        let mut found = Vec::new();
+        let (mut found, mut interrupted) = (Vec::new(), Vec::new());
         if dir.exists() {
             for entry in fs::read_dir(&dir)? {
-                let path = entry?.path();
+                let entry = entry?;
+                let path = entry.path();
+                if entry.file_name().to_string_lossy().starts_with(REMOVED) {
+                    interrupted.push(path);
+                    continue;
+                }
                 let end = fs::metadata(path.join("final.json")).and_then(|m| m.modified());
                 found.push((end.unwrap_or(SystemTime::UNIX_EPOCH), path));
             }
@@ -111,11 +144,20 @@ impl Ended {
             let bytes = bytes_in(&path);
             (path, bytes)
         });
+        let (removes, from) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("removes".to_owned());
+        thread.spawn(move || remove(&from))?;
         let mut ended = Ended {
             dir,
             room,
             folders: sized.collect(),
+            removes,
+            next: 0,
         };
+        interrupted.iter().for_each(|folder| ended.retire(folder));
+        for (folder, _) in &ended.folders {
+            ended.remove(Remove::Inner(folder.clone()));
+        }
         ended.make_room();
         Ok(ended)
     }
@@ -130,11 +172,12 @@ impl Ended {
         let kept = self.dir.join(name);
         if kept.exists() {
             // A launch of another scheduler with the same number.
-            fs::remove_dir_all(&kept)?;
+            self.retire(&kept);
             self.folders.retain(|(path, _)| *path != kept);
         }
         fs::rename(folder, &kept)?;
         let bytes = bytes_in(&kept);
+        self.remove(Remove::Inner(kept.clone()));
         self.folders.push_back((kept, bytes));
         self.make_room();
         Ok(())
@@ -154,8 +197,27 @@ impl Ended {
         if bytes >= disk.f_blocks.saturating_mul(disk.f_frsize) / 10
             && let Some((oldest, _)) = self.folders.pop_front()
         {
-            let _ = fs::remove_dir_all(&oldest);
+            self.retire(&oldest);
         }
+    }
+
+    /// Removes the folder of a launch, whose name is free at once.
+    fn retire(&mut self, folder: &Path) {
+        let path = loop {
+            let path = self.dir.join(format!("{REMOVED}{}", self.next));
+            self.next += 1;
+            if !path.exists() {
+                break path;
+            }
+        };
+        if fs::rename(folder, &path).is_ok() {
+            self.remove(Remove::All(path));
+        }
+    }
+
+    fn remove(&self, what: Remove) {
+        // The thread ends after its sender.
+        let _ = self.removes.send(what);
     }
 
     fn make_room(&mut self) {
@@ -163,17 +225,17 @@ impl Ended {
         while bytes > self.room
             && let Some((oldest, its)) = self.folders.pop_front()
         {
-            // Failing to remove a log must not end anything.
-            let _ = fs::remove_dir_all(&oldest);
+            self.retire(&oldest);
             bytes -= its;
         }
     }
 }
 
+/// Returns the bytes of the files in a folder. The folders in it are removed soon.
 fn bytes_in(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = files.filter_map(|file| file.metadata().ok());
-    sizes.map(|m| m.len()).sum()
+    sizes.filter(|m| !m.is_dir()).map(|m| m.len()).sum()
 }
 
 #[cfg(test)]
@@ -234,6 +296,7 @@ mod tests {
             let all = fs::read_dir(&kept).unwrap();
             let name = |e: fs::DirEntry| e.file_name().into_string().unwrap();
             let mut names: Vec<String> = all.map(|e| name(e.unwrap())).collect();
+            names.retain(|name| !name.starts_with(REMOVED));
             names.sort();
             names
         };
@@ -250,7 +313,32 @@ mod tests {
         assert_eq!(left(), ["1.1", "5.1"]);
         drop(Ended::open(kept.clone(), 15).unwrap());
         assert_eq!(left(), ["1.1"]);
+        fs::create_dir(kept.join(".removed-before")).unwrap();
         drop(Ended::open(kept.clone(), 0).unwrap());
         assert!(left().is_empty());
+        assert!(becomes(|| fs::read_dir(&kept).unwrap().next().is_none()));
+    }
+
+    fn becomes(is: impl Fn() -> bool) -> bool {
+        (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is()
+        })
+    }
+
+    #[test]
+    fn folders_of_a_job_go_when_it_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("logs");
+        let mut ended = Ended::open(kept.clone(), 1_000).unwrap();
+        let folder = dir.path().join("1.1");
+        fs::create_dir_all(folder.join("job/a/b")).unwrap();
+        fs::write(folder.join("job/a/large"), [0; 5_000]).unwrap();
+        fs::write(folder.join("rank-0.out"), "0123456789").unwrap();
+        ended.take(&folder).unwrap();
+        let kept = kept.join("1.1");
+        assert!(becomes(|| !kept.join("job").exists()));
+        let log = fs::read_to_string(kept.join("rank-0.out"));
+        assert_eq!(log.unwrap(), "0123456789");
     }
 }

@@ -317,6 +317,9 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
         let (times, why) = (wasted.in_row, &wasted.why);
         return format!("held after {times} launches lost in a row; of the last, {why}");
     }
+    if let Some(text) = doubt(s, now, job.id()) {
+        return text;
+    }
     let core = s.core();
     let why = match job.phase() {
         Phase::Running | Phase::Starting if job.bound().is_some() => {
@@ -336,6 +339,18 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
         }
         _ => why.text_with(called),
     }
+}
+
+/// Describes a launch that keeps GPUs of a job although its node no longer lists it.
+fn doubt(s: &Controller, now: Millis, job: JobId) -> Option<String> {
+    let (PartId { id, node }, left) = s.launches().doubt(job, now)?;
+    let name = s.view().node(node).and_then(|n| n.spec().name.clone());
+    let name = name.map_or_else(|| node.to_string(), |name| name.to_string());
+    let left = left.as_secs().ceil();
+    Some(format!(
+        "launch {id} on node {name} may run for {left} s more, since its node manager no longer \
+         lists it; if it has no process, stop the node manager, enter `blox down {name}`, and start it"
+    ))
 }
 
 /// Describes the silence of a node of a running job.

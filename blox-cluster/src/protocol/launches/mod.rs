@@ -975,6 +975,27 @@ impl Launches {
         true
     }
 
+    /// Returns a launch that may still run although its node no longer lists it, and for how long.
+    /// It is a launch of the job, or it has GPUs for which the job waits.
+    pub fn doubt(&self, job: JobId, now: Millis) -> Option<(PartId, Millis)> {
+        let task_of = |id, node| {
+            let parts = &self.durable.attempts.get(&id)?.launch.parts;
+            parts.iter().find(|(n, _)| *n == node).map(|(_, task)| task)
+        };
+        let last = self.durable.of_job(job).last().map(|(id, _)| id);
+        let holds = |part: &PartId| {
+            let its = task_of(part.id, part.node);
+            let wanted = last.and_then(|id| task_of(id, part.node));
+            let shared = its.zip(wanted).filter(|(its, wanted)| {
+                let gpus = &wanted.gpus;
+                its.gpus.iter().any(|gpu| gpus.contains(gpu))
+            });
+            part.id.job == job || shared.is_some()
+        };
+        let (part, (until, _)) = self.doubted.iter().find(|(part, _)| holds(part))?;
+        Some((*part, *until - now))
+    }
+
     /// Returns true if a node is away as planned.
     pub fn is_absent(&self, node: NodeId) -> bool {
         self.durable.absent.contains_key(&node)

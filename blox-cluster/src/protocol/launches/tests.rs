@@ -8,7 +8,8 @@ use crate::protocol::scheduler::{
     Controller, ControllerInput, Effect, Request, Saved, Settings, Step,
 };
 use crate::protocol::{
-    AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PROTOCOL, Record, Session, Timers,
+    AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PROTOCOL, PartId, Record, Session,
+    Timers,
 };
 use blox_core::trigger::Rounds;
 use blox_core::{
@@ -348,6 +349,10 @@ impl Gang {
 
     fn granted(&self) -> u64 {
         self.scheduler.launches().durable().fence.0 - FIRST_LIFE
+    }
+
+    fn doubt(&self) -> Option<(PartId, Millis)> {
+        self.scheduler.launches().doubt(JOB, Millis(self.now))
     }
 
     fn accounts(&self) -> Vec<End> {
@@ -709,8 +714,15 @@ fn launch_that_no_node_was_to_run_is_not_doubted() {
     g.outage(4);
     g.sessions[1] = 3;
     g.has[1].clear();
+    assert_eq!(g.doubt(), None);
     g.beats(4);
     assert!(matches!(g.wishes[0].get(&1), Some(Wish::Yield(_))));
+    let (part, left) = g.doubt().unwrap();
+    assert_eq!((part.node, part.id.attempt), (NodeId(1), 1));
+    assert!((10_000..20_000).contains(&left.0), "{left:?}");
+    g.ends(1, done(Exit::Stopped));
+    g.beats(60);
+    assert_eq!(g.doubt(), None);
 }
 
 #[test]
