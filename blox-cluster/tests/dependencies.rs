@@ -6,7 +6,8 @@ use blox_cluster::protocol::scheduler::{
 };
 use blox_cluster::protocol::{ClusterId, Millis, Record};
 use blox_core::trigger::OnEvent;
-use blox_core::{GpuCount, JobId, JobSpec, Phase, Seconds, Time};
+use blox_core::{Event, GpuCount, Input, JobId, JobSpec, Outcome, Phase, Seconds, Time};
+use serde::Deserialize as _;
 
 /// A scheduler without nodes, and its log.
 struct World {
@@ -17,9 +18,13 @@ struct World {
 
 impl World {
     fn new(log: Vec<Record>) -> Self {
+        World::begin(Saved::default(), log)
+    }
+
+    fn begin(saved: Saved, log: Vec<Record>) -> Self {
         let (scheduler, step) = Controller::begin(
             Settings::default(),
-            Saved::default(),
+            saved,
             &log,
             ClusterId("c".into()),
             Box::new(OnEvent::default()),
@@ -85,13 +90,42 @@ impl World {
         self.ask(Request::Cancel(JobId(job))).unwrap();
     }
 
+    fn archive(&mut self, jobs: &[u32]) {
+        let jobs = jobs.iter().copied().map(JobId).collect();
+        let archived = ControllerInput::Archived(jobs);
+        self.log
+            .extend(self.scheduler.step(Millis(1), archived).records);
+    }
+
+    /// Ends a job that its policy would have run.
+    fn complete(&mut self, job: u32) {
+        let outcome = Outcome::Completed;
+        let event = Event::Ended {
+            job: JobId(job),
+            outcome,
+        };
+        let at = self.scheduler.time(Millis(1));
+        self.log.push(Record::Core(Input::Event { at, event }));
+        *self = self.again();
+        let tick = self.scheduler.step(Millis(1), ControllerInput::Tick);
+        self.log.extend(tick.records);
+    }
+
+    fn again(&self) -> World {
+        let keys = self.keys;
+        World {
+            keys,
+            ..World::new(self.log.clone())
+        }
+    }
+
     fn became(&self, job: u32) -> Option<&'static str> {
         self.durable().became(JobId(job))
     }
 
     /// Checks that a scheduler with the log has the same state.
     fn restarts_equal(&self) {
-        let again = World::new(self.log.clone());
+        let again = self.again();
         let (mut a, mut b) = (self.durable().clone(), again.durable().clone());
         (a.epoch, b.epoch) = Default::default();
         (a.fence, b.fence) = Default::default();
@@ -212,4 +246,77 @@ fn priority_is_journaled_and_keeps_the_key() {
     w.cancel(job.0);
     let refused = w.ask(Request::Prioritize(job, 1)).unwrap_err().to_string();
     assert_eq!(refused, "job 0 is cancelled: it has ended");
+}
+
+/// Submits an array of four jobs.
+fn four(w: &mut World) {
+    let many = w.many("sweep", (1..5).collect(), 0, "");
+    w.ask(Request::SubmitMany(Box::new(many))).unwrap();
+}
+
+#[test]
+fn archived_jobs_of_an_array_decide_its_conditions() {
+    let mut w = World::new(Vec::new());
+    four(&mut w);
+    w.cancel(0);
+    w.complete(1);
+    w.archive(&[0, 1]);
+    // The end of the other jobs does not matter any more.
+    for (dependency, why) in [
+        (
+            "afterok:0",
+            "afterok:0_1 can never be met: job 0_1 is cancelled",
+        ),
+        (
+            "afternotok:0",
+            "afternotok:0_2 can never be met: job 0_2 is completed",
+        ),
+    ] {
+        let job = w.submit(dependency);
+        assert_eq!(w.became(job), Some("cancelled"));
+        assert_eq!(w.durable().jobs[&JobId(job)].why, why);
+        w.restarts_equal();
+        w = w.again();
+    }
+    let any = w.submit("afterany:0");
+    assert!(w.is_held(any));
+    w.complete(2);
+    w.complete(3);
+    assert!(!w.is_held(any));
+    let (late, count) = (w.submit("afterok:0"), w.durable().archived_parts.len());
+    assert_eq!((w.became(late), count), (Some("cancelled"), 1));
+    // Nothing is kept of an array of which all jobs are archived.
+    w.archive(&[2, 3]);
+    assert!(w.durable().archived_parts.is_empty());
+    let many = w.many("job", Vec::new(), 0, "afterok:0");
+    let refused = w.ask(Request::SubmitMany(Box::new(many))).unwrap_err();
+    assert_eq!(refused, RequestError::Archived(JobId(0)));
+    w.restarts_equal();
+}
+
+#[test]
+fn completed_archived_jobs_meet_afterok() {
+    let mut w = World::new(Vec::new());
+    four(&mut w);
+    (0..3).for_each(|job| w.complete(job));
+    w.archive(&[0, 2]);
+    let after = w.submit("afterok:0");
+    assert!(w.is_held(after));
+    assert_eq!(w.durable().held_back[&JobId(after)].after.len(), 1);
+    // A snapshot knows the same, and one of an earlier version knows no ends of archived jobs.
+    let mut saved = serde_json::to_value(w.durable()).unwrap();
+    let read = |saved: &serde_json::Value| Durable::deserialize(saved).unwrap();
+    assert_eq!(&read(&saved), w.durable());
+    saved.as_object_mut().unwrap().remove("archived_parts");
+    let durable = read(&saved);
+    let core = w.scheduler.save().core;
+    let mut old = World::begin(Saved { core, durable }, Vec::new());
+    let many = old.many("job", Vec::new(), 0, "afterok:0");
+    let refused = old.ask(Request::SubmitMany(Box::new(many))).unwrap_err();
+    assert_eq!(refused, RequestError::Archived(JobId(0)));
+    let any = old.submit("afterany:0");
+    assert!(old.is_held(any));
+    w.complete(3);
+    assert!(!w.is_held(after) && w.became(after).is_none());
+    w.restarts_equal();
 }

@@ -819,7 +819,11 @@ impl Controller {
     fn conditions(&self, dependency: &Dependency, at_once: u32) -> Result<HeldBack, RequestError> {
         let mut after = Vec::new();
         for (kind, name) in &dependency.after {
-            let jobs = self.launches.durable().named(*name);
+            let durable = self.launches.durable();
+            let jobs = match kind {
+                AfterEnd::AfterAny => durable.named(*name),
+                AfterEnd::AfterOk | AfterEnd::AfterNotOk => durable.targets(*name),
+            };
             if jobs.is_empty() {
                 let (JobName::Job(job) | JobName::InArray(job, _)) = *name;
                 return Err(match job < self.core.state().next_job_id() {

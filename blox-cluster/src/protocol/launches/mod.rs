@@ -190,6 +190,32 @@ pub struct Archived {
     pub gpu_s: f64,
 }
 
+/// The archived jobs of an array of which other jobs are not archived. Conditions on the array need
+/// only one of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArchivedPart {
+    /// Their number.
+    pub count: u32,
+    /// The last archived one of those that completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<ArchivedJob>,
+    /// The last archived one of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<ArchivedJob>,
+}
+
+/// End of an archived job of an array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArchivedJob {
+    /// The job.
+    pub job: JobId,
+    /// Its place.
+    pub place: InArray,
+    /// Its outcome; `None` if it was rejected.
+    #[serde(default)]
+    pub outcome: Option<blox_core::Outcome>,
+}
+
 /// Maximum length of a stored command in bytes.
 const LONGEST_COMMAND: usize = 1_024;
 
@@ -267,6 +293,9 @@ pub struct Durable {
     /// Totals of archived jobs.
     #[serde(default)]
     pub archived: Archived,
+    /// Archived jobs of arrays of which other jobs are not archived.
+    #[serde(with = "pairs", default)]
+    pub archived_parts: BTreeMap<JobId, ArchivedPart>,
     /// Requests to the provider of nodes that have not ended.
     #[serde(with = "pairs", default)]
     pub requests: BTreeMap<ActionId, Requested>,
@@ -523,6 +552,7 @@ impl Durable {
             }
             self.jobs.remove(&past.job);
             self.ended.remove(&past.job);
+            self.note_archived(&past);
         }
         let known = &self.jobs;
         self.keys.retain(|_, job| known.contains_key(job));
@@ -560,13 +590,20 @@ impl Durable {
 
     /// Returns the outcome of a job that has ended or was rejected.
     pub fn became(&self, job: JobId) -> Option<&'static str> {
-        self.jobs.get(&job)?.ended?;
-        Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
+        let outcome = match self.archived_in_part(job) {
+            Some(archived) => archived.outcome,
+            None => {
+                self.jobs.get(&job)?.ended?;
+                self.ended.get(&job).copied()
+            }
+        };
+        Some(outcome.map_or("rejected", |o| o.as_str()))
     }
 
     /// Returns the name of a job for users: its place in an array such as `12_3`, or its number.
     pub fn called(&self, job: JobId) -> String {
         let array = self.jobs.get(&job).and_then(|brief| brief.array);
+        let array = array.or_else(|| Some(self.archived_in_part(job)?.place));
         array.map_or_else(|| job.to_string(), |place| place.to_string())
     }
 

@@ -1,6 +1,6 @@
 //! Jobs that other jobs depend on, and jobs of arrays.
 
-use super::Durable;
+use super::{ArchivedJob, ArchivedPart, Durable, Past};
 use crate::protocol::after::{InArray, JobName, is_completed};
 use blox_core::JobId;
 
@@ -23,8 +23,60 @@ impl Durable {
                 Target::Ended(is_completed(self.ended.get(&job).copied()))
             }
             Some(_) => Target::Live,
-            None => Target::Unknown,
+            None => match self.archived_in_part(job) {
+                Some(archived) => Target::Ended(is_completed(archived.outcome)),
+                None => Target::Unknown,
+            },
         }
+    }
+
+    /// Keeps the end of a job that was just archived, as long as other jobs of its array are not
+    /// archived.
+    pub(super) fn note_archived(&mut self, past: &Past) {
+        let Some(place) = past.brief.array else {
+            return;
+        };
+        if self.array(place.id).next().is_none() {
+            self.archived_parts.remove(&place.id);
+            return;
+        }
+        let part = self.archived_parts.entry(place.id).or_default();
+        part.count += 1;
+        let kind = match is_completed(past.outcome) {
+            true => &mut part.completed,
+            false => &mut part.other,
+        };
+        let (job, outcome) = (past.job, past.outcome);
+        *kind = Some(ArchivedJob {
+            job,
+            place,
+            outcome,
+        });
+    }
+
+    /// Returns an archived job if the state keeps its end for conditions on its array.
+    pub(super) fn archived_in_part(&self, job: JobId) -> Option<&ArchivedJob> {
+        let (_, part) = self.archived_parts.range(..=job).next_back()?;
+        part.kept().find(|archived| archived.job == job)
+    }
+
+    /// Returns the jobs that decide a condition on a name: see [`Durable::named`], and for an array
+    /// one archived job of each kind. Empty if the ends of archived jobs are not known.
+    pub(crate) fn targets(&self, name: JobName) -> Vec<JobId> {
+        let mut jobs = self.named(name);
+        if let JobName::Job(id) = name
+            && let Some((_, place)) = self.array(id).next()
+        {
+            let part = self.archived_parts.get(&id);
+            let archived = part.map_or(0, |part| part.count);
+            // An earlier version kept nothing of archived jobs.
+            if jobs.len() as u32 + archived < place.count {
+                return Vec::new();
+            }
+            let kept = part.into_iter().flat_map(ArchivedPart::kept);
+            jobs.extend(kept.map(|archived| archived.job));
+        }
+        jobs
     }
 
     /// Returns the jobs of an array that are not archived, by index.
@@ -51,5 +103,11 @@ impl Durable {
                 found.map(|(job, _)| job).into_iter().collect()
             }
         }
+    }
+}
+
+impl ArchivedPart {
+    fn kept(&self) -> impl Iterator<Item = &ArchivedJob> {
+        self.completed.iter().chain(&self.other)
     }
 }
