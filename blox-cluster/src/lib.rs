@@ -35,6 +35,8 @@
 pub mod client;
 pub mod daemon;
 #[cfg(feature = "rpc")]
+mod excerpt;
+#[cfg(feature = "rpc")]
 pub mod history;
 #[cfg(feature = "rpc")]
 pub mod identity;

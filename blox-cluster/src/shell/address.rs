@@ -1,7 +1,7 @@
-//! The address at which other nodes reach a node.
+//! The address at which other nodes reach a node, and addresses that limits count.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use tokio::net::{UdpSocket, lookup_host};
 
 /// Addresses of a connection to the scheduler.
@@ -65,6 +65,14 @@ pub fn check(address: &str, route: Route) -> Result<(), String> {
     }
 }
 
+/// Returns the address that limits count. An IPv6 host has a whole network of 64 bits.
+pub(super) fn group(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip => ip,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +111,13 @@ mod tests {
         let found = toward("http://127.9.9.9:7070").await.unwrap();
         assert!(found.local.is_loopback(), "{found:?}");
         assert!(toward("http://no.such.host.invalid:1").await.is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_together() {
+        let ip = |text: &str| group(text.parse().unwrap());
+        assert_eq!(ip("2001:db8::1"), ip("2001:db8::ffff:1"));
+        assert_ne!(ip("2001:db8::1"), ip("2001:db8:0:1::1"));
+        assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));
     }
 }

@@ -3,9 +3,11 @@
 use super::listen::Peer;
 use super::notes::Notes;
 use super::token::Token;
+use crate::excerpt::excerpt;
 use crate::identity::Principal;
 use crate::identity::access::{Right, is_recorded, right};
 use crate::identity::authority::Authority;
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -13,6 +15,18 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
+
+/// Longest message of a refusal, in characters. A client refuses headers above 16 KiB, and a
+/// character takes up to 12 bytes there.
+const LONGEST: usize = 1_000;
+
+/// Returns a refusal whose message fits into a header.
+pub(super) fn brief(status: Status) -> Status {
+    match excerpt(status.message(), LONGEST) {
+        Cow::Borrowed(_) => status,
+        Cow::Owned(text) => Status::new(status.code(), text),
+    }
+}
 
 /// The caller of a method.
 #[derive(Clone, Debug)]
@@ -148,6 +162,7 @@ where
         let caller = match self.guard.admit(&peer, &method, request.headers()) {
             Ok(caller) => caller,
             Err((label, status)) => {
+                let status = brief(status);
                 let notes = &self.guard.notes;
                 notes.refused(
                     peer.address,
@@ -167,10 +182,14 @@ where
         let answer = self.inner.call(request);
         let notes = self.guard.notes.clone();
         Box::pin(async move {
-            let answer = answer.await;
-            if let Ok(response) = &answer {
+            let mut answer = answer.await;
+            if let Ok(response) = &mut answer {
                 let failed = Status::from_header_map(response.headers());
                 let failed = failed.filter(|status| status.code() != tonic::Code::Ok);
+                let failed = failed.map(brief);
+                if let Some(status) = &failed {
+                    *response = status.clone().into_http();
+                }
                 let denied = failed
                     .as_ref()
                     .is_some_and(|s| s.code() == tonic::Code::PermissionDenied);

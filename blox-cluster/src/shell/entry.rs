@@ -1,6 +1,6 @@
 //! Services for names and rights, and checks of what belongs to a caller.
 
-use super::admit::{Caller, Guard, Object};
+use super::admit::{Caller, Guard, Object, brief};
 use super::listen::Peer;
 use super::scheduler::Handle;
 use crate::identity::authority::{Authority, Revoked};
@@ -170,11 +170,11 @@ impl Names {
 }
 
 fn failed(error: &IdentityError) -> Status {
-    match error {
+    brief(match error {
         IdentityError::Io { .. } => Status::resource_exhausted(error.to_string()),
         IdentityError::Refused(why) => Status::permission_denied(*why),
         IdentityError::Invalid(why) => Status::invalid_argument(why),
-    }
+    })
 }
 
 #[tonic::async_trait]

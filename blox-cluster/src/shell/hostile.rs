@@ -282,7 +282,11 @@ impl World {
     }
 
     fn audit(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("state/audit.jsonl")).unwrap()
+        let read = |name: &str| {
+            let path = self.dir.path().join("state").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        read("audit.jsonl") + &read("refused.jsonl")
     }
 }
 
@@ -418,6 +422,65 @@ fn bad_certificates_are_refused_with_reasons() {
         );
         w.is_well("bad certificates").await;
         assert_eq!(w.first_call("bob").await, "accepted");
+    });
+}
+
+#[test]
+fn long_texts_reach_neither_clients_nor_the_audit() {
+    play(async {
+        let w = World::new().await;
+        let long = "x".repeat(100_000);
+        let submit = |job: pb::Job| pb::SubmitRequest {
+            key: long.chars().take(100).collect(),
+            job: Some(job),
+        };
+        let mut eve = w.jobs("eve").await;
+        let user = eve.submit(submit(job(&long))).await.unwrap_err();
+        refused("user", user.message(), "user is 100000 characters long");
+        let mut badly = job("");
+        badly.env.insert(format!("{long}="), String::new());
+        let env = eve.submit(submit(badly)).await.unwrap_err();
+        refused("env", env.message(), "expected a name, `=` and a value");
+        let many = pb::SubmitManyRequest {
+            key: "many".to_owned(),
+            job: Some(job("")),
+            dependency: format!("afterok:{long}"),
+            ..pb::SubmitManyRequest::default()
+        };
+        let dependency = eve.submit_many(many).await.unwrap_err();
+        refused("dependency", dependency.message(), "dependency: ");
+        // A node, whose refusal ends its stream, and a newcomer without a certificate.
+        let stream = w.link("n2", report(&long, "key", 1)).await;
+        refused("node", &stream, "the certificate is of node n2");
+        let invitation = w.token(Role::Node, None, 60);
+        let joined = w.join(&invitation, &long).await.unwrap_err();
+        refused("name", &joined, "name is `xxx");
+        let texts = [user, env, dependency].map(|status| status.message().to_owned());
+        for text in texts.into_iter().chain([stream, joined]) {
+            assert!(text.chars().count() <= 1_000, "{} bytes", text.len());
+        }
+        w.audits("NodeLink/Link").await;
+        let longest = w.audit().lines().map(str::len).max();
+        assert!(longest.is_some_and(|bytes| bytes < 1_000), "{longest:?}");
+    });
+}
+
+#[test]
+fn strangers_fill_no_audit() {
+    play(async {
+        let w = World::new().await;
+        for _ in 0..300 {
+            let mut tcp = TcpStream::connect(&w.at).await.unwrap();
+            // The scheduler may close it at once.
+            let _ = tcp.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+            let _ = tcp.shutdown().await;
+            let _ = tcp.read_to_end(&mut Vec::new()).await;
+        }
+        w.audits("does not use TLS").await;
+        w.is_well("300 strangers").await;
+        let refused = w.audit();
+        let of_strangers = refused.lines().filter(|line| line.contains("not use TLS"));
+        assert!(of_strangers.count() <= 120);
     });
 }
 

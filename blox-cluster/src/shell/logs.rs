@@ -1,5 +1,6 @@
 //! Logs of ranks, requested from the nodes in chunks and forwarded to the reader.
 
+use super::admit::brief;
 use super::clock;
 use super::files;
 use super::room::{end_of, share};
@@ -151,7 +152,7 @@ pub(super) async fn hand_on(
     to: mpsc::Sender<Result<pb::LogsReply, Status>>,
 ) {
     if let Err(status) = copy(&handle, &desk, &wanted, &to).await {
-        let _ = to.send(Err(status)).await;
+        let _ = to.send(Err(brief(status))).await;
     }
 }
 

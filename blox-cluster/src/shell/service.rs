@@ -1,6 +1,6 @@
 //! Network services of the scheduler.
 
-use super::admit::{Caller, Guard, Guarded, Object};
+use super::admit::{Caller, Guard, Guarded, Object, brief};
 use super::entry::{Names, NodeOf, own, submitter};
 use super::listen::{ConnectionLimits, connections};
 use super::logs::{self, Desk};
@@ -22,7 +22,7 @@ use crate::protocol::scheduler::{
 };
 use crate::protocol::timers::LONGEST_ABSENCE;
 use crate::protocol::{Dependency, Millis, Report, Session};
-use crate::wire::{LARGEST, check_new, job_spec, pb, too_large};
+use crate::wire::{LARGEST, WireError, check_new, job_spec, pb, too_large};
 use blox_core::forecast::Forecaster;
 use blox_core::{JobId, JobSpec, Name, NodeId, NodeStatus, Phase, Seconds};
 use prost::Message as _;
@@ -362,32 +362,26 @@ fn named_by(called: &str, job: JobId, why: &RequestError) -> String {
     }
 }
 
-/// Sets the user of a submitted job to the caller, if the caller has a name.
-fn named(caller: &Caller, mut job: Option<pb::Job>) -> Result<Option<pb::Job>, Status> {
-    if let Some(job) = &mut job {
-        job.user = submitter(caller, std::mem::take(&mut job.user))?;
-        if job.priority > 0 && caller.owner("Jobs/Submit").is_some() {
-            let found = job.priority;
-            let text =
-                format!("priority is {found}, expected 0 or less: only an operator raises it");
-            return Err(Status::permission_denied(text));
-        }
-    }
-    Ok(job)
-}
-
-/// Checks key and description of a new job.
-fn sound(key: String, job: Option<pb::Job>) -> Result<(Name, JobSpec), Status> {
-    let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
+/// Checks key and description of a new job. The user of the job is the caller, if the caller has a
+/// name.
+fn sound(caller: &Caller, key: String, job: Option<pb::Job>) -> Result<(Name, JobSpec), Status> {
+    let mut job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
     if key.is_empty() || key.len() > 200 {
         return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
     }
+    // Lengths first: a later refusal may repeat a text.
     if let Some(why) = too_large(&job) {
         return Err(Status::out_of_range(why));
     }
-    let spec = check_new(&job).and_then(|()| job_spec(job));
-    let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
-    Ok((Name::from(key), spec))
+    let wrong = |e: WireError| Status::invalid_argument(e.to_string());
+    check_new(&job).map_err(wrong)?;
+    job.user = submitter(caller, std::mem::take(&mut job.user))?;
+    if job.priority > 0 && caller.owner("Jobs/Submit").is_some() {
+        let found = job.priority;
+        let text = format!("priority is {found}, expected 0 or less: only an operator raises it");
+        return Err(Status::permission_denied(text));
+    }
+    Ok((Name::from(key), job_spec(job).map_err(wrong)?))
 }
 
 /// Returns the request of a verb.
@@ -508,22 +502,19 @@ impl pb::node_link_server::NodeLink for Service {
         let (handle, speakers) = (self.handle.clone(), self.speakers.clone());
         tokio::spawn(async move {
             let mut speaking = Speaking { speakers, of: None };
+            // The stream may have ended.
+            let refuse = async |status| drop(tx.send(Err(brief(status))).await);
             // The node reopens a broken stream.
             while let Ok(Some(report)) = reports.message().await {
                 let report = match Report::try_from(report) {
                     Ok(report) => report,
-                    Err(e) => {
-                        let _ = tx.send(Err(Status::invalid_argument(e.to_string()))).await;
-                        return;
-                    }
+                    Err(e) => return refuse(Status::invalid_argument(e.to_string())).await,
                 };
                 if let Err(status) = node.sends(&report).await {
-                    let _ = tx.send(Err(status)).await;
-                    return;
+                    return refuse(status).await;
                 }
-                if let Err(why) = speaking.report(&report, &handle) {
-                    let _ = tx.send(Err(why)).await;
-                    return;
+                if let Err(status) = speaking.report(&report, &handle) {
+                    return refuse(status).await;
                 }
                 if speaking.is_new() {
                     let link = Message::Linked(report.node.clone(), report.session, tx.clone());
@@ -533,8 +524,7 @@ impl pb::node_link_server::NodeLink for Service {
                 }
                 // Only a node that is not admitted receives a reply.
                 if let Some(Err(e)) = handle.request(ControllerInput::Report(report)).await {
-                    let _ = tx.send(Err(refused(&e))).await;
-                    return;
+                    return refuse(refused(&e)).await;
                 }
             }
         });
@@ -572,7 +562,7 @@ impl pb::jobs_server::Jobs for Service {
         let caller = Caller::of(&request)?;
         Object::of(&request, format!("key {}", request.get_ref().key));
         let pb::SubmitRequest { key, job } = request.into_inner();
-        let (key, spec) = sound(key, named(&caller, job)?)?;
+        let (key, spec) = sound(&caller, key, job)?;
         self.ask(Ask::Submit { key, spec }).await
     }
 
@@ -584,7 +574,7 @@ impl pb::jobs_server::Jobs for Service {
         Object::of(&request, format!("key {}", request.get_ref().key));
         let request = request.into_inner();
         let bytes = request.job.as_ref().map_or(0, pb::Job::encoded_len);
-        let (key, spec) = sound(request.key, named(&caller, request.job)?)?;
+        let (key, spec) = sound(&caller, request.key, request.job)?;
         let indices = request.indices;
         let invalid = |text: String| Status::invalid_argument(text);
         if indices.len() > LONGEST_ARRAY {

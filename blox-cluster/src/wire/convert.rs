@@ -240,7 +240,9 @@ fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireErro
 /// # Errors
 /// A value would have no effect or is out of range.
 pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
-    for (field, text) in [("name", &j.name), ("user", &j.user), ("queue", &j.queue)] {
+    let types = j.gpu_types.iter().map(|name| ("gpu_types", name));
+    let names = [("name", &j.name), ("user", &j.user), ("queue", &j.queue)];
+    for (field, text) in names.into_iter().chain(types) {
         let length = text.chars().count();
         if length > LONGEST_NAME {
             let found = format!("{length} characters long");
@@ -590,6 +592,13 @@ mod tests {
             (
                 name(101),
                 "name is 101 characters long, expected 100 characters at most".to_owned(),
+            ),
+            (
+                pb::Job {
+                    gpu_types: vec!["a100".to_owned(), "x".repeat(101)],
+                    ..job()
+                },
+                "gpu_types is 101 characters long, expected 100 characters at most".to_owned(),
             ),
             (env("A=B"), format!("env is `A=B=x`, {names}")),
             (

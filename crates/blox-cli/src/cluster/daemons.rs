@@ -305,8 +305,7 @@ pub(super) fn serve(
     let running = scheduler::start_with(dir, settings, pipeline, limits, watch, nodes, &earlier);
     let mut running = running.map_err(start_failure)?;
     let audit = Audit::open(&daemon.dir);
-    let audit = audit.map_err(|e| Failure::at(&daemon.dir.join("audit.jsonl"), e))?;
-    let listen = listen.with_audit(audit);
+    let listen = listen.with_audit(audit.map_err(|e| Failure::of(Code::Output, e))?);
     running.forecaster = Some(forecaster(ahead));
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
