@@ -14,6 +14,7 @@ use blox_core::Seconds;
 use pb::access_client::AccessClient;
 use pb::entry_client::EntryClient;
 use pb::jobs_client::JobsClient;
+use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 use tonic::Response;
@@ -31,6 +32,11 @@ const PATIENCE: Millis = Millis(60_000);
 const FIRST_TRY: Duration = Duration::from_millis(100);
 /// Longest interval between reconnection attempts.
 const LAST_TRY: Duration = Duration::from_secs(2);
+
+/// Interval of the checks whether a scheduler has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// Number of failed checks after which it has.
+const FAILURES: u32 = 50;
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +97,19 @@ pub(crate) fn root(e: &(dyn std::error::Error + 'static)) -> String {
         Some((words, _)) => words.to_owned(),
         None => text,
     }
+}
+
+/// Returns true if no process listens at the address.
+fn is_free(status: &tonic::Status) -> bool {
+    let mut next = status.source();
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// Returns the URL of the scheduler at `host:port`.
@@ -191,7 +210,6 @@ impl Client {
     }
 
     fn failed(&self, status: &tonic::Status) -> ClientError {
-        use std::error::Error;
         use tonic::Code::{Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable, Unknown};
         // Errors that the scheduler sent have no source here.
         let transport = status.source().is_some();
@@ -496,6 +514,24 @@ impl Client {
         let absence_s = absence.map(Seconds::secs);
         let reply = self.jobs.stop(soon(pb::StopRequest { absence_s })).await;
         self.reply(reply)
+    }
+
+    /// Waits until a stopping scheduler has ended and its address is free, up to a time limit. Returns
+    /// false if it still answers then.
+    pub async fn ended(&mut self, limit: Duration) -> bool {
+        let look = async {
+            let mut failures = 0;
+            // Behind a tunnel, the address accepts connections also without a scheduler.
+            while failures < FAILURES {
+                match self.access.who_am_i(soon(pb::WhoAmIRequest {})).await {
+                    Err(status) if is_free(&status) => return,
+                    Err(status) if status.source().is_some() => failures += 1,
+                    _ => failures = 0,
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(limit, look).await.is_ok()
     }
 
     /// Lists the offers of nodes. Before that, sets the price of an hour of a node of `offer`, or

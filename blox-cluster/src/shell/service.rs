@@ -240,6 +240,9 @@ pub async fn serve(
     while let Ok(text) = notices.try_recv() {
         notice(&text);
     }
+    // The address for users, which `served` holds, is free last: a client that waits for it can start
+    // another scheduler with the same options.
+    tasks.shutdown().await;
     match watch.await {
         Ok(Ok(result)) => match without_leases {
             Some(why) => result.and(Err(SchedulerError::WithoutLeases(why))),
@@ -904,7 +907,7 @@ mod tests {
     use super::*;
     use crate::protocol::scheduler::Settings;
     use crate::protocol::{Epoch, Incarnation, PROTOCOL};
-    use crate::shell::scheduler::{Limits, start};
+    use crate::shell::scheduler::{Limits, Watch, start};
     use blox_core::{Composition, NodeSpec, order::SortKey, policy::by_key};
     use blox_testing::FirstFit;
     use std::sync::Arc;
@@ -927,7 +930,7 @@ mod tests {
             Settings::default(),
             fifo,
             Limits::default(),
-            crate::shell::scheduler::Watch::default(),
+            Watch::default(),
         )
         .unwrap();
         let any = ([127, 0, 0, 1], 0).into();
@@ -976,6 +979,44 @@ mod tests {
         let grace = "grace_s is 0 s, expected above 0, and a day (86400 s) at most";
         assert_eq!(none.message(), grace);
         assert_eq!(taken.ok(), Some(0));
+    }
+
+    #[test]
+    fn addresses_of_a_stopped_scheduler_are_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ready, at) = std::sync::mpsc::channel();
+        let state = dir.path().to_owned();
+        // The runtime ends with the scheduler, as in its process.
+        let daemon = std::thread::spawn(move || {
+            let fifo = Composition::new("fifo")
+                .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+                .placement(FirstFit)
+                .build()
+                .unwrap();
+            let (settings, limits) = (Settings::default(), Limits::default());
+            let running = start(&state, settings, fifo, limits, Watch::default()).unwrap();
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let any = ([127, 0, 0, 1], 0).into();
+            let listen = runtime.block_on(Listen::bind(any, Some(any), Token::none()));
+            let ready = move |at, metrics| ready.send((at, metrics)).unwrap();
+            let never = std::future::pending();
+            runtime.block_on(serve(running, listen.unwrap(), ready, |_| {}, never))
+        });
+        let (at, metrics): (SocketAddr, Option<SocketAddr>) = at.recv().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let is_over = runtime.block_on(async {
+            let text = at.to_string();
+            let client = crate::client::Client::connect(&text, Token::none());
+            let mut client = client.await.unwrap();
+            assert!(!client.ended(Duration::from_millis(50)).await);
+            client.stop(Some(Seconds::ZERO)).await.unwrap();
+            client.ended(Duration::from_secs(60)).await
+        });
+        assert!(is_over);
+        for address in [at, metrics.unwrap()] {
+            std::net::TcpListener::bind(address).unwrap();
+        }
+        daemon.join().unwrap().unwrap();
     }
 
     #[tokio::test]

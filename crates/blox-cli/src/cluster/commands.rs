@@ -134,7 +134,10 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
     Ok(OK)
 }
 
-/// Stops a scheduler.
+/// Time in which a scheduler that stops has to end.
+const ENDED: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Stops a scheduler, and waits until its address is free.
 pub(super) fn stop(a: StopArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     runtime()?.block_on(async {
         let mut client = client(&a.at).await?;
@@ -163,6 +166,13 @@ pub(super) fn stop(a: StopArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
                 terminal.err,
                 "{}: not acknowledged in time, so the jobs there may end with their leases",
                 plain(&nodes)
+            )?;
+        }
+        if !client.ended(ENDED).await {
+            writeln!(
+                terminal.err,
+                "a scheduler still answers at {}: it was started again, or its process has not ended yet",
+                a.at.at
             )?;
         }
         Ok(OK)
