@@ -168,6 +168,7 @@ pub async fn join(
         tonic::Code::PermissionDenied | tonic::Code::InvalidArgument => {
             ClientError::Refused(status.message().to_owned())
         }
+        tonic::Code::ResourceExhausted => ClientError::NoRoom(status.message().to_owned()),
         _ => unreachable(explain(&root(&status))),
     })?;
     let reply = reply.into_inner();

@@ -26,6 +26,12 @@ const AUTHORITY_DAYS: u64 = 3_650;
 /// Certificates are valid this long before their issue, since clocks differ.
 const BEFORE_S: u64 = 300;
 const DAY_S: u64 = 86_400;
+/// File of tokens and names.
+const TOKENS: &str = "tokens.json";
+/// File of revoked certificates.
+const DENIED: &str = "denied.json";
+/// A list without entries.
+const EMPTY: &[u8] = b"{}\n";
 
 /// Certificates that are refused although they are valid.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +63,90 @@ struct Lists {
     last_ms: u64,
 }
 
+impl Lists {
+    /// Reads the lists of a folder, with a warning if the list of revoked certificates is missing.
+    fn read(dir: &Path) -> Result<(Self, Option<String>), IdentityError> {
+        let tokens = ", or replace it by {}: tokens that are not used yet have to be created again";
+        let tokens: Option<Tokens> = list(&dir.join(TOKENS), tokens)?;
+        let tokens = tokens.unwrap_or_default();
+        let path = dir.join(DENIED);
+        let denied = ", or replace it by {} and revoke certificates again";
+        let denied: Option<Denied> = list(&path, denied)?;
+        let path = path.display();
+        let warning = match &denied {
+            None if tokens.has_denied => {
+                return Err(IdentityError::Invalid(format!(
+                    "{path} is missing, so revoked certificates would work again: restore it from a backup, or write {{}} to it and revoke certificates again"
+                )));
+            }
+            None => Some(format!(
+                "{path} was missing and is new: if certificates were revoked before, revoke them again"
+            )),
+            Some(_) => None,
+        };
+        let lists = Lists {
+            tokens,
+            denied: denied.unwrap_or_default(),
+            last_ms: 0,
+        };
+        Ok((lists, warning))
+    }
+
+    fn save_tokens(&self, dir: &Path) -> Result<(), IdentityError> {
+        let text = serde_json::to_vec_pretty(&self.tokens).map_err(IdentityError::invalid)?;
+        replace(&dir.join(TOKENS), &text)
+    }
+
+    /// Changes the tokens in the file and in memory. After an error neither is changed.
+    fn change(
+        &mut self,
+        dir: &Path,
+        change: impl FnOnce(&mut Tokens),
+    ) -> Result<(), IdentityError> {
+        let before = self.tokens.clone();
+        change(&mut self.tokens);
+        let saved = self.save_tokens(dir);
+        if saved.is_err() {
+            self.tokens = before;
+        }
+        saved
+    }
+
+    /// Returns a serial number, which is larger than the earlier ones.
+    fn serial(&mut self) -> SerialNumber {
+        self.last_ms = unix_ms().max(self.last_ms + 1);
+        let time = self.last_ms.to_be_bytes();
+        let random = crate::shell::token::random().unwrap_or_default();
+        let random = random.as_bytes().iter().take(7).copied();
+        // A number that begins with zeros would lose them.
+        let all: Vec<u8> = [1].into_iter().chain(time).chain(random).collect();
+        SerialNumber::from(all)
+    }
+}
+
+/// Reads a list; `None` if the file is missing.
+fn list<T: serde::de::DeserializeOwned>(
+    path: &Path,
+    remedy: &str,
+) -> Result<Option<T>, IdentityError> {
+    match fs::read(path) {
+        Ok(bytes) => match serde_json::from_slice(&bytes) {
+            Ok(list) => Ok(Some(list)),
+            Err(e) => Err(damaged(path, &e, remedy)),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(IdentityError::io(path)(error)),
+    }
+}
+
+/// Returns the error of a file that cannot be understood.
+fn damaged(path: &Path, error: &dyn std::fmt::Display, remedy: &str) -> IdentityError {
+    let path = path.display();
+    IdentityError::Invalid(format!(
+        "{path} is damaged ({error}): restore it from a backup{remedy}"
+    ))
+}
+
 /// An authority.
 pub struct Authority {
     dir: PathBuf,
@@ -67,6 +157,8 @@ pub struct Authority {
     lists: Mutex<Lists>,
     /// Life of certificates in seconds.
     life_s: u64,
+    /// A sentence about a file that was missing.
+    warning: Option<String>,
 }
 
 impl std::fmt::Debug for Authority {
@@ -112,6 +204,7 @@ impl Authority {
         let hosts = serde_json::to_vec(hosts).map_err(IdentityError::invalid)?;
         replace(&dir.join("hosts.json"), &hosts)?;
         replace(&dir.join("authority.pem"), certificate.pem().as_bytes())?;
+        replace(&dir.join(DENIED), EMPTY)?;
         // The folder counts as complete once it has the key.
         replace(&key_path, key.serialize_pem().as_bytes())?;
         let authority = Self::open(dir)?;
@@ -120,10 +213,11 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Opens the authority of a folder.
+    /// Opens the authority of a folder. If a folder of an earlier version lacks the list of revoked
+    /// certificates, it gets an empty one and [`Authority::warning`] a sentence.
     ///
     /// # Errors
-    /// A file cannot be read or is invalid.
+    /// A file cannot be read or is invalid, or the list of revoked certificates was removed.
     pub fn open(dir: &Path) -> Result<Self, IdentityError> {
         private::folder(dir).map_err(IdentityError::io(dir))?;
         let read = |name: &str| {
@@ -131,32 +225,32 @@ impl Authority {
             fs::read_to_string(&path).map_err(IdentityError::io(&path))
         };
         let pem = read("authority.pem")?;
-        let key = KeyPair::from_pem(&read("authority.key")?).map_err(IdentityError::invalid)?;
-        let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(IdentityError::invalid)?;
-        let der = CertificateDer::from_pem_slice(pem.as_bytes());
-        let der = der.map_err(|_| IdentityError::invalid("authority.pem is not in PEM"))?;
-        let list = |name: &str| match fs::read(dir.join(name)) {
-            Ok(bytes) => Ok(bytes),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(b"{}".to_vec()),
-            Err(error) => Err(IdentityError::io(&dir.join(name))(error)),
-        };
-        let wrong = |name: &'static str| {
-            move |e: serde_json::Error| IdentityError::Invalid(format!("{name}: {e}"))
-        };
-        let tokens = serde_json::from_slice(&list("tokens.json")?).map_err(wrong("tokens.json"))?;
-        let denied = serde_json::from_slice(&list("denied.json")?).map_err(wrong("denied.json"))?;
+        let key = KeyPair::from_pem(&read("authority.key")?);
+        let key = key.map_err(|e| damaged(&dir.join("authority.key"), &e, ""))?;
+        let invalid = |e: &dyn std::fmt::Display| damaged(&dir.join("authority.pem"), e, "");
+        let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|e| invalid(&e))?;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| invalid(&e))?;
+        let (mut lists, warning) = Lists::read(dir)?;
+        // Later starts notice that the list was removed. A full disk ends no start.
+        let is_there = warning.is_none() || replace(&dir.join(DENIED), EMPTY).is_ok();
+        if is_there && !lists.tokens.has_denied {
+            lists.tokens.has_denied = true;
+            let _ = lists.save_tokens(dir);
+        }
         Ok(Authority {
             dir: dir.to_owned(),
             issuer,
             fingerprint: digest(&der),
             pem,
-            lists: Mutex::new(Lists {
-                tokens,
-                denied,
-                last_ms: 0,
-            }),
+            lists: Mutex::new(lists),
             life_s: DAYS * DAY_S,
+            warning,
         })
+    }
+
+    /// Returns a sentence for the administrator if the list of revoked certificates was missing.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Issues certificates that are valid for this time.
@@ -180,24 +274,13 @@ impl Authority {
         self.dir.join("scheduler.pem")
     }
 
-    fn serial(&self) -> SerialNumber {
-        let mut lists = self.lists();
-        lists.last_ms = unix_ms().max(lists.last_ms + 1);
-        let time = lists.last_ms.to_be_bytes();
-        let random = crate::shell::token::random().unwrap_or_default();
-        let random = random.as_bytes().iter().take(7).copied();
-        // A number that begins with zeros would lose them.
-        let all: Vec<u8> = [1].into_iter().chain(time).chain(random).collect();
-        SerialNumber::from(all)
-    }
-
-    fn params(&self) -> CertificateParams {
+    fn params(&self, lists: &mut Lists) -> CertificateParams {
         let mut params = CertificateParams::default();
         let now = unix_ms() / 1000;
         // A short life must not have ended before it began.
         let before = BEFORE_S.min(self.life_s / 4);
         dates(&mut params, now - before, now + self.life_s);
-        params.serial_number = Some(self.serial());
+        params.serial_number = Some(lists.serial());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params
     }
@@ -209,10 +292,15 @@ impl Authority {
     pub fn renew_scheduler(&self) -> Result<(), IdentityError> {
         let path = self.dir.join("hosts.json");
         let hosts = fs::read(&path).map_err(IdentityError::io(&path))?;
-        let hosts: Vec<String> =
-            serde_json::from_slice(&hosts).map_err(|e| IdentityError::Invalid(e.to_string()))?;
+        let hosts: Vec<String> = serde_json::from_slice(&hosts).map_err(|e| {
+            damaged(
+                &path,
+                &e,
+                ", or write the host names of the scheduler to it as a JSON list",
+            )
+        })?;
         let named = CertificateParams::new(hosts).map_err(IdentityError::invalid)?;
-        let mut params = self.params();
+        let mut params = self.params(&mut self.lists());
         params.subject_alt_names = named.subject_alt_names;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params
@@ -253,11 +341,26 @@ impl Authority {
     /// # Errors
     /// The request or the name is invalid.
     pub fn issue(&self, request: &str, name: &str, role: Role) -> Result<String, IdentityError> {
+        let mut lists = self.lists();
+        let chain = self.sign(&mut lists, request, name, role)?;
+        if !lists.tokens.has_name(name) {
+            lists.change(&self.dir, |tokens| tokens.name(name))?;
+        }
+        Ok(chain)
+    }
+
+    fn sign(
+        &self,
+        lists: &mut Lists,
+        request: &str,
+        name: &str,
+        role: Role,
+    ) -> Result<String, IdentityError> {
         check_name(name)?;
         // Only the key of the request counts.
         let request = CertificateSigningRequestParams::from_pem(request);
         let request = request.map_err(IdentityError::invalid)?;
-        let mut params = self.params();
+        let mut params = self.params(lists);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let subject = &mut params.distinguished_name;
         *subject = rcgen::DistinguishedName::new();
@@ -265,10 +368,6 @@ impl Authority {
         subject.push(DnType::OrganizationalUnitName, role.as_str());
         let signed = params.signed_by(&request.public_key, &self.issuer);
         let signed = signed.map_err(IdentityError::invalid)?;
-        let mut lists = self.lists();
-        if lists.tokens.name(name) {
-            self.save_tokens(&lists)?;
-        }
         Ok(format!("{}{}", signed.pem(), self.pem))
     }
 
@@ -292,38 +391,37 @@ impl Authority {
             None => {}
         }
         let secret = crate::shell::token::random().map_err(IdentityError::invalid)?;
-        let mut lists = self.lists();
-        lists
-            .tokens
-            .add(&secret, role, name, unix_ms() / 1000 + seconds);
-        self.save_tokens(&lists)?;
+        let until_s = unix_ms() / 1000 + seconds;
+        self.lists().change(&self.dir, |tokens| {
+            tokens.add(&secret, role, name, until_s);
+        })?;
         Ok(Invitation {
             secret,
             fingerprint: self.fingerprint.clone(),
         })
     }
 
-    /// Takes a token, which is used up from then on, and returns role and name of its holder. A node
-    /// whose token has no name gets the name `wanted`, or else `host`.
+    /// Issues a certificate for a token, and returns role and name of its holder with it. A node whose
+    /// token has no name gets the name `wanted`, or else `host`. After an error the token is still
+    /// unused.
     ///
     /// # Errors
-    /// The token is unknown, used or expired, or is for another name.
-    pub fn take(
+    /// The token is unknown, used or expired, or is for another name. The request is invalid, or the
+    /// list of tokens cannot be written.
+    pub fn join(
         &self,
         secret: &str,
         wanted: &str,
         host: &str,
-    ) -> Result<(Role, String), IdentityError> {
+        request: &str,
+    ) -> Result<(Role, String, String), IdentityError> {
+        let now_s = unix_ms() / 1000;
         let mut lists = self.lists();
-        let taken = lists.tokens.take(secret, wanted, host, unix_ms() / 1000)?;
+        let (role, name) = lists.tokens.check(secret, wanted, host, now_s)?;
+        let chain = self.sign(&mut lists, request, &name, role)?;
         // A token counts as used before its certificate leaves.
-        self.save_tokens(&lists)?;
-        Ok(taken)
-    }
-
-    fn save_tokens(&self, lists: &Lists) -> Result<(), IdentityError> {
-        let text = serde_json::to_vec_pretty(&lists.tokens).map_err(IdentityError::invalid)?;
-        replace(&self.dir.join("tokens.json"), &text)
+        lists.change(&self.dir, |tokens| tokens.take(secret, role, &name, now_s))?;
+        Ok((role, name, chain))
     }
 
     /// Refuses a serial number, or all certificates of a name that were issued until now, and unused
@@ -343,7 +441,7 @@ impl Authority {
         }
         lists.last_ms = now;
         let text = serde_json::to_vec_pretty(&lists.denied).map_err(IdentityError::invalid)?;
-        replace(&self.dir.join("denied.json"), &text)?;
+        replace(&self.dir.join(DENIED), &text)?;
         let is_known = lists.tokens.names().any(|name| name == name_or_serial);
         let revoked = match is_serial || is_known {
             true => Revoked::Known,
@@ -357,7 +455,7 @@ impl Authority {
             // A repeated revocation knows it, too.
             lists.tokens.name(name_or_serial);
         }
-        self.save_tokens(&lists)?;
+        lists.save_tokens(&self.dir)?;
         Ok(revoked)
     }
 
@@ -416,18 +514,89 @@ mod tests {
         let stored = fs::read_to_string(path.join("tokens.json")).unwrap();
         assert!(!stored.contains(&token.secret));
         let after = Authority::open(&path).unwrap();
-        let taken = after.take(&token.secret, "", "").unwrap();
-        assert_eq!(taken, (Role::User, "bob".to_owned()));
+        let (_, request) = super::super::request().unwrap();
+        let join = |authority: &Authority, secret: &str, wanted: &str| {
+            authority.join(secret, wanted, "", &request)
+        };
+        let (role, name, chain) = join(&after, &token.secret, "").unwrap();
+        assert_eq!((role, &*name), (Role::User, "bob"));
+        assert_eq!(holder(&chain).name, "bob");
         for authority in [&after, &Authority::open(&path).unwrap()] {
-            let error = authority.take(&token.secret, "", "").unwrap_err();
+            let error = join(authority, &token.secret, "").unwrap_err();
             assert_eq!(error.to_string(), "the token to join was used before");
         }
         let late = after.invite(Role::Node, None, 0).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1_100));
-        let error = after.take(&late.secret, "n1", "").unwrap_err();
+        let error = join(&after, &late.secret, "n1").unwrap_err();
         assert_eq!(error.to_string(), "the token to join has expired");
-        let unknown = after.take("rubbish", "n1", "").unwrap_err();
+        let unknown = join(&after, "rubbish", "n1").unwrap_err();
         assert_eq!(unknown.to_string(), "there is no such token to join");
+    }
+
+    #[test]
+    fn a_failed_join_leaves_its_token_unused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("authority");
+        let authority = authority(&path);
+        let token = authority.invite(Role::Node, None, 60).unwrap();
+        let (_, request) = super::super::request().unwrap();
+        let join = |request: &str| authority.join(&token.secret, "n1", "", request);
+        assert!(join("no request").is_err());
+        // No file can be written in place of this folder.
+        let obstacle = path.join("tokens.new");
+        fs::create_dir(&obstacle).unwrap();
+        for _ in 0..2 {
+            let error = join(&request).unwrap_err().to_string();
+            assert!(error.contains("tokens.json"), "{error}");
+        }
+        let invited = authority.invite(Role::User, Some("bob"), 60);
+        assert!(invited.is_err());
+        fs::remove_dir(&obstacle).unwrap();
+        assert_eq!(join(&request).unwrap().1, "n1");
+        let error = join(&request).unwrap_err().to_string();
+        assert_eq!(error, "the token to join was used before");
+    }
+
+    #[test]
+    fn missing_revocations_end_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("authority");
+        assert_eq!(authority(&path).warning(), None);
+        let denied = path.join(DENIED);
+        assert_eq!(Authority::open(&path).unwrap().warning(), None);
+        fs::remove_file(&denied).unwrap();
+        let error = Authority::open(&path).unwrap_err().to_string();
+        let expected = format!("{} is missing, so revoked", denied.display());
+        assert!(error.starts_with(&expected), "{error}");
+        fs::write(&denied, "{}").unwrap();
+        assert!(Authority::open(&path).is_ok());
+        // A folder of an earlier version starts, and gets the list.
+        fs::write(path.join(TOKENS), r#"{"names":["ada"]}"#).unwrap();
+        assert_eq!(Authority::open(&path).unwrap().warning(), None);
+        fs::write(path.join(TOKENS), r#"{"names":["ada"]}"#).unwrap();
+        fs::remove_file(&denied).unwrap();
+        let old = Authority::open(&path).unwrap();
+        assert!(old.warning().unwrap().contains("revoke them again"));
+        assert_eq!(Authority::open(&path).unwrap().warning(), None);
+        fs::remove_file(&denied).unwrap();
+        assert!(Authority::open(&path).is_err());
+    }
+
+    #[test]
+    fn a_damaged_list_is_named_with_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("authority");
+        authority(&path);
+        for name in [DENIED, TOKENS, "authority.key", "authority.pem"] {
+            let file = path.join(name);
+            let sound = fs::read(&file).unwrap();
+            fs::write(&file, "").unwrap();
+            let error = Authority::open(&path).unwrap_err().to_string();
+            let begin = format!("{} is damaged (", file.display());
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(error.contains("restore it from a backup"), "{error}");
+            fs::write(&file, sound).unwrap();
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl std::str::FromStr for Invitation {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     role: Role,
     #[serde(default)]
@@ -67,8 +67,11 @@ struct Entry {
 }
 
 /// The tokens of an authority.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tokens {
+    /// True if the folder has had a list of revoked certificates, which must not be missing later.
+    #[serde(default)]
+    pub has_denied: bool,
     /// Tokens by the digest of their secret.
     #[serde(default)]
     tokens: BTreeMap<String, Entry>,
@@ -91,16 +94,16 @@ impl Tokens {
         self.tokens.insert(digest(secret.as_bytes()), entry);
     }
 
-    pub fn take(
-        &mut self,
+    /// Returns role and name of the holder of a token. The token stays unused.
+    pub fn check(
+        &self,
         secret: &str,
         wanted: &str,
         host: &str,
         now_s: u64,
     ) -> Result<(Role, String), IdentityError> {
-        self.tokens
-            .retain(|_, e| e.expires_s + REMEMBERED_S > now_s);
-        let entry = self.tokens.get_mut(&digest(secret.as_bytes()));
+        let entry = self.tokens.get(&digest(secret.as_bytes()));
+        let entry = entry.filter(|e| e.expires_s + REMEMBERED_S > now_s);
         let unknown = IdentityError::Refused("there is no such token to join");
         let entry = entry.ok_or(unknown)?;
         if entry.used {
@@ -127,16 +130,30 @@ impl Tokens {
                 name.to_owned()
             }
         };
-        entry.used = true;
-        if entry.role == Role::Node {
-            self.nodes.insert(name.clone());
-        }
         Ok((entry.role, name))
     }
 
-    /// Remembers a name with a certificate. Returns whether it is new.
-    pub fn name(&mut self, name: &str) -> bool {
-        self.names.insert(name.to_owned())
+    /// Marks a token as used by a user or node, whose certificate is issued, and forgets old tokens.
+    pub fn take(&mut self, secret: &str, role: Role, name: &str, now_s: u64) {
+        self.tokens
+            .retain(|_, e| e.expires_s + REMEMBERED_S > now_s);
+        if let Some(entry) = self.tokens.get_mut(&digest(secret.as_bytes())) {
+            entry.used = true;
+        }
+        if role == Role::Node {
+            self.nodes.insert(name.to_owned());
+        }
+        self.name(name);
+    }
+
+    /// Remembers a name with a certificate.
+    pub fn name(&mut self, name: &str) {
+        self.names.insert(name.to_owned());
+    }
+
+    /// Returns true for a remembered name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 
     /// Returns the names with a certificate or a token.
@@ -177,22 +194,25 @@ mod tests {
     #[test]
     fn a_token_for_one_name_gives_no_other() {
         let mut tokens = Tokens::default();
+        let take = |tokens: &mut Tokens, secret: &str, wanted: &str, host: &str| {
+            let (role, name) = tokens.check(secret, wanted, host, 5)?;
+            tokens.take(secret, role, &name, 5);
+            Ok::<_, IdentityError>((role, name))
+        };
         tokens.add("secret", Role::Node, Some("n1"), 10);
-        let error = tokens
-            .take("secret", "n2", "host", 5)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "the token to join is for another name");
-        let taken = tokens.take("secret", "n1", "host", 5).unwrap();
+        let error = take(&mut tokens, "secret", "n2", "host").unwrap_err();
+        assert_eq!(error.to_string(), "the token to join is for another name");
+        let taken = take(&mut tokens, "secret", "n1", "host").unwrap();
         assert_eq!(taken, (Role::Node, "n1".to_owned()));
         for secret in ["second", "third"] {
             tokens.add(secret, Role::Node, None, 10);
         }
-        let error = tokens.take("second", "n1", "host", 5).unwrap_err();
+        let error = take(&mut tokens, "second", "n1", "host").unwrap_err();
         assert!(error.to_string().contains("has joined before"), "{error}");
-        let taken = tokens.take("second", "", "host", 5).unwrap();
+        let taken = take(&mut tokens, "second", "", "host").unwrap();
         assert_eq!(taken.1, "host");
         assert!(!tokens.forget("host"));
-        assert_eq!(tokens.take("third", "host", "", 5).unwrap().1, "host");
+        let taken = take(&mut tokens, "third", "host", "").unwrap();
+        assert_eq!(taken.1, "host");
     }
 }

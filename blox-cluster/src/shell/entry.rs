@@ -183,11 +183,7 @@ impl pb::entry_server::Entry for Names {
         let authority = self.authority()?;
         let peer = request.extensions().get::<Peer>().cloned();
         let wanted = request.into_inner();
-        let issued = (|| {
-            let (role, name) = authority.take(&wanted.secret, &wanted.name, &wanted.host)?;
-            let chain = authority.issue(&wanted.request, &name, role)?;
-            Ok((role, name, chain))
-        })();
+        let issued = authority.join(&wanted.secret, &wanted.name, &wanted.host, &wanted.request);
         let notes = &self.0.notes;
         match issued {
             Ok((role, name, chain)) => {

@@ -295,6 +295,10 @@ pub(super) fn serve(
     }
     if let Some(dir) = &daemon.identity {
         let authority = Arc::new(Authority::open(dir)?);
+        if let Some(text) = authority.warning() {
+            // The output may be closed.
+            let _ = writeln!(terminal.err, "{}", plain(text));
+        }
         authority.keep_scheduler()?;
         listen = listen.with_tls(ServerTls::new(authority)?);
     }
