@@ -278,6 +278,11 @@ fn archived_jobs_of_an_array_decide_its_conditions() {
         w.restarts_equal();
         w = w.again();
     }
+    let many = w.many("job", Vec::new(), 0, "afterok:0_2");
+    let refused = w.ask(Request::SubmitMany(Box::new(many))).unwrap_err();
+    let expected =
+        "job 0_2 is in the archive, or there is no such job: `blox show 0_2` looks for it";
+    assert_eq!(refused.to_string(), expected);
     let any = w.submit("afterany:0");
     assert!(w.is_held(any));
     w.complete(2);

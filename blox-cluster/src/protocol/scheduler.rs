@@ -140,6 +140,9 @@ pub enum RequestError {
     /// The job ended long ago.
     #[error("job {0} has ended and is in the archive: `blox show {0}` prints it")]
     Archived(JobId),
+    /// There is no such job of an array, or it ended long ago.
+    #[error("job {0} is in the archive, or there is no such job: `blox show {0}` looks for it")]
+    NotInArray(String),
     /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
@@ -826,9 +829,12 @@ impl Controller {
             };
             if jobs.is_empty() {
                 let (JobName::Job(job) | JobName::InArray(job, _)) = *name;
-                return Err(match job < self.core.state().next_job_id() {
-                    true => RequestError::Archived(job),
-                    false => RequestError::NoJob(job),
+                return Err(match name {
+                    _ if job >= self.core.state().next_job_id() => RequestError::NoJob(job),
+                    JobName::Job(job) => RequestError::Archived(*job),
+                    JobName::InArray(array, index) => {
+                        RequestError::NotInArray(format!("{array}_{index}"))
+                    }
                 });
             }
             after.extend(jobs.into_iter().map(|job| (*kind, job)));

@@ -7,6 +7,7 @@
 
 use crate::private;
 use crate::protocol::launches::Past;
+use crate::protocol::scheduler::LONGEST_ARRAY;
 use blox_core::JobId;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -52,14 +53,36 @@ impl Archive {
 
     /// Returns an archived job, or `None` if the archive does not have it.
     pub fn find(&self, job: JobId) -> io::Result<Option<Past>> {
-        let file = match File::open(self.file(job.0 / PER_FILE)) {
+        self.last_in(job.0 / PER_FILE, |past| past.job == job)
+    }
+
+    /// Returns an archived job of an array, or `None` if the archive does not have it.
+    pub fn find_in_array(&self, array: JobId, index: u32) -> io::Result<Option<Past>> {
+        let is_it = |past: &Past| {
+            let place = past.brief.array;
+            place.is_some_and(|place| (place.id, place.index) == (array, index))
+        };
+        // The indices of an array ascend with the numbers of its jobs.
+        let last = array.0.saturating_add(index.min(LONGEST_ARRAY as u32));
+        for number in array.0 / PER_FILE..=last / PER_FILE {
+            let found = self.last_in(number, is_it)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the last job of a file that meets a condition.
+    fn last_in(&self, number: u32, is_it: impl Fn(&Past) -> bool) -> io::Result<Option<Past>> {
+        let file = match File::open(self.file(number)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         let mut found = None;
         for line in BufReader::new(file).split(b'\n') {
             let past = serde_json::from_slice::<Past>(&line?).ok();
-            found = past.filter(|past| past.job == job).or(found);
+            found = past.filter(&is_it).or(found);
         }
         Ok(found)
     }
@@ -109,6 +132,7 @@ fn ends_with_newline(file: &mut File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::after::InArray;
     use crate::protocol::launches::Brief;
     use blox_core::{Outcome, Time};
     use std::fs::OpenOptions;
@@ -148,6 +172,36 @@ mod tests {
             assert_eq!(archive.find(JobId(other)).unwrap(), None);
         }
         assert_eq!(fs::read_dir(dir.path().join("archive")).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn archived_job_of_an_array_is_found_by_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let archive = Archive::in_dir(dir.path());
+        let id = JobId(998);
+        // The indices 5, 7, 9 and so on have the jobs 998, 999, 1000 and so on.
+        let of = |job: u32| {
+            let mut past = past(job, "sweep");
+            let index = 5 + 2 * (job - id.0);
+            let place = InArray {
+                id,
+                index,
+                ..InArray::default()
+            };
+            past.brief.array = Some(place);
+            past
+        };
+        archive
+            .add(&[past(997, "other"), of(998), of(1_001)])
+            .unwrap();
+        let find = |array, index| archive.find_in_array(JobId(array), index).unwrap();
+        assert_eq!(
+            (find(998, 5), find(998, 11)),
+            (Some(of(998)), Some(of(1_001)))
+        );
+        for (array, index) in [(998, 0), (998, 9), (998, u32::MAX), (997, 0), (u32::MAX, 0)] {
+            assert_eq!(find(array, index), None);
+        }
     }
 
     #[test]

@@ -130,8 +130,25 @@ impl Handle {
 
     /// Reads a job from the archive.
     pub(super) async fn archived(&self, job: JobId) -> Result<Option<Past>, tonic::Status> {
+        self.in_archive(move |archive| archive.find(job)).await
+    }
+
+    /// Reads a job of an array from the archive.
+    pub(super) async fn archived_in_array(
+        &self,
+        array: JobId,
+        index: u32,
+    ) -> Result<Option<Past>, tonic::Status> {
+        let find = move |archive: &Archive| archive.find_in_array(array, index);
+        self.in_archive(find).await
+    }
+
+    async fn in_archive(
+        &self,
+        find: impl FnOnce(&Archive) -> std::io::Result<Option<Past>> + Send + 'static,
+    ) -> Result<Option<Past>, tonic::Status> {
         let archive = self.archive.clone();
-        let found = tokio::task::spawn_blocking(move || archive.find(job)).await;
+        let found = tokio::task::spawn_blocking(move || find(&archive)).await;
         let failed = |why: String| tonic::Status::internal(format!("the archive: {why}"));
         let found = found.map_err(|e| failed(e.to_string()))?;
         found.map_err(|e| failed(e.to_string()))

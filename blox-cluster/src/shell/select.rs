@@ -8,11 +8,24 @@ use crate::protocol::scheduler::Controller;
 use crate::wire::pb;
 use blox_core::JobId;
 
+/// Begins the text of a job that is no array, even if an array has its number.
+const EXACTLY: &str = "=";
+
+/// Returns the text that lists one job and no array.
+pub(super) fn exactly(job: JobId) -> String {
+    format!("{EXACTLY}{job}")
+}
+
 /// Returns the selected jobs of a list, such as `12_[0-3,7]`.
 fn listed(s: &Controller, text: &str) -> Result<Vec<JobId>, String> {
     let durable = s.launches().durable();
     let wrong = || format!("`{text}` is no job, expected 12, or 12_3 or 12_[0-3,7] in an array");
     let none = || format!("there is no job {text}");
+    if let Some(number) = text.strip_prefix(EXACTLY) {
+        let job = number.parse().map(JobId).map_err(|_| wrong())?;
+        let is_known = job < s.core().state().next_job_id();
+        return is_known.then(|| vec![job]).ok_or_else(none);
+    }
     let Some((array, list)) = text.split_once("_[") else {
         let name: JobName = text.parse().map_err(|_| wrong())?;
         let mut jobs = durable.named(name);
@@ -46,6 +59,27 @@ fn listed(s: &Controller, text: &str) -> Result<Vec<JobId>, String> {
         true => Err(none()),
         false => Ok(jobs),
     }
+}
+
+/// Returns array and index of a name such as `12_3` if no job of this name is in the state.
+pub(super) fn is_unknown_in_array(s: &Controller, text: &str) -> Option<(JobId, u32)> {
+    match text.parse() {
+        Ok(name @ JobName::InArray(array, index)) => {
+            let is_unknown = s.launches().durable().named(name).is_empty();
+            (is_unknown && array < s.core().state().next_job_id()).then_some((array, index))
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a filter lists [`exactly`] one job, and has no other condition.
+pub(super) fn is_only(filter: &pb::Filter, job: JobId) -> bool {
+    let jobs = vec![exactly(job)];
+    let only = pb::Filter {
+        jobs,
+        ..pb::Filter::default()
+    };
+    *filter == only
 }
 
 /// Returns the jobs that a filter lists, in order; `None` if it lists none, so that all count.

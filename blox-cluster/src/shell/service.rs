@@ -17,6 +17,7 @@ use crate::history::{self, HistoryError};
 use crate::identity::audit::Audit;
 use crate::identity::authority::Authority;
 use crate::identity::tls::ServerTls;
+use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{
     Controller, ControllerInput, LONGEST_ARRAY, Request as Ask, RequestError, SubmitMany,
 };
@@ -435,6 +436,30 @@ impl Service {
         seen.ok_or_else(|| self.handle.gone())
     }
 
+    /// Replaces the names of archived jobs of arrays, such as `12_3`, by [`select::exactly`] these
+    /// jobs. Returns the last of them.
+    async fn name_archived(&self, filter: &mut pb::Filter) -> Result<Option<Past>, Status> {
+        if !filter.jobs.iter().any(|name| name.contains('_')) {
+            return Ok(None);
+        }
+        let names = filter.jobs.clone();
+        let look = move |s: &Controller, _: Millis| {
+            let unknown = |name: &String| select::is_unknown_in_array(s, name);
+            names.iter().map(unknown).collect::<Vec<_>>()
+        };
+        let mut last = None;
+        for (text, unknown) in filter.jobs.iter_mut().zip(self.look(look).await?) {
+            let Some((array, index)) = unknown else {
+                continue;
+            };
+            if let Some(past) = self.handle.archived_in_array(array, index).await? {
+                *text = select::exactly(past.job);
+                last = Some(past);
+            }
+        }
+        Ok(last)
+    }
+
     async fn all_nodes(&self) -> Answer<pb::NodesReply> {
         let nodes = self.look(shown::nodes).await?;
         Ok(Response::new(pb::NodesReply { nodes }))
@@ -629,11 +654,12 @@ impl pb::jobs_server::Jobs for Service {
             let text = "only an operator changes the priority of a queued job";
             return Err(Status::permission_denied(text));
         }
-        let filter = request.filter.unwrap_or_default();
+        let mut filter = request.filter.unwrap_or_default();
         if filter == pb::Filter::default() {
             let text = "no job is selected: expected numbers of jobs or a filter";
             return Err(Status::invalid_argument(text));
         }
+        self.name_archived(&mut filter).await?;
         let find = move |s: &Controller, now: Millis| select::all(s, now, &filter);
         let jobs = self.look(find).await?.map_err(Status::not_found)?;
         let mut reply = pb::ChangeManyReply::default();
@@ -685,7 +711,13 @@ impl pb::jobs_server::Jobs for Service {
     async fn list(&self, request: Request<pb::ListRequest>) -> Answer<pb::ListReply> {
         let mut wanted = request.into_inner();
         let job = wanted.job;
-        let filter = wanted.filter.take().unwrap_or_default();
+        let mut filter = wanted.filter.take().unwrap_or_default();
+        let past = self.name_archived(&mut filter).await?;
+        if let Some(past) = past.filter(|past| wanted.all && select::is_only(&filter, past.job)) {
+            let look = move |s: &Controller, _: Millis| vec![shown::archived(s, &past)];
+            let jobs = self.look(look).await?;
+            return Ok(Response::new(pb::ListReply { jobs, next: None }));
+        }
         let look = move |s: &Controller, now: Millis| select::lines(s, now, &wanted, &filter);
         let reply = self.look(look).await?.map_err(Status::not_found)?;
         let Some(job) = job.filter(|_| reply.jobs.is_empty()) else {
