@@ -212,7 +212,10 @@ impl Launches {
             // A decision stops the jobs of a lost node, so it is lost once no lease is left.
             match self.has_leases(now, node, last_report_at) {
                 true => self.cordon_silent(view, node),
-                false => self.lost(node, now),
+                false => {
+                    self.lost(node, now);
+                    self.uncordon_lost(view, node);
+                }
             }
         }
         for part in self.open_on(node) {
@@ -259,6 +262,15 @@ impl Launches {
         if view.node(node).is_some_and(|n| n.cordoned().is_none()) {
             let why = Name::from(SILENT);
             let action = NodeAction::Cordon { node, why };
+            self.out.events.push(Event::NodeManaged { action });
+        }
+    }
+
+    /// Removes the cordon of a silent node on which no job has a lease any longer.
+    fn uncordon_lost(&mut self, view: View<'_>, node: NodeId) {
+        let cordoned = view.node(node).and_then(|n| n.cordoned());
+        if cordoned.is_some_and(|why| matches!(why.as_str(), SILENT | AWAY)) {
+            let action = NodeAction::Uncordon { node };
             self.out.events.push(Event::NodeManaged { action });
         }
     }
