@@ -132,6 +132,12 @@ pub enum Within {
 }
 
 /// A number of GPUs, CPU cores or GiB, with a total order.
+///
+/// ```
+/// use blox_core::Amount;
+/// assert_eq!(Amount(16.5).to_string(), "16.5");
+/// assert_eq!(Amount(1e300).to_string(), "1.00e300");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Amount(pub f64);
@@ -169,9 +175,12 @@ impl From<Gpus> for Amount {
 }
 
 impl fmt::Display for Amount {
-    /// At most three decimals.
+    /// At most three decimals, and never more than 15 digits before them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", (self.0 * 1e3).round() / 1e3)
+        match self.0.abs() < 1e15 {
+            true => write!(f, "{}", (self.0 * 1e3).round() / 1e3),
+            false => write!(f, "{:.2e}", self.0),
+        }
     }
 }
 
