@@ -224,16 +224,26 @@ async fn change(
 ) -> Result<i32, Failure> {
     let filter = filter_of(&a.at, a.filter, a.jobs)?;
     let mut client = client(&a.at).await?;
+    let counts_ended = verb == pb::Verb::Cancel && !filter.jobs.is_empty() && !a.json;
+    let mut ended: BTreeMap<u32, pb::JobLine> = BTreeMap::new();
+    let of_job = |line: pb::JobLine| (line.job, line);
+    if counts_ended {
+        // The reply to the change itself names jobs that do not exist.
+        let jobs = client.list_selected(filter.clone(), true, usize::MAX).await;
+        let (jobs, _) = jobs.unwrap_or_default();
+        let jobs = jobs.into_iter().filter(|j| j.ended_s > 0.0);
+        ended.extend(jobs.map(of_job));
+    }
     let mut reply = client.change_many(filter.clone(), verb, 0).await?;
-    if verb == pb::Verb::Cancel && !filter.jobs.is_empty() && !a.json {
-        // A job may have ended before in another way.
+    if counts_ended {
+        // A job may have ended meanwhile in another way.
         let jobs = client.list_selected(filter, true, usize::MAX).await;
         let (jobs, _) = jobs.unwrap_or_default();
-        let ended = |j: &&pb::JobLine| j.ended_s > 0.0 && j.phase != "cancelled";
-        let ended: Vec<&pb::JobLine> = jobs.iter().filter(ended).collect();
+        let is_other = |j: &pb::JobLine| j.ended_s > 0.0 && j.phase != "cancelled";
+        ended.extend(jobs.into_iter().filter(is_other).map(of_job));
         let all = reply.changed.len() as u64;
-        let has_ended = |job: &u32| ended.binary_search_by_key(job, |j| j.job).is_ok();
-        reply.changed.retain(|job| !has_ended(job));
+        reply.changed.retain(|job| !ended.contains_key(job));
+        let ended: Vec<&pb::JobLine> = ended.values().collect();
         if !ended.is_empty() {
             let text = before(&ended, all, reply.changed.len());
             writeln!(terminal.out, "{text}")?;
