@@ -1245,6 +1245,54 @@ fn line_of_a_shell_runs_once_and_is_shown_briefly() {
 }
 
 #[test]
+fn archived_jobs_of_an_array_are_found_by_name() {
+    let c = Cluster::start_with("fifo", &[], &["--keep-ended", "2"]);
+    c.run(&["submit", "--array", "0-5", "--", "true"]).unwrap();
+    let cancelled = c.run(&["cancel", "0_[0-3]"]).unwrap();
+    assert_eq!(cancelled, "4 jobs cancelled\n");
+    c.until("two jobs are in the archive", |c| {
+        let jobs = c.json(&["queue", "--all"]);
+        jobs.as_array().is_some_and(|jobs| jobs.len() == 4)
+    });
+    let show = c.run(&["show", "0_1"]).unwrap();
+    assert!(show.contains("\nin array   0_1\n"), "{show}");
+    assert_eq!(c.run(&["why", "0_1"]).unwrap(), "job 0_1 is cancelled\n");
+    let no = c.run(&["logs", "0_1"]).unwrap_err();
+    assert_eq!(no, "error: job 1 has not run\n");
+    let no = c.run(&["show", "0_6"]).unwrap_err();
+    assert_eq!(no, "error: there is no job 0_6\n");
+    // A job that was cancelled before does not count again.
+    for (jobs, expected) in [
+        ("0_0", "job 0_0 had ended before: it is cancelled\n"),
+        (
+            "0_[2-4]",
+            "1 of 3 jobs cancelled: 2 had ended before (2 cancelled)\n",
+        ),
+    ] {
+        assert_eq!(c.run(&["cancel", jobs]).unwrap(), expected);
+    }
+}
+
+#[test]
+fn script_of_standard_input_is_submitted() {
+    let c = Cluster::start("fifo", &[]);
+    let path = c.dir.path().join("job.sh");
+    std::fs::write(&path, "#!/bin/sh\n#SBATCH -J mine\nexit 0\n").unwrap();
+    let submit = |words: &[&str]| {
+        let script = std::fs::File::open(&path).unwrap();
+        let mut blox = blox();
+        let blox = blox.args(words).env("BLOX_AT", &c.at).stdin(script);
+        let out = blox.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    submit(&["sbatch", "--hold"]);
+    submit(&["submit", "--hold", "-"]);
+    for job in [0, 1] {
+        assert_eq!(c.job(job)["name"], "mine");
+    }
+}
+
+#[test]
 fn missing_working_directory_is_named_in_the_error() {
     let c = Cluster::start("fifo", &[1]);
     let dir = c.dir.path().join("gone");

@@ -273,7 +273,14 @@ pub(super) fn parse(
     terminal: &mut Terminal<'_>,
 ) -> Result<Result<Command, i32>, Failure> {
     let expanded = daemon_file::expanded(args, command)?;
-    let matches = command().try_get_matches_from(expanded.as_deref().unwrap_or(args));
+    let line = expanded.as_deref().unwrap_or(args);
+    let matches = command().try_get_matches_from(line).or_else(|e| {
+        let lacks_script = e.kind() == ErrorKind::MissingRequiredArgument;
+        match lacks_script && cluster::is_sbatch(line) && !terminal.prompts {
+            true => command().try_get_matches_from(line.iter().chain([&OsString::from("-")])),
+            false => Err(e),
+        }
+    });
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Ok(cli.command)),
         Err(mut e) if e.use_stderr() => {

@@ -588,7 +588,8 @@ pub(crate) struct SubmitArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-    /// Program and its arguments, run without a shell; or a batch script, whose #SBATCH lines apply
+    /// Program and its arguments, run without a shell; or a batch script, whose #SBATCH lines apply;
+    /// - reads the script from standard input
     #[arg(
         required_unless_present = "wrap",
         trailing_var_arg = true,

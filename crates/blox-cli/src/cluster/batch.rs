@@ -16,6 +16,9 @@ use std::fmt::Display;
 use std::io::Read as _;
 use std::path::Path;
 
+/// Name of the standard input in place of a script.
+pub(super) const STDIN: &str = "-";
+
 /// Bytes of a file in which `#SBATCH` lines are searched.
 const BEGINNING: u64 = 65_536;
 
@@ -93,7 +96,7 @@ pub(super) fn check_script(a: &SubmitArgs) -> Result<(), Failure> {
     let Some(name) = a.command.first().filter(|_| a.sbatch.wrap.is_none()) else {
         return Ok(());
     };
-    if Path::new(name).exists() || !name.contains('/') && is_in_search_path(name) {
+    if name == STDIN || Path::new(name).exists() || !name.contains('/') && is_in_search_path(name) {
         return Ok(());
     }
     let path = std::path::absolute(name).map_err(|e| Failure::new(e.to_string()))?;
@@ -240,6 +243,11 @@ fn batch(a: SubmitArgs, matches: &ArgMatches) -> Result<Batch, Failure> {
 /// Returns what a job runs: a batch script, or a command without a shell.
 fn task(mut command: Vec<String>, is_script: bool) -> Result<Task, Failure> {
     let first = command[0].clone();
+    if first == STDIN {
+        return Err(Failure::new(
+            "with --on slurm, no script is read from standard input: expected --script FILE",
+        ));
+    }
     let path = Path::new(&first);
     if is_script {
         let wrong = |e| Failure::new(format!("--script {first}: {e}"));

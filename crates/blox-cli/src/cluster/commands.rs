@@ -399,6 +399,7 @@ async fn submit(
             a.command = vec!["wrap".to_owned()];
             Some(Script::wrapping(&line))
         }
+        None if a.command[0] == batch::STDIN => Some(Script::read(&mut *terminal.input)?),
         None => Script::of(&a.command[0], a.slurm.script)?,
     };
     let described = options(&a, script.as_ref(), matches)?.job()?;

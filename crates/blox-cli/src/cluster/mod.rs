@@ -107,6 +107,12 @@ pub(super) fn beside_shim(args: &[OsString]) -> Option<Result<i32, Failure>> {
     None
 }
 
+/// Returns whether a command line is of sbatch, which reads a script from standard input if none is
+/// named.
+pub(super) fn is_sbatch(line: &[OsString]) -> bool {
+    line.get(1).is_some_and(|word| word == "sbatch")
+}
+
 pub(super) fn run(
     registry: &Registry,
     command: ClusterCommand,
@@ -114,7 +120,7 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     if let ClusterCommand::Submit(late) = &command
-        && line.get(1).is_some_and(|word| word == "sbatch")
+        && is_sbatch(line)
     {
         batch::check_script(&late.args)?;
     }

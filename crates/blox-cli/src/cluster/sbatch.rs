@@ -2,7 +2,7 @@
 //! honoured, or refused by its name and line.
 
 use super::args::SbatchArgs;
-use super::batch::{beginning, is_in_search_path};
+use super::batch::{STDIN, beginning, is_in_search_path};
 use super::habits::replacement;
 use crate::failure::Failure;
 use crate::text::plain;
@@ -10,6 +10,7 @@ use blox_cluster::wire::pb;
 use blox_results::quoted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::Path;
 
 /// Most jobs in an array, as the scheduler accepts it.
@@ -601,6 +602,12 @@ const LONGEST_SCRIPT: usize = 32_768;
 /// Shells that run a text after `-c`.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
+/// Returns program and option after `#!` in the first line of a script.
+fn interpreter_of(text: &str) -> Option<Vec<String>> {
+    let line = text.lines().next()?.strip_prefix("#!")?;
+    Some(line.split_whitespace().map(str::to_owned).collect())
+}
+
 impl Script {
     /// Returns the script that runs one line with a shell.
     pub fn wrapping(line: &str) -> Self {
@@ -610,6 +617,37 @@ impl Script {
             interpreter: vec!["/bin/sh".to_owned()],
             path: name.clone(),
             name,
+        }
+    }
+
+    /// Reads the script from standard input. No node can read it later, so a shell must run its text.
+    pub fn read(from: impl std::io::Read) -> Result<Self, Failure> {
+        let wrong = |why: &str| Failure::new(format!("the script in standard input {why}"));
+        let mut bytes = Vec::new();
+        let read = from.take(LONGEST_SCRIPT as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|e| wrong(&format!("cannot be read: {e}")))?;
+        if bytes.len() > LONGEST_SCRIPT {
+            return Err(wrong(&format!(
+                "has more than {LONGEST_SCRIPT} bytes, the most that a job carries: write it to a file"
+            )));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is no text, expected UTF-8"))?;
+        let interpreter = interpreter_of(&text);
+        let interpreter = interpreter.ok_or_else(|| {
+            wrong("begins with no interpreter, expected a first line such as #!/bin/bash")
+        })?;
+        let script = Script {
+            name: "sbatch".to_owned(),
+            text: Some(text),
+            interpreter,
+            path: STDIN.to_owned(),
+        };
+        match SHELLS.contains(&script.program()) {
+            true => Ok(script),
+            false => Err(wrong(&format!(
+                "is for `{}`, which reads files only, expected a shell such as #!/bin/bash: write the script to a file",
+                plain(&script.interpreter.join(" "))
+            ))),
         }
     }
 
@@ -626,9 +664,7 @@ impl Script {
             Err(_) => return Ok(None),
         };
         let text = String::from_utf8(bytes).ok();
-        let first = text.as_deref().and_then(|t| t.lines().next());
-        let interpreter = first.and_then(|line| line.strip_prefix("#!"));
-        let Some(interpreter) = interpreter else {
+        let Some(interpreter) = text.as_deref().and_then(interpreter_of) else {
             return match asked {
                 true => Err(Failure::new(format!(
                     "--script {command}: expected a first line such as #!/bin/bash"
@@ -636,7 +672,6 @@ impl Script {
                 false => Ok(None),
             };
         };
-        let interpreter = interpreter.split_whitespace().map(str::to_owned).collect();
         let lines = text.as_deref().unwrap_or_default().lines();
         let has_options = { lines }.any(|line| line.starts_with("#SBATCH "));
         let is_bare = !command.contains('/') && !is_in_search_path(command);
@@ -655,6 +690,7 @@ impl Script {
     /// Returns the options of its lines.
     pub fn options(&self) -> Result<Options, Failure> {
         match &self.text {
+            Some(text) if self.path == STDIN => Options::of_script("standard input", text),
             Some(text) => Options::of_script(&self.name, text),
             None => {
                 let bytes = std::fs::read(&self.path);
@@ -664,17 +700,22 @@ impl Script {
         }
     }
 
-    /// Returns the command that runs the present text of the script, even if the file changes before
-    /// the job starts. Only shells can run a text; other interpreters read the file.
-    fn command(&self, args: &[String]) -> Vec<String> {
-        let mut words = self.interpreter.clone();
+    /// Returns the name of the interpreter's program.
+    fn program(&self) -> &str {
+        let words = &self.interpreter;
         let program = match words.first().map(|word| word.ends_with("/env")) {
             Some(true) => words.get(1),
             _ => words.first(),
         };
-        let program = program.and_then(|p| p.rsplit('/').next()).unwrap_or("");
+        program.and_then(|p| p.rsplit('/').next()).unwrap_or("")
+    }
+
+    /// Returns the command that runs the present text of the script, even if the file changes before
+    /// the job starts. Only shells can run a text; other interpreters read the file.
+    fn command(&self, args: &[String]) -> Vec<String> {
+        let mut words = self.interpreter.clone();
         match &self.text {
-            Some(text) if SHELLS.contains(&program) => {
+            Some(text) if SHELLS.contains(&self.program()) => {
                 words.extend(["-c".to_owned(), text.clone(), self.name.clone()]);
             }
             _ => words.push(self.path.clone()),
@@ -1002,5 +1043,34 @@ mod tests {
         }
         let out = std::fs::read_to_string(dir.path().join("out-7")).unwrap();
         assert_eq!(out, format!("{name} it's 7\n"));
+    }
+
+    #[test]
+    fn script_of_standard_input_runs_or_is_refused() {
+        let read = |text: &str| Script::read(text.as_bytes());
+        let text = "#!/usr/bin/env bash\n#SBATCH -J mine\nhostname\n";
+        let script = read(text).ok().unwrap();
+        let job = script.options().ok().unwrap().job().ok().unwrap();
+        assert_eq!(job.name.as_deref(), Some("mine"));
+        let runs = script.command(&["3".to_owned()]);
+        assert_eq!(runs, ["/usr/bin/env", "bash", "-c", text, "sbatch", "3"]);
+        let wrong = read("#!/bin/sh\n#SBATCH --nodes=0\n").ok().unwrap();
+        let wrong = wrong.options().ok().unwrap().job().err().unwrap();
+        let place = "standard input line 2: --nodes is `0`, ";
+        assert!(wrong.into_text().starts_with(place));
+        let long = "#!/bin/sh\n".repeat(LONGEST_SCRIPT);
+        for (text, why) in [
+            ("", "begins with no interpreter, "),
+            ("hostname\n", "begins with no interpreter, "),
+            (
+                "#!/usr/bin/python3\n",
+                "is for `/usr/bin/python3`, which reads files only, ",
+            ),
+            (&long, "has more than 32768 bytes, "),
+        ] {
+            let found = read(text).err().unwrap().into_text();
+            let expected = format!("the script in standard input {why}");
+            assert!(found.starts_with(&expected), "{found}");
+        }
     }
 }
