@@ -234,6 +234,14 @@ fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireErro
     Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
 }
 
+/// Returns a number with few digits, also if it is very large or close to 0.
+fn short(number: f64) -> String {
+    match number == 0.0 || (1e-6..1e15).contains(&number.abs()) {
+        true => number.to_string(),
+        false => format!("{number:.2e}"),
+    }
+}
+
 /// Rejects a new job with values that cannot be intended. Not part of [`job_spec`], which also
 /// accepts jobs from before a check was added.
 ///
@@ -283,13 +291,17 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     for (field, amount) in [("cpus", j.cpus), ("memory_gib", j.memory_gib)] {
         if amount > MOST {
             let expected = "a million at most";
-            return Err(wrong(field, amount.to_string(), expected));
+            return Err(wrong(field, short(amount), expected));
         }
     }
     let is_limit = |secs: f64| secs > 0.0 && secs <= LONGEST_LIMIT_S;
     if let Some(secs) = j.time_limit_s.filter(|secs| !is_limit(*secs)) {
         let expected = "above 0, and ten years at most";
-        return Err(wrong("time_limit_s", format!("{secs} s"), expected));
+        return Err(wrong(
+            "time_limit_s",
+            format!("{} s", short(secs)),
+            expected,
+        ));
     }
     if j.processes == Some(0) {
         return Err(wrong("processes", "0".to_owned(), "at least 1"));
@@ -299,17 +311,17 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     }
     if let Some(grace_s) = j.grace_s.filter(|s| !(*s > 0.0 && *s <= LONGEST_GRACE_S)) {
         let expected = "above 0, and a day (86400 s) at most";
-        return Err(wrong("grace_s", format!("{grace_s} s"), expected));
+        return Err(wrong("grace_s", format!("{} s", short(grace_s)), expected));
     }
     let (least, most) = LEASES_S;
     if let Some(lease_s) = j.lease_s.filter(|s| !(least..=most).contains(s)) {
         let expected = "10 s at least, and a day (86400 s) at most";
-        return Err(wrong("lease_s", format!("{lease_s} s"), expected));
+        return Err(wrong("lease_s", format!("{} s", short(lease_s)), expected));
     }
     let stall = |s: &f64| (LEAST_STALL_S..=LONGEST_LIMIT_S).contains(s);
     if let Some(stall_s) = j.stall_s.filter(|s| !stall(s)) {
         let expected = "1 s at least, and ten years at most";
-        return Err(wrong("stall_s", format!("{stall_s} s"), expected));
+        return Err(wrong("stall_s", format!("{} s", short(stall_s)), expected));
     }
     Ok(())
 }
@@ -609,10 +621,18 @@ mod tests {
                 format!("attributes is `=3`, {names}"),
             ),
             (
+                pb::Job {
+                    memory_gib: 1e300,
+                    ..job()
+                },
+                "memory_gib is 1.00e300, expected a million at most".to_owned(),
+            ),
+            (
                 pb::Job::default(),
                 "command is empty, expected a program".to_owned(),
             ),
             (grace_s(1e9), format!("grace_s is 1000000000 s, {graces}")),
+            (grace_s(1e300), format!("grace_s is 1.00e300 s, {graces}")),
             (grace_s(0.0), format!("grace_s is 0 s, {graces}")),
             (grace_s(-1.0), format!("grace_s is -1 s, {graces}")),
             (grace_s(f64::NAN), format!("grace_s is NaN s, {graces}")),
