@@ -188,8 +188,8 @@ const PASSES: u32 = 1_000;
 
 /// Removes the folders in a folder that only this account may change, however deep they are.
 ///
-/// Each folder is first moved to the top: a job can nest folders deeper than a path can be long, and
-/// deeper than a process can have open files. There, no job can replace it by a link.
+/// Each folder is first moved to the top, where no job can replace it by a link. A job can nest
+/// folders deeper than the longest path, and deeper than a process can have open files.
 ///
 /// # Errors
 /// The operating system failed.

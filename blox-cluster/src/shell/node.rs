@@ -526,8 +526,8 @@ impl Watched {
         }
     }
 
-    /// Returns the running time of a launch that ended unobserved, as far as its files and the
-    /// earlier looks at them show it. Without room, the shim writes its beat alone.
+    /// Returns the running time of a launch that ended unobserved, from its files and what was read
+    /// of them before. Without room, the shim writes its beat alone.
     fn reconstructed(&self, status: Option<&StatusFile>) -> Millis {
         let beat = self.beat.as_ref().and_then(Slots::read::<Beat>);
         let known = [

@@ -104,7 +104,7 @@ pub(super) struct Ended {
 /// Beginning of the names of folders that are being removed.
 const REMOVED: &str = ".removed-";
 
-/// What the thread removes.
+/// Folders to remove.
 enum Remove {
     /// The folder of a launch.
     All(PathBuf),

@@ -624,8 +624,8 @@ pub(crate) struct SbatchArgs {
     /// GPUs on each of --nodes, such as 8 or a100:8
     #[arg(long, value_name = "GPUS")]
     pub gpus_per_node: Option<String>,
-    /// Number of nodes, which multiplies the GPUs and memory of a node. The job runs only on so many
-    /// nodes, with an equal part of its GPUs on each
+    /// Number of nodes, which multiplies the GPUs and memory of a node. The job runs on exactly
+    /// this number of nodes, with an equal part of its GPUs on each
     #[arg(long, short = 'N', value_name = "N")]
     pub nodes: Option<String>,
     /// Processes of a script: 1, or one for each GPU [default: 1]
