@@ -373,6 +373,12 @@ impl Controller {
         }
     }
 
+    /// Returns the name of a node in listings, or its number.
+    pub fn node_name(&self, node: NodeId) -> String {
+        let name = self.view().node(node).and_then(|n| n.spec().name.clone());
+        name.map_or_else(|| node.to_string(), |name| name.to_string())
+    }
+
     /// Returns the state of the scheduler core.
     pub fn view(&self) -> View<'_> {
         self.core.view()

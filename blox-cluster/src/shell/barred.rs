@@ -33,9 +33,7 @@ pub(super) fn barred(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<St
         let out = n.gpus().filter(is_out).count() as u32;
         let with = n.free_count() + out;
         if let Some(why) = why(s, now, n).filter(|_| out > 0 && (!on_one_node || with >= wanted)) {
-            let name = n.spec().name.as_ref();
-            let name = name.map_or_else(|| n.id().to_string(), ToString::to_string);
-            all.push(format!("{name} ({why})"));
+            all.push(format!("{} ({why})", s.node_name(n.id())));
             gpus += out;
         }
         gpus += n.free_count();

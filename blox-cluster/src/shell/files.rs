@@ -183,6 +183,26 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Beginning of the names of files and folders that are being removed.
+pub const REMOVED: &str = ".removed-";
+
+/// Moves a file or folder into `dir`, under a free name for what is being removed, and returns the
+/// new path. `next` is the number of the first name that is tried, and then the one after the name.
+///
+/// # Errors
+/// The operating system failed.
+pub fn set_aside(path: &Path, dir: &Path, next: &mut u64) -> io::Result<PathBuf> {
+    let aside = loop {
+        let aside = dir.join(format!("{REMOVED}{next}"));
+        *next += 1;
+        if aside.symlink_metadata().is_err() {
+            break aside;
+        }
+    };
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
 /// Most passes over a folder from which files are removed. A process may fill it meanwhile.
 const PASSES: u32 = 1_000;
 
@@ -194,18 +214,7 @@ const PASSES: u32 = 1_000;
 /// # Errors
 /// The operating system failed.
 pub fn remove_folders(top: &Path) -> io::Result<()> {
-    let mut names = 0_u64..;
-    let mut lift = |path: &Path| loop {
-        let Some(name) = names.next() else {
-            return Err(io::Error::other("there is no free name"));
-        };
-        let at = top.join(format!(".removed-{name}"));
-        if at.symlink_metadata().is_ok() {
-            continue;
-        }
-        fs::rename(path, &at)?;
-        return Ok(at);
-    };
+    let mut next = 0;
     let mut waiting = vec![];
     for entry in fs::read_dir(top)? {
         let entry = entry?;
@@ -224,7 +233,7 @@ pub fn remove_folders(top: &Path) -> io::Result<()> {
                     fs::remove_file(&path)?;
                     continue;
                 }
-                let lifted = lift(&path)?;
+                let lifted = set_aside(&path, top, &mut next)?;
                 match lifted.symlink_metadata()?.is_dir() {
                     true => waiting.push(lifted),
                     // A link has replaced it in between.

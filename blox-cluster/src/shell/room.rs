@@ -1,6 +1,6 @@
 //! Disk quotas of logs on a node: for each running launch, and for all ended launches.
 
-use super::files;
+use super::files::{self, REMOVED};
 use crate::private;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -101,9 +101,6 @@ pub(super) struct Ended {
     next: u64,
 }
 
-/// Beginning of the names of folders that are being removed.
-const REMOVED: &str = ".removed-";
-
 /// Folders to remove.
 enum Remove {
     /// The folder of a launch.
@@ -203,14 +200,7 @@ impl Ended {
 
     /// Removes the folder of a launch, whose name is free at once.
     fn retire(&mut self, folder: &Path) {
-        let path = loop {
-            let path = self.dir.join(format!("{REMOVED}{}", self.next));
-            self.next += 1;
-            if !path.exists() {
-                break path;
-            }
-        };
-        if fs::rename(folder, &path).is_ok() {
+        if let Ok(path) = files::set_aside(folder, &self.dir, &mut self.next) {
             self.remove(Remove::All(path));
         }
     }

@@ -344,8 +344,7 @@ fn reason(s: &Controller, now: Millis, job: &JobRef<'_>) -> String {
 /// Describes a launch that keeps GPUs of a job although its node no longer lists it.
 fn doubt(s: &Controller, now: Millis, job: JobId) -> Option<String> {
     let (PartId { id, node }, left) = s.launches().doubt(job, now)?;
-    let name = s.view().node(node).and_then(|n| n.spec().name.clone());
-    let name = name.map_or_else(|| node.to_string(), |name| name.to_string());
+    let name = s.node_name(node);
     let left = left.as_secs().ceil();
     Some(format!(
         "launch {id} on node {name} may run for {left} s more, since its node manager no longer \
@@ -357,8 +356,7 @@ fn doubt(s: &Controller, now: Millis, job: JobId) -> Option<String> {
 fn silence(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<String> {
     let (id, _) = s.launches().durable().of_job(job.id()).last()?;
     let (node, silent, left) = s.launches().silence(now, id)?;
-    let name = s.view().node(node).and_then(|n| n.spec().name.clone());
-    let name = name.map_or_else(|| node.to_string(), |name| name.to_string());
+    let name = s.node_name(node);
     let (silent, left) = (silent.as_secs().floor(), left.as_secs().ceil());
     Some(format!(
         "node {name} is silent for {silent} s: the lease of the job there ends in {left} s at most, \
@@ -393,14 +391,9 @@ fn accounts<'a>(
     s: &Controller,
     all: impl Iterator<Item = (PartId, &'a End)>,
 ) -> Vec<pb::AccountLine> {
-    // The name in the node listing.
-    let name = |node| {
-        let name = s.view().node(node).and_then(|n| n.spec().name.clone());
-        name.map_or_else(|| node.to_string(), |name| name.to_string())
-    };
     all.map(|(part, end)| pb::AccountLine {
         id: Some(part.id.into()),
-        node: name(part.node),
+        node: s.node_name(part.node),
         exit: end.exit.to_string(),
         ran_ms: end.ran.0,
         gpus: end.gpus,

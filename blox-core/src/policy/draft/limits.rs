@@ -59,9 +59,7 @@ fn is_left(m: &DraftMemory, cluster: &Cluster, before: &Assignment, after: &Assi
 mod tests {
     use super::*;
     use crate::cluster::spec::ClusterSpec;
-    use crate::decision::AdmissionDecision;
-    use crate::draft::Draft;
-    use crate::event::Event;
+    use crate::draft::{Draft, admitted};
     use crate::ids::{GpuId, JobId};
     use crate::job::nodes::NodeLimit;
     use crate::job::spec::{Extras, JobSpec};
@@ -72,24 +70,14 @@ mod tests {
 
     /// A job that needs two GPUs on each of two nodes, and one without a limit.
     fn state() -> State {
-        let mut state = State::new(&ClusterSpec::uniform(3, 4)).unwrap();
-        for (id, nodes) in [(0, NonZeroU32::new(2)), (1, None)] {
+        let jobs = [NonZeroU32::new(2), None].map(|nodes| {
             let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(60.0));
-            let spec = spec.with_extras(Extras {
+            spec.with_extras(Extras {
                 nodes,
                 ..Extras::default()
-            });
-            let (job, spec) = (JobId(id), spec.into());
-            let submitted = Event::Submitted { job, spec };
-            state.apply(Time::ZERO, &submitted).unwrap();
-            let admission = AdmissionDecision::Accept {
-                class: None,
-                deadline: None,
-            };
-            let decided = Event::AdmissionDecided { job, admission };
-            state.apply(Time::ZERO, &decided).unwrap();
-        }
-        state
+            })
+        });
+        admitted(&ClusterSpec::uniform(3, 4), jobs)
     }
 
     fn on(gpus: [u32; 4]) -> Assignment {

@@ -26,15 +26,12 @@ impl<'a> Draft<'a> {
 #[cfg(test)]
 mod tests {
     use crate::cluster::spec::ClusterSpec;
-    use crate::decision::AdmissionDecision;
-    use crate::draft::Draft;
-    use crate::event::Event;
+    use crate::draft::{Draft, admitted};
     use crate::ids::{GpuId, JobId, LinkId};
     use crate::job::spec::JobSpec;
     use crate::policy::draft::memory::DraftMemory;
     use crate::reason::Reason;
     use crate::shape::Shape;
-    use crate::state::State;
     use crate::units::{GpuCount, Seconds, Time};
     use crate::view::View;
     use crate::{Assignment, decision::Plan};
@@ -42,19 +39,8 @@ mod tests {
     #[test]
     fn a_link_has_the_jobs_that_the_draft_puts_there() {
         let spec: ClusterSpec = "3x2,network=100".parse().unwrap();
-        let mut state = State::new(&spec).unwrap();
-        for id in 0..3 {
-            let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
-            let (job, spec) = (JobId(id), spec.into());
-            let submitted = Event::Submitted { job, spec };
-            state.apply(Time::ZERO, &submitted).unwrap();
-            let admission = AdmissionDecision::Accept {
-                class: None,
-                deadline: None,
-            };
-            let decided = Event::AdmissionDecided { job, admission };
-            state.apply(Time::ZERO, &decided).unwrap();
-        }
+        let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
+        let state = admitted(&spec, [job.clone(), job.clone(), job]);
         let on = |gpus: [u32; 2]| -> Assignment {
             Shape::gpus(GpuCount(2)).on(gpus.map(GpuId).into_iter().collect())
         };

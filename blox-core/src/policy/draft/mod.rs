@@ -46,6 +46,27 @@ pub struct Draft<'a> {
     only: NodeId,
 }
 
+/// Returns a state with these jobs, submitted and accepted at time 0.
+#[cfg(test)]
+fn admitted(
+    spec: &crate::ClusterSpec,
+    jobs: impl IntoIterator<Item = crate::JobSpec>,
+) -> crate::State {
+    let mut state = crate::State::new(spec).unwrap();
+    for (id, spec) in (0..).zip(jobs) {
+        let (job, spec) = (JobId(id), spec.into());
+        let submitted = crate::Event::Submitted { job, spec };
+        state.apply(crate::Time::ZERO, &submitted).unwrap();
+        let admission = crate::AdmissionDecision::Accept {
+            class: None,
+            deadline: None,
+        };
+        let decided = crate::Event::AdmissionDecided { job, admission };
+        state.apply(crate::Time::ZERO, &decided).unwrap();
+    }
+    state
+}
+
 /// Bit of [`Draft::hidden`] that is no GPU type.
 const ALL_BUT_ONE: u64 = 1 << 63;
 
