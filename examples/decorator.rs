@@ -25,6 +25,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for UserFirst<P> {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         self.inner.could_request(view, job)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -266,7 +266,7 @@ impl<O: Outputs> Daemon<O> {
     /// record.
     ///
     /// # Errors
-    /// The log cannot be read or written, or a live job lacks data that the scheduler needs.
+    /// The log cannot be read or written, or the scheduler could never run a live job.
     pub fn begin(
         log: Log,
         recovered: Recovered,

@@ -54,16 +54,16 @@ pub enum SchedulerError {
         /// The reason.
         why: String,
     },
-    /// A live job lacks data that the scheduler needs.
+    /// The scheduler could run a live job on no cluster.
     #[error(
         "the scheduler `{name}` cannot take over job {job}{others}: {why}; nothing was changed: choose another scheduler, or cancel the job"
     )]
-    MissingData {
+    CannotTakeOver {
         /// Name of the scheduler.
         name: String,
         /// The first such job.
         job: JobId,
-        /// The missing data.
+        /// The reason.
         why: String,
         /// The number of further such jobs; empty if there are none.
         others: String,
@@ -347,7 +347,7 @@ impl Loaded {
     /// Reads a log. `earlier` creates schedulers that decided before, to repeat their decisions.
     ///
     /// # Errors
-    /// The log cannot be read, or a live job lacks data that the scheduler needs.
+    /// The log cannot be read, or the scheduler could never run a live job.
     pub fn from(
         recovered: Recovered,
         composed: (Box<dyn Scheduler>, Box<dyn DecisionTrigger>),
@@ -387,7 +387,7 @@ impl Loaded {
         let by = saved.durable.scheduler.as_ref();
         let (follower, taken) = replayed(core, scheduler, (by, memory), &records, earlier);
         if let (Some(_), Some(rule)) = (&named, feasibility) {
-            check_data(&name, rule, follower.core().view())?;
+            check_jobs(&name, rule, follower.core().view())?;
         }
         let changed = before.as_ref().filter(|_| named.is_some());
         let mut notes = Vec::new();
@@ -447,15 +447,15 @@ fn unused_nodes(view: View<'_>) -> Option<String> {
     })
 }
 
-/// Checks that the live jobs have the data that a scheduler needs.
-fn check_data(name: &Name, rule: &Feasibility, view: View<'_>) -> Result<(), SchedulerError> {
+/// Checks that a scheduler could run the live jobs on some cluster.
+fn check_jobs(name: &Name, rule: &Feasibility, view: View<'_>) -> Result<(), SchedulerError> {
     let jobs = view.submitted().chain(view.deferred()).chain(view.active());
-    let lacks = |job: JobRef<'_>| Some((job.id(), rule.check_data(job.spec()).err()?));
+    let lacks = |job: JobRef<'_>| Some((job.id(), rule.check_spec(job.spec()).err()?));
     let mut lacking: Vec<(JobId, Reason)> = jobs.filter_map(lacks).collect();
     lacking.sort_by_key(|(job, _)| *job);
     match lacking.first() {
         None => Ok(()),
-        Some((job, why)) => Err(SchedulerError::MissingData {
+        Some((job, why)) => Err(SchedulerError::CannotTakeOver {
             name: name.to_string(),
             job: *job,
             why: why.to_string(),

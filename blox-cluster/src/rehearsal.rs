@@ -123,7 +123,7 @@ impl Kind {
 /// the Unix time. `earlier` creates schedulers that decided before.
 ///
 /// # Errors
-/// The log cannot be read, a live job lacks data that the scheduler needs, or the scheduler makes no
+/// The log cannot be read, the scheduler could never run a live job, or the scheduler makes no
 /// decision.
 pub fn rehearse(
     recovered: Recovered,

@@ -8,9 +8,9 @@ use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings};
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, PROTOCOL, Report, Session};
 use blox_cluster::rehearsal::{Kind, Rehearsal, rehearse};
 use blox_core::{
-    Answer, ClusterManager, Composition, GpuCount, JobId, JobQueue, JobSpec, MissingData,
-    NodeActions, NodeSpec, Pipeline, Policy, Scheduler, SchedulingPolicy, Seconds, Submission,
-    Time, Validity, View,
+    Answer, ClusterManager, Composition, Draft, Extras, GpuCount, JobId, JobQueue, JobSpec,
+    MissingData, NodeActions, NodeSpec, Pipeline, PlacementPolicy, Policy, Scheduler,
+    SchedulingPolicy, Seconds, Stateless, Submission, Time, Validity, View,
 };
 use blox_testing::FirstFit;
 use std::path::Path;
@@ -205,6 +205,10 @@ impl Running {
     fn submit(&mut self, name: Option<&str>, gpus: u32) {
         let mut spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
         spec.name = name.map(Into::into);
+        self.submit_job(spec);
+    }
+
+    fn submit_job(&mut self, spec: JobSpec) {
         let key = format!("{}-{}", self.now.0, self.next()).into();
         self.step(Some(ControllerInput::Request(Request::Submit {
             key,
@@ -407,6 +411,43 @@ fn job_without_data_refuses_the_change() {
     assert_eq!(refused, expected);
     assert_eq!(files(), before);
     Running::start(dir.path(), first(), &|_| None).unwrap();
+}
+
+/// [`FirstFit`], which keeps the number of nodes if there is one node.
+struct OnOneNode;
+
+impl Stateless for OnOneNode {}
+
+impl PlacementPolicy for OnOneNode {
+    fn place(&self, (): &mut (), requests: &mut JobQueue, draft: &mut Draft<'_>) -> Answer {
+        FirstFit.place(&mut (), requests, draft)
+    }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        nodes == 1
+    }
+}
+
+#[test]
+fn job_on_a_number_of_nodes_refuses_the_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeping = || first().with_placement(OnOneNode).unwrap();
+    let mut running = Running::start(dir.path(), keeping(), &|_| None).unwrap();
+    running.report();
+    let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(1e6));
+    running.submit_job(job.with_extras(Extras {
+        nodes: std::num::NonZeroU32::new(1),
+        ..Extras::default()
+    }));
+    running.rounds(2);
+    assert_eq!(running.placed(), [0]);
+    running.stop();
+    let others = first().renamed("others");
+    let refused = Running::start(dir.path(), others, &|_| None).err().unwrap();
+    let expected = "the scheduler `others` cannot take over job 0: needs 2 GPUs on one node, and the scheduler does not keep this number of nodes; nothing was changed: choose another scheduler, or cancel the job";
+    assert_eq!(refused, expected);
+    let again = Running::start(dir.path(), keeping(), &|_| None).unwrap();
+    assert_eq!(again.placed(), [0]);
 }
 
 #[test]

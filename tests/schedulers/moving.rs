@@ -119,6 +119,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Checked<P> {
     ) -> Result<(), Reason> {
         self.0.can_ever_place(room, job, shape)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.0.keeps_nodes(nodes)
+    }
 }
 
 /// Requests random jobs in random shapes, and jobs beside them. Later requests of a pair name both.

@@ -185,7 +185,7 @@ pub struct Running {
 /// requests wait for no other thread. `earlier` creates schedulers that decided before.
 ///
 /// # Errors
-/// The log cannot be used, or a live job lacks data that the scheduler needs. The cluster manager
+/// The log cannot be used, or the scheduler could never run a live job. The cluster manager
 /// uses actions that the provider cannot carry out.
 pub fn start_with(
     dir: &Path,

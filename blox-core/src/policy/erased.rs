@@ -230,6 +230,7 @@ erased! {
             could_request as any_could_request(
                 view: View<'_>, job: &JobRef<'_>
             ) -> Result<Shapes, Reason>;
+            keeps_nodes as any_keeps_nodes(nodes: u32) -> bool;
         }
     }
 }
@@ -254,6 +255,7 @@ erased! {
             can_ever_place as any_can_ever_place(
                 room: &Room<'_>, job: &JobRef<'_>, shape: &Shape
             ) -> Result<(), Reason>;
+            keeps_nodes as any_keeps_nodes(nodes: u32) -> bool;
         }
     }
 }

@@ -206,7 +206,8 @@ impl<T: Stateless> Policy for T {
 /// type gets this memory at each event: `|own: &mut Own, view: View<'_>, event: &Event|`.
 ///
 /// ```
-/// use blox_core::{forward_policy, Answer, JobQueue, JobRef, Policy, Reason, SchedulingPolicy};
+/// use blox_core::{forward_policy, Answer, JobQueue, JobRef, Policy, Reason};
+/// use blox_core::SchedulingPolicy;
 /// use blox_core::{Shapes, View};
 ///
 /// /// Never preempts running jobs.
@@ -227,6 +228,10 @@ impl<T: Stateless> Policy for T {
 ///
 ///     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
 ///         self.inner.could_request(view, job)
+///     }
+///
+///     fn keeps_nodes(&self, nodes: u32) -> bool {
+///         self.inner.keeps_nodes(nodes)
 ///     }
 /// }
 /// ```

@@ -87,10 +87,9 @@ pub trait PlacementPolicy: Policy {
     /// policy [could request](crate::SchedulingPolicy::could_request) it.
     ///
     /// The default accepts a job if the nodes together have its GPUs, of types on which it runs,
-    /// with its CPUs and memory. So it is right for every policy that takes any free GPUs. A policy
+    /// with its CPUs and memory, on the [number of nodes](Room::on_its_nodes) on which it must run. So it is right for every policy that takes any free GPUs. A policy
     /// that restricts jobs further, such as to one node, checks that with another function of
-    /// [`Room`]. A job that passes and that the policy never places waits for ever. The runtime itself
-    /// checks the number of nodes on which a job [must run](JobRef::node_limit).
+    /// [`Room`]. A job that passes and that the policy never places waits for ever.
     ///
     /// # Errors
     /// The reason why the policy could not place the job.
@@ -100,6 +99,18 @@ pub trait PlacementPolicy: Policy {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
+        room.on_its_nodes(job, shape)?;
         room.anywhere(job, shape)
+    }
+
+    /// Returns whether the policy places a job on the [number of nodes](JobRef::node_limit) on which it
+    /// must run.
+    ///
+    /// The default is `false`: the runtime then rejects jobs with such a limit, and accepts jobs of
+    /// one GPU. Otherwise such a job would wait for ever, perhaps before all others. A policy that
+    /// keeps them also [checks](PlacementPolicy::can_ever_place) that the cluster has such nodes.
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        let _ = nodes;
+        false
     }
 }

@@ -63,4 +63,14 @@ pub trait SchedulingPolicy: Policy {
         let _ = view;
         Ok(Shapes::from_buf([Shape::gang(job)]))
     }
+
+    /// Returns whether the policy leaves a job on the [number of nodes](JobRef::node_limit) on which it
+    /// must run. The runtime rejects the job otherwise.
+    ///
+    /// The default is `true`, because the placement chooses nodes. A policy that names the nodes of a
+    /// shape returns whether it keeps the number. A decorator asks the policy that it wraps.
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        let _ = nodes;
+        true
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::decision::NodeActionKind;
 use crate::job::JobRef;
+use crate::job::nodes::NodeLimit;
 use crate::job::spec::{JobSpec, Submission};
 use crate::policy::{AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 use crate::reason::Reason;
@@ -38,7 +39,7 @@ impl Feasibility {
     /// # Errors
     /// The reason if it could not.
     pub fn check(&self, state: &State, spec: &Arc<JobSpec>) -> Result<(), Reason> {
-        self.check_data(spec)?;
+        self.check_spec(spec)?;
         let view = View::of(state);
         let none = view.installed_gpus().get() == 0 && view.cluster().offers().next().is_none();
         let ask = || {
@@ -54,17 +55,19 @@ impl Feasibility {
 }
 
 impl Feasibility {
-    /// Returns whether a job has the data that the scheduler needs.
+    /// Returns whether the scheduler could run a job on some cluster: the job has the data that the
+    /// policies need, and the scheduler keeps the number of nodes on which the job must run.
     ///
     /// # Errors
-    /// The job lacks such data. The reason names them.
-    pub fn check_data(&self, job: &Submission) -> Result<(), Reason> {
+    /// The reason if it could not.
+    pub fn check_spec(&self, job: &Submission) -> Result<(), Reason> {
         for policy in &self.policies {
             let check = || (**policy).any_check_job(job);
             let checked = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Ok(()));
             checked.map_err(|e| Reason::other(format!("the job {e}")))?;
         }
-        Ok(())
+        let keeps = || keeps_nodes(&*self.scheduling, &*self.placement, job);
+        catch_unwind(AssertUnwindSafe(keeps)).unwrap_or(Ok(()))
     }
 }
 
@@ -83,15 +86,28 @@ pub(super) fn room<'a>(
     })
 }
 
-/// Checks whether a placement could place a job in a shape, on the nodes on which it must run.
-pub(super) fn could_place(
+/// Checks whether a scheduler keeps the number of nodes on which a job must run. Every scheduler keeps
+/// it for one GPU.
+#[inline]
+pub(super) fn keeps_nodes(
+    scheduling: &dyn AnyScheduling,
     placement: &dyn AnyPlacement,
-    room: &Room<'_>,
-    job: &JobRef<'_>,
-    shape: &Shape,
+    job: &Submission,
 ) -> Result<(), Reason> {
-    room.on_its_nodes(job, shape)?;
-    placement.any_can_ever_place(room, job, shape)
+    match job.node_limit() {
+        Some(limit @ NodeLimit { nodes, gpus }) if nodes * gpus > 1 => {
+            let keeps = scheduling.any_keeps_nodes(nodes) && placement.any_keeps_nodes(nodes);
+            keeps.then_some(()).ok_or_else(|| not_kept(limit))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn not_kept(limit: NodeLimit) -> Reason {
+    Reason::other(format!(
+        "needs {limit}, and the scheduler does not keep this number of nodes"
+    ))
 }
 
 /// Checks whether a room could hold one of the shapes in which a job could be requested.
@@ -102,7 +118,7 @@ pub(super) fn has_room(
     job: &JobRef<'_>,
 ) -> Result<(), Reason> {
     let shapes = scheduling.any_could_request(room.view(), job)?;
-    let holds = |shape: &Shape| could_place(placement, room, job, shape);
+    let holds = |shape: &Shape| placement.any_can_ever_place(room, job, shape);
     let unused = |level: &GpuCount| shapes.iter().all(|shape| shape.gpus != *level);
     let fits = |level: &GpuCount| holds(&Shape::sized(job, *level)).is_ok();
     match room.of_shapes(job, &shapes, holds) {

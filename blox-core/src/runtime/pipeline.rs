@@ -576,10 +576,22 @@ impl Pipeline {
     /// # Errors
     /// The reason why the scheduler could never run the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        match self.room(view) {
-            Some(room) => self.has_room(&room, job),
-            None => Ok(()),
-        }
+        self.fits(self.room(view).as_ref(), job)
+    }
+
+    /// Returns whether the scheduler keeps a number of nodes: its [order](SchedulingPolicy::keeps_nodes)
+    /// and its [placement](PlacementPolicy::keeps_nodes).
+    pub fn keeps_nodes(&self, nodes: u32) -> bool {
+        (*self.scheduling.policy).any_keeps_nodes(nodes)
+            && (*self.placement.policy).any_keeps_nodes(nodes)
+    }
+
+    /// Checks whether the scheduler could ever run a job in a room; `None` for any room.
+    #[inline]
+    fn fits(&self, room: Option<&Room<'_>>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let (scheduling, placement) = (&*self.scheduling.policy, &*self.placement.policy);
+        feasibility::keeps_nodes(scheduling, placement, job.spec())?;
+        room.map_or(Ok(()), |room| self.has_room(room, job))
     }
 
     /// Returns the room of the cluster, with the offers that the manager can use. Returns `None` if
@@ -759,9 +771,7 @@ impl Pipeline {
 /// Returns the rule by which a placement judges shapes.
 fn rule_of(placement: &Arc<dyn AnyPlacement>) -> PlaceRule {
     let placement = Arc::clone(placement);
-    Arc::new(move |room, job, shape| {
-        feasibility::could_place(&*placement, room, job, shape).is_ok()
-    })
+    Arc::new(move |room, job, shape| (*placement).any_can_ever_place(room, job, shape).is_ok())
 }
 
 /// Returns a policy and its memory as their types. Follows policies that are an `Arc` of a policy.
@@ -940,8 +950,8 @@ impl Scheduler for Pipeline {
                     })
                 });
             }
-            match room.as_ref().map(|room| self.has_room(room, &job)) {
-                Some(Err(why)) => out.reject(id, why),
+            match self.fits(room.as_ref(), &job) {
+                Err(why) => out.reject(id, why),
                 // Another scheduler ran it before: a job that has begun stays admitted.
                 _ if job.attempt() > 0 => out.accept(id),
                 _ => self.askers.push(id),

@@ -100,6 +100,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
     ) -> Result<(), Reason> {
         could_find(&self.rule, room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 /// Returns when a job is estimated to end.

@@ -84,13 +84,9 @@ impl Fgd {
     fn find_parts(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let on = |node: &Node| {
-            let gpus: Vec<(GpuId, f64, bool)> = node
-                .gpus()
-                .filter(|gpu| node.works(*gpu))
-                .map(|gpu| {
-                    let used = draft.used(gpu);
-                    (gpu, used.free_fraction(), used.has_room(shape.share))
-                })
+            let gpus: Vec<(GpuId, f64, bool)> = draft
+                .used_on(node.id())
+                .map(|(gpu, used)| (gpu, used.free_fraction(), used.has_room(shape.share)))
                 .collect();
             let free: f64 = gpus.iter().map(|(_, free, _)| free).sum();
             let (growth, list) = self.best_on(&gpus, shape)?;

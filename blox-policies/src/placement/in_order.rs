@@ -190,6 +190,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
     ) -> Result<(), Reason> {
         could_find(&self.rule, room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 /// Places a request on free GPUs with its first shape that fits.

@@ -39,12 +39,7 @@ fn on_nodes_of(
     {
         return Some(found);
     }
-    let part = Shape {
-        gpus: GpuCount(limit.gpus),
-        cpus: shape.cpus / f64::from(limit.nodes),
-        memory_gib: shape.memory_gib / f64::from(limit.nodes),
-        ..shape.clone()
-    };
+    let part = part_on_each(limit, shape);
     let nodes: Vec<NodeId> = match shape.share.is_whole() {
         true => draft.tightest_nodes(limit.gpus).map(Node::id).collect(),
         false => view.nodes().map(Node::id).collect(),
@@ -73,6 +68,16 @@ fn on_nodes_of(
     meets.then_some(whole)
 }
 
+/// Returns the part of a shape on each node.
+pub(super) fn part_on_each(limit: NodeLimit, shape: &Shape) -> Shape {
+    Shape {
+        gpus: GpuCount(limit.gpus),
+        cpus: shape.cpus / f64::from(limit.nodes),
+        memory_gib: shape.memory_gib / f64::from(limit.nodes),
+        ..shape.clone()
+    }
+}
+
 /// Returns the reason why a job does not find enough free GPUs on the nodes on which it must run;
 /// `None` if it may run on any nodes.
 pub(crate) fn too_few_nodes(job: &JobRef<'_>) -> Option<Reason> {
@@ -84,7 +89,7 @@ pub(crate) fn too_few_nodes(job: &JobRef<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use crate::placement::{
-        Allocation, Balanced, Buddy, Consolidated, EasyBackfill, Even, FirstFree, InOrder,
+        Allocation, Balanced, Buddy, Consolidated, EasyBackfill, Even, Fgd, FirstFree, InOrder,
         KeepNodes, LocalSearch, NonSticky, Random, Resizing, Split, Synergy,
     };
     use blox_core::order::SortKey;
@@ -229,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn fgd_finds_parts_of_gpus_on_each_node() {
+        let mut run = run("3x2", InOrder::new(Fgd::new(vec![(0.5, 1.0)])));
+        let half = |job| with(job, |e| e.share = Share::parts(1, 2).unwrap());
+        run.submit_all(0.0, [half(job(4, 2)), half(job(2, 2)), half(job(3, 3))]);
+        run.round(0.0);
+        assert_eq!(parts(&run, 0, 2), [(0, 2), (1, 2)]);
+        assert_eq!(parts(&run, 1, 2), [(0, 1), (1, 1)]);
+        assert_eq!(parts(&run, 2, 2), [(0, 1), (1, 1), (2, 1)]);
+    }
+
+    #[test]
     fn cpus_and_memory_count_on_each_node() {
         let mut cluster: ClusterSpec = "2x4".parse().unwrap();
         cluster.nodes.iter_mut().for_each(|node| node.cpus = 9.0);
@@ -254,16 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn placement_that_ignores_nodes_starts_no_job() {
+    fn placement_that_ignores_nodes_refuses_the_job() {
         for (name, mut run) in [
             ("buddy", run("2x4", Buddy)),
             ("keep nodes", run("2x4", KeepNodes)),
         ] {
-            run.submit_all(0.0, [job(4, 2), job(4, 1)]);
+            // Without the refusal, the first job waits for ever, perhaps before the others.
+            run.submit_all(0.0, [job(4, 2), job(4, 0), job(1, 1)]);
             run.round(0.0);
-            assert_eq!(run.phases(), "0 waiting, 1 running", "{name}");
-            let why = "needs 2 GPUs on each of 2 nodes, the placement gave it others";
-            assert_eq!(run.why(0), why, "{name}");
+            let why = "needs 2 GPUs on each of 2 nodes, and the scheduler does not keep this number of nodes";
+            assert_eq!(rejected(&run, 0), why, "{name}");
+            assert_eq!(run.phases(), "1 running, 2 running", "{name}");
         }
     }
 }

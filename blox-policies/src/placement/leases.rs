@@ -66,6 +66,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
     ) -> Result<(), Reason> {
         could_find(&self.rule, room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 /// Returns whether the jobs of a request already have what it asks for.

@@ -196,4 +196,8 @@ impl PlacementPolicy for LocalSearch {
     ) -> Result<(), Reason> {
         could_find(&Consolidated::default(), room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }

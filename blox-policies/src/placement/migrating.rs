@@ -9,7 +9,7 @@ use blox_core::{
 };
 
 /// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
-/// 4). Jobs that span nodes move to one node if they fit. Jobs on nearly idle nodes move to fuller
+/// 4). Jobs that span nodes move to one node if they fit, unless they must run on several. Jobs on nearly idle nodes move to fuller
 /// ones.
 ///
 /// A job that spans nodes moves to the node with the fewest GPUs to spare. A node is nearly idle if
@@ -39,7 +39,8 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
     ) -> Answer {
         let validity = self.inner.place(memory, requests, draft)?;
         let view = draft.view();
-        for job in view.placed() {
+        let movable = |job: &JobRef<'_>| job.node_limit().is_none();
+        for job in view.placed().filter(movable) {
             let here = draft
                 .current(job.id())
                 .filter(|here| spans_nodes(view, here));
@@ -59,6 +60,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
         shape: &Shape,
     ) -> Result<(), Reason> {
         self.inner.can_ever_place(room, job, shape)
+    }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
     }
 }
 

@@ -88,4 +88,8 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
     ) -> Result<(), Reason> {
         could_find(&self.rule, room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }

@@ -43,7 +43,13 @@ impl PlacementPolicy for OnNodes {
         job: &JobRef<'_>,
         shape: &Shape,
     ) -> Result<(), Reason> {
+        room.on_its_nodes(job, shape)?;
         room.of_one_type(job, shape, |room| room.anywhere(job, shape))
+    }
+
+    // The scheduling policy names the nodes.
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
     }
 }
 

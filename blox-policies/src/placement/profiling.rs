@@ -236,8 +236,11 @@ impl Profiling {
         Ok(placed || memory.grown != before)
     }
 
-    /// Returns whether the job can ever be profiled on these nodes.
+    /// Returns whether the job can ever be profiled on these nodes: on one of them.
     fn fits_profiler(view: View<'_>, nodes: &[NodeId], job: &JobRef<'_>) -> bool {
+        if job.node_limit().is_some_and(|limit| limit.nodes > 1) {
+            return false;
+        }
         let shape = Shape::gang(job);
         let usable = |n: &NodeId| {
             let holds = |n: &Node| n.usable_count() >= shape.gpus.get() && has_size(n, &shape);
@@ -432,5 +435,9 @@ impl PlacementPolicy for Profiling {
             }
             found => found,
         }
+    }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
     }
 }

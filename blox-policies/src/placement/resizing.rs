@@ -65,6 +65,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
     ) -> Result<(), Reason> {
         could_find(&self.rule, room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 /// Returns the requests of a kept order, or else the requests of the list.

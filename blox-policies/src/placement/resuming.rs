@@ -74,6 +74,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Resuming<P> {
     ) -> Result<(), Reason> {
         self.inner.can_ever_place(room, job, shape)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }
 
 /// Notes the GPUs that jobs have.

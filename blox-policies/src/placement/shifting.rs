@@ -82,6 +82,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Shifting<P> {
     ) -> Result<(), Reason> {
         self.inner.can_ever_place(room, job, shape)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }
 
 /// Returns the shift of each of the demands on a link that have the least excess demand, one after

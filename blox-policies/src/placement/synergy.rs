@@ -156,6 +156,10 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         };
         could_find(&self.rule, room, job, &gpus)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 /// State of one decision.
@@ -167,13 +171,6 @@ struct Pass<'r, R> {
 }
 
 impl<R: NodeSelector> Pass<'_, R> {
-    fn find(&self, draft: &mut Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        match shape.share.is_whole() && job.node_limit().is_none() {
-            true => self.rule.find(draft, job, shape),
-            false => find_laid_out(self.rule, draft, job, shape),
-        }
-    }
-
     /// Places a job with these amounts if the rule finds room for it.
     fn give(
         &mut self,
@@ -187,7 +184,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: amounts.memory_gib,
             ..shape.clone()
         };
-        match self.find(draft, job, &shape) {
+        match find_laid_out(self.rule, draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
             None => Ok(false),
         }
@@ -225,7 +222,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: 0.0,
             ..shape.clone()
         };
-        let Some(mut assignment) = self.find(draft, job, &gpus) else {
+        let Some(mut assignment) = find_laid_out(self.rule, draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;

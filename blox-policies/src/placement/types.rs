@@ -1,5 +1,6 @@
 //! Placement of training jobs on GPUs of one type.
 
+use super::laid_out::part_on_each;
 use super::selector::{NodeSelector, most_with_resources, suits};
 use blox_core::{
     Assignment, Draft, GpuId, GpuList, GpuTypeId, JobRef, Node, Reason, Room, Shape, SortedMap,
@@ -157,7 +158,8 @@ pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape
     }
 }
 
-/// Checks whether the rule could find GPUs for a shape in a room, of one type for a training job.
+/// Checks whether the rule could find GPUs for a shape in a room: on the nodes on which the job must
+/// run, and of one type for a training job.
 #[inline]
 pub(crate) fn could_find<R: NodeSelector + ?Sized>(
     rule: &R,
@@ -165,6 +167,11 @@ pub(crate) fn could_find<R: NodeSelector + ?Sized>(
     job: &JobRef<'_>,
     shape: &Shape,
 ) -> Result<(), Reason> {
+    if let Some(limit) = job.node_limit() {
+        room.on_its_nodes(job, shape)?;
+        // The rule finds the part on each node alone.
+        return rule.could_find(room, job, &part_on_each(limit, shape));
+    }
     match trains(job) {
         true => room.of_one_type(job, shape, |room| rule.could_find(room, job, shape)),
         false => rule.could_find(room, job, shape),

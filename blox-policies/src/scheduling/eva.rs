@@ -474,6 +474,11 @@ impl SchedulingPolicy for Eva {
             false => Err(Reason::other("fits no node and no offer")),
         }
     }
+
+    // Each job runs on one node.
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        nodes == 1
+    }
 }
 
 #[cfg(test)]

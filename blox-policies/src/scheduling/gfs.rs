@@ -436,6 +436,10 @@ impl PlacementPolicy for Gfs {
     ) -> Result<(), Reason> {
         could_find(&Consolidated::default(), room, job, shape)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -144,6 +144,10 @@ impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         self.inner.could_request(view, job)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }
 
 #[cfg(test)]

@@ -76,4 +76,8 @@ impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         self.inner.could_request(view, job)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }

@@ -148,4 +148,8 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
             false => Ok(shapes),
         }
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.inner.keeps_nodes(nodes)
+    }
 }

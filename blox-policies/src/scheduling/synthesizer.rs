@@ -244,4 +244,9 @@ impl PlacementPolicy for Synthesizer {
     fn can_ever_place(&self, _: &Room<'_>, _: &JobRef<'_>, _: &Shape) -> Result<(), Reason> {
         Ok(())
     }
+
+    // Each candidate may decide.
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.candidates.iter().all(|c| c.keeps_nodes(nodes))
+    }
 }

@@ -57,11 +57,13 @@ pub struct Coverage {
     pub spot: u64,
     /// Placements of jobs that reported their config.
     pub knobs: u64,
+    /// Placements of jobs that must run on a number of nodes.
+    pub node_counts: u64,
 }
 
 impl Coverage {
     /// Returns each counter with its name.
-    pub fn counters(&self) -> [(&'static str, u64); 22] {
+    pub fn counters(&self) -> [(&'static str, u64); 23] {
         [
             ("node actions", self.node_actions),
             ("deferrals", self.deferrals),
@@ -85,6 +87,7 @@ impl Coverage {
             ("services", self.services),
             ("spot jobs with guaranteed time", self.spot),
             ("reported configs", self.knobs),
+            ("numbers of nodes", self.node_counts),
         ]
     }
 
@@ -118,6 +121,7 @@ impl Coverage {
         self.services += other.services;
         self.spot += other.spot;
         self.knobs += other.knobs;
+        self.node_counts += other.node_counts;
     }
 
     pub(crate) fn manages(&mut self, actions: &NodeActions) {
@@ -172,6 +176,7 @@ impl Coverage {
             let class = job.class();
             self.spot += u64::from(class.is_spot() && class != Class::BEST_EFFORT);
             self.knobs += u64::from(!job.config().is_none());
+            self.node_counts += u64::from(job.node_limit().is_some());
             self.grown += u64::from(assignment.count() > usual);
             self.shrunk += u64::from(assignment.count() < usual);
             self.granted += u64::from(assignment.cpus > 0.0 || assignment.memory_gib > 0.0);

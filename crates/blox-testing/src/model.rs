@@ -337,6 +337,7 @@ impl World {
                 .faults
                 .without(Fault::Reports)
                 .without(Fault::Oversized)
+                .without(Fault::NodeCounts)
                 .without(Fault::Large),
             ..contents.clone()
         };

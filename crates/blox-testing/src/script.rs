@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// A kind of fault that the cases of a conformance suite contain. Each can be left out with
@@ -80,6 +81,8 @@ pub enum Fault {
     Services,
     /// Some jobs report their own config, such as `tp`.
     Knobs,
+    /// In an eighth of the cases, many jobs must run on a number of nodes.
+    NodeCounts,
 }
 
 impl Fault {
@@ -285,6 +288,9 @@ impl Script {
         }
         if faults.has(Fault::Services) && SplitMix::keyed(&[seed, 32]).chance(0.125) {
             script.services();
+        }
+        if faults.has(Fault::NodeCounts) && SplitMix::keyed(&[seed, 34]).chance(0.125) {
+            script.node_counts();
         }
         script.measure_enough();
         // Submissions come first, so that at equal moments a job is submitted before its faults.
@@ -558,6 +564,42 @@ impl Script {
                 let with_memory = part.memory(n, of).filter(|_| memory);
                 extras.share = with_memory.unwrap_or(part);
             });
+        }
+    }
+
+    /// Gives many jobs that keep their GPUs a number of nodes. The first nodes have room for them.
+    fn node_counts(&mut self) {
+        let mut list = Vec::new();
+        for (i, job) in self.jobs.iter().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 35, i as u64]);
+            let extras = job.extras();
+            let keeps = extras.training.is_none() && extras.levels.is_empty();
+            if !keeps || extras.need.is_some() || !r.chance(0.6) {
+                continue;
+            }
+            let gpus = job.gpus.get();
+            let holds = |node: &NodeSpec, nodes: u32| {
+                let enough = |has: f64, all: f64| has == 0.0 || all / f64::from(nodes) <= has;
+                let name = node.gpu_type.as_deref().unwrap_or_default();
+                node.gpus >= gpus / nodes
+                    && enough(node.cpus, extras.cpus)
+                    && enough(node.memory_gib, extras.memory_gib)
+                    && extras.runs_on(name)
+                    && (job.virtual_cluster.is_none()
+                        || node.partition.is_none()
+                        || node.partition == job.virtual_cluster)
+            };
+            let fits = |nodes: &u32| {
+                let holding = self.cluster.nodes.iter().filter(|n| holds(n, *nodes));
+                gpus.is_multiple_of(*nodes) && holding.count() >= *nodes as usize
+            };
+            let numbers: Vec<u32> = (1..=gpus.min(8)).filter(fits).collect();
+            if !numbers.is_empty() {
+                list.push((i, NonZeroU32::new(r.pick(&numbers))));
+            }
+        }
+        for (i, nodes) in list {
+            edit(&mut self.jobs[i], |_, extras| extras.nodes = nodes);
         }
     }
 

@@ -17,6 +17,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Parameters of components beside their defaults. Components without an entry have only these.
@@ -79,7 +80,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
         "order",
         &[
             "by=where(attained < 1h, 0, 1), submit,preemptive=true",
-            "by=-age / true_duration",
+            "by=-age / max(true_duration, 1)",
             "by=-priority, where(gpus <= 2gpus, 0, 1), first_start",
         ],
     ),
@@ -334,6 +335,7 @@ impl Case {
         let guaranteed = extras(|e| e.class.is_spot() && e.class != Class::BEST_EFFORT);
         note("cases with guaranteed time", guaranteed);
         note("cases with parts of GPUs", extras(|e| !e.share.is_whole()));
+        note("cases with numbers of nodes", extras(|e| e.nodes.is_some()));
     }
 }
 
@@ -489,6 +491,7 @@ struct Kind {
     services: bool,
     guarantees: bool,
     parts: bool,
+    nodes: bool,
 }
 
 fn jobs(r: &mut Draw, cluster: &ClusterSpec, large: bool) -> Vec<JobSpec> {
@@ -516,6 +519,7 @@ fn jobs(r: &mut Draw, cluster: &ClusterSpec, large: bool) -> Vec<JobSpec> {
         services: r.chance(0.2),
         guarantees: r.chance(0.25),
         parts: r.chance(0.2),
+        nodes: r.chance(0.25),
     };
     let types: BTreeSet<Name> = cluster
         .nodes
@@ -656,6 +660,12 @@ fn extras(r: &mut Draw, kind: &Kind, job: &JobSpec, types: &[Name], total: usize
             },
             epoch: (job.work.iterations / r.between(5.0, 100.0)).max(1e-9),
         });
+    }
+    if kind.nodes && extras.levels.is_empty() && extras.need.is_none() && r.chance(0.7) {
+        let numbers: Vec<u32> = (1..=gpus.min(8))
+            .filter(|n| gpus.is_multiple_of(*n))
+            .collect();
+        extras.nodes = NonZeroU32::new(r.pick(&numbers));
     }
     extras
 }

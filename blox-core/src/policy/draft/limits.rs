@@ -169,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn guest_joins_a_host_on_its_nodes_alone() {
+        let state = state();
+        let joins = |gpus| {
+            let mut found = None;
+            plan(&state, |draft| {
+                draft.assign(JobId(1), on(gpus)).unwrap();
+                let guest = draft.view().job(JobId(0)).unwrap();
+                found = draft.beside(JobId(1), &guest, &Shape::gang(&guest));
+            });
+            found.map(|found| found.gpus.to_vec())
+        };
+        assert_eq!(joins([0, 1, 4, 5]), Some([0, 1, 4, 5].map(GpuId).into()));
+        assert_eq!(joins([0, 1, 2, 3]), None);
+    }
+
+    #[test]
     fn plan_with_other_nodes_is_refused() {
         let mut state = state();
         let mut bad = plan(&state, |draft| {

@@ -325,7 +325,8 @@ impl<'a> Draft<'a> {
     ///
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
     /// work and have room, or if the job does not accept one of them. Also returns `None` if too few
-    /// CPUs or too little memory are left.
+    /// CPUs or too little memory are left, or if the GPUs are on other [nodes](JobRef::node_limit)
+    /// than those on which the job must run.
     pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let theirs = self.current(host).filter(|_| host != job.id())?;
         let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);
@@ -353,7 +354,9 @@ impl<'a> Draft<'a> {
         if !apart {
             beside.share = packed;
         }
-        self.fits(job, &beside).then_some(beside)
+        let limit = job.node_limit();
+        let meets = limit.is_none_or(|limit| cluster.meets(limit, &beside.gpus));
+        (meets && self.fits(job, &beside)).then_some(beside)
     }
 
     /// Returns the jobs that a GPU has in the draft.

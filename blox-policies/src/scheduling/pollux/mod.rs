@@ -252,6 +252,10 @@ impl SchedulingPolicy for Pollux {
         let adapts = adapts(job) != Adapts::Nothing && training.is_some_and(whole);
         on_trained_types(view, job, adapts)
     }
+
+    fn keeps_nodes(&self, _: u32) -> bool {
+        false
+    }
 }
 
 /// Returns the nodes and GPUs of one of `jobs` equal shares of the cluster (equation 15).

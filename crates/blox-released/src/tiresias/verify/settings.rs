@@ -267,4 +267,8 @@ impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
     fn could_request(&self, view: View<'_>, job: &JobRef<'_>) -> Result<Shapes, Reason> {
         self.policy.could_request(view, job)
     }
+
+    fn keeps_nodes(&self, nodes: u32) -> bool {
+        self.policy.keeps_nodes(nodes)
+    }
 }
