@@ -376,13 +376,10 @@ impl SchedulingPolicy for Gfs {
         let head = jobs.iter().find(|job| job.class().is_spot());
         self.update(memory, view, head);
         jobs.iter().for_each(|job| out.push(Request::gang(job)));
-        let spot = view.active().any(|job| job.class().is_spot());
-        match spot || !memory.recent.is_empty() {
-            true => Ok(Validity::Until(
-                Time::ZERO + UPDATES * (update_of(view.now()) + 1) as f64,
-            )),
-            false => Ok(Validity::UntilEvent),
-        }
+        // Each update takes the demand of its time, also if no spot job waits for it.
+        Ok(Validity::Until(
+            Time::ZERO + UPDATES * (update_of(view.now()) + 1) as f64,
+        ))
     }
 }
 

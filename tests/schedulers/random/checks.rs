@@ -394,7 +394,12 @@ fn accounted(case: &Case, report: &Report, rows: &[AssignmentRow]) -> Result<(),
     }
     for (job, spec) in report.jobs.iter().zip(&case.jobs) {
         let ended = job.outcome.is_some();
-        if ended && !near(ran[job.job.index()], job.attained_gpu.secs()) {
+        // Copies of a service run on while a change of its assignment takes time.
+        let more = match spec.extras().need {
+            Some(_) => job.attained_gpu.secs().min(ran[job.job.index()]),
+            None => job.attained_gpu.secs(),
+        };
+        if ended && !near(ran[job.job.index()], more) {
             let found = format!(
                 "job {} attained {} GPU-seconds, its assignments have {}",
                 job.job,
@@ -480,8 +485,9 @@ fn on_own_gpus(case: &Case, rows: &[AssignmentRow]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The largest groups of packing schedulers.
-const MOST: usize = 4;
+/// The largest groups of schedulers that share GPUs: under `antman`, a guaranteed job joins five others
+/// with a low load each.
+const MOST: usize = 6;
 
 /// Returns the number of assignments during which another job had one of the GPUs.
 fn shared(rows: &[AssignmentRow]) -> u64 {

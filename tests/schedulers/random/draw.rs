@@ -80,7 +80,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
         "order",
         &[
             "by=where(attained < 1h, 0, 1), submit,preemptive=true",
-            "by=-age / max(true_duration, 1)",
+            "by=-age / max(true_duration, 1s)",
             "by=-priority, where(gpus <= 2gpus, 0, 1), first_start",
         ],
     ),
