@@ -219,9 +219,10 @@ fn expected(c: &mut Criterion) {
         }
         core.decide(now, &mut policy).expect("a decision");
         let ahead = LookAhead::of(policy.trigger());
+        let never = Default::default();
         let name = blox::core::Scheduler::name(&policy).to_owned();
         group.bench_function(name, |b| {
-            b.iter(|| black_box(ahead.expect(core.state(), &policy, &past)));
+            b.iter(|| black_box(ahead.expect(core.state(), &policy, &past, &never)));
         });
     }
     group.finish();

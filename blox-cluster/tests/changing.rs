@@ -9,7 +9,7 @@ use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, PROTOCOL, Re
 use blox_cluster::rehearsal::{Kind, Rehearsal, rehearse};
 use blox_core::{
     Answer, ClusterManager, Composition, Draft, Extras, GpuCount, JobId, JobQueue, JobSpec,
-    MissingData, NodeActions, NodeSpec, Pipeline, PlacementPolicy, Policy, Scheduler,
+    MissingData, NodeActions, NodeId, NodeSpec, Pipeline, PlacementPolicy, Policy, Scheduler,
     SchedulingPolicy, Seconds, Stateless, Submission, Time, Validity, View,
 };
 use blox_testing::FirstFit;
@@ -177,13 +177,17 @@ impl Running {
         }
     }
 
-    /// The only node reports.
+    /// The first node reports.
     fn report(&mut self) {
+        self.report_as("n0");
+    }
+
+    fn report_as(&mut self, name: &str) {
         self.seq += 1;
         self.step(Some(ControllerInput::Report(Report {
             protocol: PROTOCOL,
             absence: None,
-            node: "n0".into(),
+            node: name.into(),
             boot: "b".into(),
             session: Session(1),
             seq: self.seq,
@@ -191,7 +195,7 @@ impl Running {
             epoch: Epoch(0),
             incarnation: Incarnation(0),
             offer: Arc::new(NodeSpec {
-                name: Some("n0".into()),
+                name: Some(name.into()),
                 ..NodeSpec::with_gpus(4)
             }),
             address: "a".into(),
@@ -448,6 +452,46 @@ fn job_on_a_number_of_nodes_refuses_the_change() {
     assert_eq!(refused, expected);
     let again = Running::start(dir.path(), keeping(), &|_| None).unwrap();
     assert_eq!(again.placed(), [0]);
+}
+
+#[test]
+fn job_that_fits_no_more_is_held_until_nodes_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
+    running.report();
+    running.report_as("n1");
+    running.submit(None, 2);
+    running.rounds(1);
+    running.submit(None, 8);
+    let why = "no more work".into();
+    let (node, evict_after) = (NodeId(1), None);
+    let drain = Request::Drain {
+        node,
+        why,
+        evict_after,
+    };
+    for request in [drain, Request::Remove(node)] {
+        running.step(Some(ControllerInput::Request(request)));
+    }
+    let reason = |running: &Running| {
+        let written = running.daemon.written().unwrap();
+        let held = &written.launches().durable().held_back;
+        held.get(&JobId(1))
+            .map(|held| held.text_with(|job| job.to_string()))
+    };
+    let expected = "held until nodes join: asks for 8 GPUs, at most 4 are possible";
+    assert_eq!(reason(&running).as_deref(), Some(expected));
+    // Later jobs do not wait behind it, also after a restart.
+    running.submit(None, 1);
+    running.rounds(2);
+    assert_eq!(running.placed(), [0, 2]);
+    running.stop();
+    let mut again = Running::start(dir.path(), first(), &|_| None).unwrap();
+    assert_eq!(reason(&again).as_deref(), Some(expected));
+    again.step(Some(ControllerInput::Request(Request::Release(JobId(1)))));
+    assert_eq!(reason(&again).as_deref(), Some(expected));
+    again.report_as("n2");
+    assert_eq!(reason(&again), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Observation of running simulations, and the ways in which they end.
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Data shared with an observer of a simulation.
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 #[non_exhaustive]
 pub struct Watch {
     /// Set to stop the simulation at the next event. Jobs that ended before are reported.
-    pub stop: AtomicBool,
+    pub stop: Arc<AtomicBool>,
     /// Number of jobs submitted so far.
     pub submitted: AtomicU64,
     /// Number of jobs ended so far, including rejected ones.

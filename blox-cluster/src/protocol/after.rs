@@ -196,18 +196,31 @@ pub struct HeldBack {
     /// True if a user holds the job, too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_user: bool,
+    /// Why the job could never run, since nodes have left; empty if it could.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unfit: String,
 }
 
 impl HeldBack {
     /// Returns whether there is a condition, or a user holds the job.
     pub fn has_conditions(&self) -> bool {
-        !self.after.is_empty() || self.singleton || self.at_once > 0 || self.by_user
+        let Self {
+            after,
+            singleton,
+            at_once,
+            by_user,
+            unfit,
+        } = self;
+        !after.is_empty() || *singleton || *at_once > 0 || *by_user || !unfit.is_empty()
     }
 
     /// Returns the conditions as a sentence, with the name that `called` returns for another job.
     pub fn text_with(&self, called: impl FnOnce(JobId) -> String) -> String {
         if self.by_user {
             return "held by user".to_owned();
+        }
+        if !self.unfit.is_empty() {
+            return format!("held until nodes join: {}", self.unfit);
         }
         if let Some((kind, first)) = self.after.first() {
             let end = match kind {
@@ -278,7 +291,7 @@ mod tests {
             after,
             singleton: true,
             at_once: 2,
-            by_user: false,
+            ..HeldBack::default()
         };
         assert_eq!(text(&held), "waits until job 9_3 completes, and for 1 more");
         held.after.clear();

@@ -495,7 +495,11 @@ impl Controller {
                     // The launch may just have ended for the core.
                     | Event::Progress { .. }
                     | Event::Metric { .. } => self.try_event(at, event),
-                    event => self.handle(Input::Event { at, event }),
+                    event => {
+                        // Held jobs may fit with a new node.
+                        self.may_let_go |= matches!(event, Event::NodeJoined { .. });
+                        self.handle(Input::Event { at, event })
+                    }
                 };
             }
             for (job, times) in std::mem::take(&mut self.launches.out.failed) {
@@ -560,6 +564,7 @@ impl Controller {
         for job in self.launches.retries(at) {
             self.fact(Record::BackOff { job, until: None });
             self.try_event(at, Event::Release { job });
+            self.hold_unfit(at, job);
         }
     }
 
@@ -670,8 +675,11 @@ impl Controller {
             Request::Release(job) if self.launches.durable().held_back.contains_key(&job) => {
                 let held = &self.launches.durable().held_back[&job];
                 if !held.by_user {
+                    let expected = match held.unfit.is_empty() {
+                        true => "it is not held, but waits for other jobs",
+                        false => "it waits for nodes on which it fits",
+                    };
                     let phase = self.phase(job)?;
-                    let expected = "it is not held, but waits for other jobs";
                     return Err(RequestError::WrongPhase {
                         job,
                         phase,
@@ -695,6 +703,7 @@ impl Controller {
                     let (why, held) = (None, false);
                     self.fact(Record::Wasted { job, why, held });
                 }
+                self.hold_unfit(at, job);
                 Ok(released)
             }
             Request::Requeue(job) => {
@@ -849,8 +858,30 @@ impl Controller {
             after,
             singleton: dependency.singleton,
             at_once,
-            by_user: false,
+            ..HeldBack::default()
         })
+    }
+
+    /// Returns why a live job could never run on the present nodes; `None` if it could.
+    fn unfit(&self, job: JobId) -> Option<String> {
+        let rule = self.feasibility.as_ref().filter(|_| self.has_nodes())?;
+        let view = self.core.view();
+        let checked = rule.check_live(view, &view.job(job)?);
+        checked.err().map(|why| why.to_string())
+    }
+
+    /// Holds a job that waits for GPUs if it could never run since nodes have left. It would keep all
+    /// others waiting under many schedulers.
+    fn hold_unfit(&mut self, at: Time, job: JobId) {
+        let unfit = self.unfit(job);
+        if let Some(unfit) = unfit.filter(|_| self.try_event(at, Event::Hold { job })) {
+            let held = HeldBack {
+                unfit,
+                ..HeldBack::default()
+            };
+            let (by, never) = (Some(Box::new(held)), String::new());
+            self.fact(Record::HeldBack { job, by, never });
+        }
     }
 
     /// Changes the conditions of a job.
@@ -871,7 +902,9 @@ impl Controller {
             return;
         }
         // The end of a job changes nothing for a job that only its user holds.
-        let changes = |held: &HeldBack| !held.by_user || !held.after.is_empty() || held.singleton;
+        let changes = |held: &HeldBack| {
+            !held.by_user || !held.after.is_empty() || held.singleton || !held.unfit.is_empty()
+        };
         let all = self.launches.durable().held_back.iter();
         let due: Vec<JobId> = all
             .filter(|(_, h)| changes(h))
@@ -920,7 +953,8 @@ impl Controller {
                 let name = brief.map(|b| (b.user.clone(), b.name.clone()));
                 rest.singleton = name.and_then(|n| first.get(&n)) != Some(&job);
             }
-            let is_next = rest.after.is_empty() && !rest.singleton;
+            rest.unfit = self.unfit(job).unwrap_or_default();
+            let is_next = rest.after.is_empty() && !rest.singleton && rest.unfit.is_empty();
             if let Some(array) = array.filter(|_| is_next && rest.at_once > 0) {
                 let free = places.entry(array.id).or_insert_with(|| {
                     let all = durable.array(array.id).map(|(job, _)| job);
@@ -991,6 +1025,13 @@ impl Controller {
         let event = Event::NodeLeft { node };
         self.handle(Input::Event { at, event });
         self.launches.part_with(node);
+        let view = self.core.view();
+        let queued = view
+            .submitted()
+            .chain(view.deferred())
+            .chain(view.waiting());
+        let queued: Vec<JobId> = queued.map(|job| job.id()).collect();
+        queued.into_iter().for_each(|job| self.hold_unfit(at, job));
         Ok(JobId(0))
     }
 

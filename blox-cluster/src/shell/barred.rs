@@ -15,15 +15,26 @@ pub(super) fn barred(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<St
     if job.phase() != Phase::Waiting || !is_decided || durable.backing_off.contains_key(&job.id()) {
         return None;
     }
-    let on_one_node = match core.reason_for(job.id()) {
-        Reason::TooFewGpus { .. } | Reason::NoFreeGpus | Reason::NotChosen => false,
-        Reason::Fragmented { .. } => true,
+    // Nodes with as many GPUs each; 0 for any nodes.
+    let (cluster, wanted) = (s.view().cluster(), job.gpus().get());
+    let limit = job.node_limit();
+    let (nodes_wanted, on_each) = match (core.reason_for(job.id()), limit) {
+        (Reason::TooFewGpus { .. } | Reason::NoFreeGpus | Reason::NotChosen, None) => (0, 0),
+        (Reason::Fragmented { .. }, None) => (1, wanted),
+        (
+            Reason::TooFewGpus { .. }
+            | Reason::NoFreeGpus
+            | Reason::NotChosen
+            | Reason::Fragmented { .. }
+            | Reason::TooFewNodes { .. },
+            Some(limit),
+        ) => (limit.nodes, limit.gpus),
         _ => return None,
     };
-    let (cluster, wanted) = (s.view().cluster(), job.gpus().get());
-    let nodes = cluster.nodes().iter();
-    let nodes = nodes.filter(|n| n.wanted().is_none() && job.accepts(cluster, n.gpu_type()));
-    let (mut gpus, mut all) = (0, Vec::new());
+    let there = |n: &&Node| n.status() != NodeStatus::Left && n.wanted().is_none();
+    let nodes = cluster.nodes().iter().filter(there);
+    let nodes = nodes.filter(|n| job.accepts(cluster, n.gpu_type()));
+    let (mut gpus, mut suited, mut all) = (0, 0, Vec::new());
     for n in nodes {
         let idle = |g: GpuId| {
             cluster.bound_to(g).next().is_none() && cluster.allocated_to(g).next().is_none()
@@ -31,14 +42,17 @@ pub(super) fn barred(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<St
         // Of a node in use, only failed GPUs are out of use.
         let is_out = |g: &GpuId| n.works(*g) != n.is_usable() && idle(*g);
         let out = n.gpus().filter(is_out).count() as u32;
-        let with = n.free_count() + out;
-        if let Some(why) = why(s, now, n).filter(|_| out > 0 && (!on_one_node || with >= wanted)) {
+        if n.free_count() + out < on_each {
+            continue;
+        }
+        suited += 1;
+        if let Some(why) = why(s, now, n).filter(|_| out > 0) {
             all.push(format!("{} ({why})", s.node_name(n.id())));
             gpus += out;
         }
         gpus += n.free_count();
     }
-    if all.is_empty() || gpus < wanted {
+    if all.is_empty() || gpus < wanted || suited < nodes_wanted {
         return None;
     }
     let more = match all.len().saturating_sub(MOST) {

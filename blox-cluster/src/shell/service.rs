@@ -29,6 +29,7 @@ use blox_core::{JobId, JobSpec, Name, NodeId, NodeStatus, Phase, Seconds};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -41,6 +42,8 @@ const STREAMS: u32 = 64;
 const LARGEST_ARRAY: usize = 16 << 20;
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Time after which a forecast is stopped, also while it waits for another one.
+const FORECAST: Duration = Duration::from_secs(8);
 /// Interval at which the health service checks the log.
 const HEALTH: Duration = Duration::from_millis(250);
 /// Interval of the checks whether all nodes have acknowledged a planned absence.
@@ -150,6 +153,7 @@ pub async fn serve(
         desk: Desk::default(),
         speakers: Speakers::default(),
         forecaster: running.forecaster,
+        forecasting: Arc::default(),
         stopped: stopped.clone(),
     };
     let reflection = || {
@@ -338,8 +342,20 @@ struct Service {
     desk: Desk,
     speakers: Speakers,
     forecaster: Option<Arc<dyn Forecaster>>,
+    /// Held by the only forecast that is made at a time.
+    forecasting: Arc<tokio::sync::Mutex<()>>,
     /// Receives a message once the scheduler may stop, with the reason if no leases were granted.
     stopped: mpsc::Sender<Option<String>>,
+}
+
+/// A flag that is set when the request ends for which a computation runs.
+#[derive(Default)]
+struct StopAtEnd(Arc<AtomicBool>);
+
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn refused(e: &RequestError) -> Status {
@@ -777,9 +793,29 @@ impl pb::jobs_server::Jobs for Service {
         let (now, past) = self.look(look).await?;
         // The core's time advances only with events.
         state.advance(now);
-        let forecast = move || forecaster.expect(&state, &*policy, &past);
+        let slow = || {
+            let wait = FORECAST.as_secs();
+            Status::failed_precondition(format!(
+                "a forecast of this queue takes longer than {wait} s"
+            ))
+        };
+        let stop = StopAtEnd::default();
+        let (stopped, late) = (Arc::clone(&stop.0), Arc::clone(&stop.0));
+        let over = tokio::spawn(async move {
+            tokio::time::sleep(FORECAST).await;
+            late.store(true, Ordering::Relaxed);
+        });
+        let forecasting = Arc::clone(&self.forecasting).lock_owned();
+        let forecasting = tokio::time::timeout(FORECAST, forecasting).await;
+        let forecasting = forecasting.map_err(|_| slow())?;
+        let forecast = move || {
+            let _one_at_a_time = forecasting;
+            forecaster.expect(&state, &*policy, &past, &stopped)
+        };
         let forecast = tokio::task::spawn_blocking(forecast).await;
-        let mut jobs = forecast.map_err(|e| Status::internal(e.to_string()))?;
+        over.abort();
+        let forecast = forecast.map_err(|e| Status::internal(e.to_string()))?;
+        let mut jobs = forecast.ok_or_else(slow)?;
         let is_listed = |id: JobId| {
             listed
                 .as_ref()

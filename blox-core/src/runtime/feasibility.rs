@@ -41,16 +41,25 @@ impl Feasibility {
     pub fn check(&self, state: &State, spec: &Arc<JobSpec>) -> Result<(), Reason> {
         self.check_spec(spec)?;
         let view = View::of(state);
-        let none = view.installed_gpus().get() == 0 && view.cluster().offers().next().is_none();
-        let ask = || {
-            let room = room(&*self.manager, self.awaits_growth || none, view);
-            let Some(room) = room else {
-                return Ok(());
-            };
-            let (scheduling, placement) = (&*self.scheduling, &*self.placement);
-            state.with_candidate(spec, |job| has_room(scheduling, placement, &room, &job))
-        };
+        let ask = || state.with_candidate(spec, |job| self.has_room(view, &job));
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or(Ok(()))
+    }
+
+    /// Returns whether the scheduler could run a job of a cluster with all its nodes empty and up, as
+    /// [`Feasibility::check`] does for a new job.
+    ///
+    /// # Errors
+    /// The reason if it could not.
+    pub fn check_live(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        self.check_spec(job.spec())?;
+        catch_unwind(AssertUnwindSafe(|| self.has_room(view, job))).unwrap_or(Ok(()))
+    }
+
+    fn has_room(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let none = view.installed_gpus().get() == 0 && view.cluster().offers().next().is_none();
+        let room = room(&*self.manager, self.awaits_growth || none, view);
+        let (scheduling, placement) = (&*self.scheduling, &*self.placement);
+        room.map_or(Ok(()), |room| has_room(scheduling, placement, &room, job))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::state::State;
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Horizon of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,11 +135,19 @@ pub trait Forecaster: Send + Sync {
     fn forecast(&self, state: &State, policy: &dyn Scheduler, horizon: Horizon) -> Forecast;
 
     /// Forecasts start and end of each job without GPUs, in order of job, with an interval that has
-    /// a probability of 90 %. `past` are jobs that have ended, in any order.
+    /// a probability of 90 %. `past` are jobs that have ended, in any order. Returns `None` if `stop`
+    /// is set before the forecast is complete.
     ///
-    /// The default calls [`Forecaster::forecast`]; its intervals have no width.
-    fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
-        let _ = past;
+    /// The default calls [`Forecaster::forecast`] without a look at `stop`; its intervals have no
+    /// width.
+    fn expect(
+        &self,
+        state: &State,
+        policy: &dyn Scheduler,
+        past: &[PastJob],
+        stop: &Arc<AtomicBool>,
+    ) -> Option<Vec<Expected>> {
+        let _ = (past, stop);
         let ahead = self.forecast(state, policy, Horizon::UntilDrained);
         let time = |of: &[(JobId, Time)], job| {
             let found = of.iter().find(|(id, _)| *id == job);
@@ -149,7 +158,7 @@ pub trait Forecaster: Send + Sync {
             start: time(&ahead.starts, job),
             end: time(&ahead.ends, job),
         };
-        queued(state).into_iter().map(expected).collect()
+        Some(queued(state).into_iter().map(expected).collect())
     }
 }
 

@@ -23,6 +23,7 @@ use blox_core::trigger::DecisionTrigger;
 use blox_core::{ClusterSpec, Scheduler, Seconds, State, Time};
 use simulated::simulate;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A forecasting simulation, without arrivals and faults.
 #[derive(Clone)]
@@ -113,9 +114,16 @@ impl Forecaster for LookAhead {
     /// ended runs for its stated duration times a ratio, which follows from `past` and the running
     /// jobs. The stated duration is the user's estimate if there is one. With fewer than
     /// [`ENOUGH`] ended jobs, jobs run as stated. Jobs arrive as on the last day of `past` and of the
-    /// live jobs. A future ends after 30 days, and at most 1,000 jobs arrive.
-    fn expect(&self, state: &State, policy: &dyn Scheduler, past: &[PastJob]) -> Vec<Expected> {
-        let world = (&self.simulation, &*self.trigger);
+    /// live jobs. A future ends after 30 days or 20,000 rounds, and at most 1,000 jobs arrive. If
+    /// `stop` is set, 19 complete futures are enough.
+    fn expect(
+        &self,
+        state: &State,
+        policy: &dyn Scheduler,
+        past: &[PastJob],
+        stop: &Arc<AtomicBool>,
+    ) -> Option<Vec<Expected>> {
+        let world = (&self.simulation, &*self.trigger, stop);
         scenario::expect(world, self.round(), state, policy, past)
     }
 }

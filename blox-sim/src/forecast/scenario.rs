@@ -6,12 +6,14 @@ use super::simulated::{Seen, simulate};
 use super::stretched::{Drawn, Stretched};
 use crate::Measure;
 use crate::simulation::Simulation;
+use crate::watch::Watch;
 use blox_core::forecast::{Expected, Interval, PastJob, queued};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{JobId, Scheduler, Seconds, State, Time};
 use chacha20::ChaCha8Rng;
 use rand::SeedableRng;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Number of drawn futures. The second and the last but one of 39 values bound the next value with
@@ -24,35 +26,41 @@ const FEW_FUTURES: usize = 19;
 const LONG: usize = 300;
 /// Largest number of arrivals in a future, which bounds its duration. Then no more jobs arrive.
 const MOST: usize = 1_000;
-/// Duration of a future.
+/// Longest duration of a future.
 const REACH: Seconds = Seconds::new(30.0 * 86_400.0);
+/// Largest number of rounds of a future. A job that never starts keeps a future going so long.
+const ROUNDS: f64 = 20_000.0;
 /// Part of its work that is left of a job that has run longer than its work takes.
 const LEFT: f64 = 1e-3;
 
 /// Simulates all futures, on the cores of the machine. Ends are seen at the ends of rounds of length
 /// `round`, or at once if it is 0.
 pub(super) fn expect(
-    (simulation, trigger): (&Simulation, &(dyn DecisionTrigger + 'static)),
+    world: World<'_>,
     round: Seconds,
     state: &State,
     policy: &dyn Scheduler,
     past: &[PastJob],
-) -> Vec<Expected> {
+) -> Option<Vec<Expected>> {
     let jobs = queued(state);
     if jobs.is_empty() {
-        return Vec::new();
+        return Some(Vec::new());
     }
-    let world = (simulation, trigger);
+    let reach = match round > Seconds::ZERO {
+        true => REACH.min(round * ROUNDS),
+        false => REACH,
+    };
+    let until = state.now() + reach;
     let experience = Experience::of(state, past, round);
     let measured: Arc<BTreeSet<u32>> = Arc::new(jobs.iter().map(|job| job.0).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut futures: Vec<Seen> = Vec::new();
+    let mut futures: Vec<Option<Seen>> = Vec::new();
     let number = if jobs.len() < LONG {
         FUTURES
     } else {
         FEW_FUTURES
     };
-    futures.resize_with(number, Seen::default);
+    futures.resize_with(number, || None);
     let per_thread = number.div_ceil(threads);
     std::thread::scope(|scope| {
         for (chunk, part) in futures.chunks_mut(per_thread).enumerate() {
@@ -62,11 +70,16 @@ pub(super) fn expect(
                 for (i, seen) in part.iter_mut().enumerate() {
                     let number = (chunk * per_thread + i) as u64;
                     let measure = Measure::Each(Arc::clone(measured));
-                    *seen = future(world, state.clone(), &*policy, experience, measure, number);
+                    let from = (state.clone(), until);
+                    *seen = future(world, from, &*policy, experience, measure, number);
                 }
             });
         }
     });
+    let futures: Vec<Seen> = futures.into_iter().flatten().collect();
+    if futures.len() < FEW_FUTURES {
+        return None;
+    }
     let at = |of: fn(&Seen) -> &[(JobId, Time)]| {
         let sorted: Vec<Vec<(JobId, Time)>> = futures.iter().map(|seen| by_job(of(seen))).collect();
         move |job: JobId| interval(sorted.iter().map(|times| time_of(times, job)).collect())
@@ -77,18 +90,28 @@ pub(super) fn expect(
         start: start(job),
         end: end(job),
     });
-    expected.collect()
+    Some(expected.collect())
 }
 
-/// Simulates one future.
+/// A simulated world, its decision moments, and the flag that stops the simulations.
+type World<'a> = (
+    &'a Simulation,
+    &'a (dyn DecisionTrigger + 'static),
+    &'a Arc<AtomicBool>,
+);
+
+/// Simulates one future. Returns `None` if it is stopped before.
 fn future(
-    (simulation, trigger): (&Simulation, &(dyn DecisionTrigger + 'static)),
-    mut state: State,
+    (simulation, trigger, stop): World<'_>,
+    (mut state, until): (State, Time),
     policy: &dyn Scheduler,
     experience: &Experience,
     measure: Measure,
     number: u64,
-) -> Seen {
+) -> Option<Seen> {
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let mut rng = ChaCha8Rng::seed_from_u64(number);
     let mut ratios = experience.ratios(&mut rng);
     let mut live = Vec::with_capacity(experience.live.len());
@@ -111,15 +134,14 @@ fn future(
     let (now, later) = (state.now(), Arc::clone(&stretched));
     let mut arrivals = Arrivals::new(&experience.day, now, MOST, rng, later);
     let model = |inner| Drawn { inner, stretched };
+    let watch = Watch {
+        stop: Arc::clone(stop),
+        ..Watch::default()
+    };
     let simulation = simulation.clone().measure(measure).wrapped(model);
-    simulate(
-        &simulation,
-        trigger,
-        state,
-        policy,
-        &mut arrivals,
-        now + REACH,
-    )
+    let simulation = simulation.watched_by(Arc::new(watch));
+    let seen = simulate(&simulation, trigger, state, policy, &mut arrivals, until);
+    (!stop.load(Ordering::Relaxed)).then_some(seen)
 }
 
 /// Returns the time of each job, in order of job.

@@ -154,7 +154,9 @@ fn compared(
                 let recent: &dyn Any = &*follower.observers.collectors()[0];
                 let past: Vec<PastJob> = recent.downcast_ref::<Recent>().unwrap().jobs();
                 let state = follower.core().state();
-                forecasts.push((now, ahead.expect(state, follower.scheduler(), &past)));
+                let never = Arc::default();
+                let expected = ahead.expect(state, follower.scheduler(), &past, &never);
+                forecasts.push((now, expected.unwrap()));
             }
         },
     )

@@ -24,6 +24,7 @@ use blox_slurm::{Folder, Imported, SLURM_JOB, Selection, is_in_use};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A queued job with its interval, in seconds of Unix time.
@@ -192,7 +193,8 @@ fn driven(
     let past = past.unwrap_or_default();
     few(&past, terminal);
     let ahead = ahead.completion(Exact);
-    let expected = ahead.expect(&state, &*scheduler, &past);
+    let expected = ahead.expect(&state, &*scheduler, &past, &Arc::default());
+    let expected = expected.unwrap_or_default();
     Ok(forecasted(&state, &expected, Time::ZERO, 0.0))
 }
 
@@ -238,7 +240,8 @@ fn imported(
         .collect();
     terminal.notices(&notices);
     few(&past, terminal);
-    let expected = ahead.expect(&state, &pipeline, &past);
+    let expected = ahead.expect(&state, &pipeline, &past, &Arc::default());
+    let expected = expected.unwrap_or_default();
     Ok(forecasted(&state, &expected, now, queue.now))
 }
 
