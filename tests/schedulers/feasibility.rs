@@ -112,8 +112,8 @@ fn decided(cluster: &ClusterSpec, spec: &JobSpec, mut policy: Pipeline) -> (Phas
     (Phase::Waiting, core.reason_for(id).clone())
 }
 
-/// Returns whether a job may start although it is rejected: the first nodes are those on which it must
-/// run by chance, or it runs on profiling nodes alone, and not to its end.
+/// Returns whether a job may start although it is rejected. It may find its number of nodes by chance,
+/// or run on profiling nodes alone, and not to its end.
 fn is_strict(reason: &Reason) -> bool {
     let text = reason.to_string();
     ["does not keep this number", "without the profiling"]

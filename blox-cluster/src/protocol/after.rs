@@ -294,6 +294,14 @@ mod tests {
             ..HeldBack::default()
         };
         assert_eq!(text(&held), "waits until job 9_3 completes, and for 1 more");
+        let unfit = HeldBack {
+            unfit: "asks for 8 GPUs, at most 4 are possible".to_owned(),
+            ..held.clone()
+        };
+        assert_eq!(
+            text(&unfit),
+            "held until nodes join: asks for 8 GPUs, at most 4 are possible"
+        );
         held.after.clear();
         assert_eq!(text(&held), "waits until earlier jobs with its name end");
         held.singleton = false;

@@ -271,6 +271,7 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         phase: phase.to_string(),
         gpus: job.gpus().get(),
         gpu_share: share(spec.extras().share),
+        node_count: job.node_limit().map_or(0, |limit| limit.nodes),
         gpu_memory_share: spec.extras().share.memory_fraction().unwrap_or(0.0),
         class: class(spec.extras().class),
         needed_gpus: spec.need_at(s.time(now)).map(blox_core::GpuCount::get),

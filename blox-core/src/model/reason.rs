@@ -1,6 +1,7 @@
 //! Reasons why jobs wait, are rejected, stopped or ended.
 
 use crate::ids::{JobId, Name};
+use crate::job::nodes::NodeLimit;
 use crate::model::share::Gpus;
 use crate::units::GpuCount;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -44,6 +45,13 @@ pub enum Reason {
     },
     /// Enough GPUs are free, but not on the nodes on which the job must run.
     TooFewNodes {
+        /// The number of nodes.
+        nodes: u32,
+        /// The GPUs that the job needs on each of them.
+        gpus: GpuCount,
+    },
+    /// The job must run on a number of nodes, and the scheduler chooses nodes by its own rule.
+    NodesNotKept {
         /// The number of nodes.
         nodes: u32,
         /// The GPUs that the job needs on each of them.
@@ -293,6 +301,7 @@ impl Reason {
             Reason::NoFreeGpus => "no free GPUs",
             Reason::Fragmented { .. } => "fragmented",
             Reason::TooFewNodes { .. } => "too few nodes",
+            Reason::NodesNotKept { .. } => "number of nodes not kept",
             Reason::BehindHead(_) => "behind the head",
             Reason::WouldDelay(_) => "would delay a reservation",
             Reason::NotChosen => "given no GPUs",
@@ -374,9 +383,13 @@ impl Shortfall {
             false => ("nodes", " each"),
         };
         let unit = gpus(each.into());
+        let place = match &self.within {
+            Within::Limit(name) => name.as_str(),
+            _ => "the cluster",
+        };
         write!(
             f,
-            "asks for {asked} {node} with {each} {unit}{of_type}{end}, the cluster has "
+            "asks for {asked} {node} with {each} {unit}{of_type}{end}, {place} has "
         )?;
         match self.possible == Amount(0.0) {
             true => f.write_str("none"),
@@ -406,6 +419,14 @@ impl Reason {
             Reason::TooFewNodes { nodes, gpus: each } => {
                 let unit = gpus((*each).into());
                 write!(f, "needs {each} free {unit} on each of {nodes} nodes")
+            }
+            Reason::NodesNotKept { nodes, gpus } => {
+                let (nodes, gpus) = (*nodes, gpus.get());
+                let limit = NodeLimit { nodes, gpus };
+                write!(
+                    f,
+                    "needs {limit}, and the scheduler does not keep this number of nodes"
+                )
             }
             Reason::BehindHead(_) => {
                 write!(f, "waits behind job {job}, which could not be placed")

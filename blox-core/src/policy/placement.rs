@@ -87,8 +87,9 @@ pub trait PlacementPolicy: Policy {
     /// policy [could request](crate::SchedulingPolicy::could_request) it.
     ///
     /// The default accepts a job if the nodes together have its GPUs, of types on which it runs,
-    /// with its CPUs and memory, on the [number of nodes](Room::on_its_nodes) on which it must run. So it is right for every policy that takes any free GPUs. A policy
-    /// that restricts jobs further, such as to one node, checks that with another function of
+    /// with its CPUs and memory. A job on a number of nodes also needs [these
+    /// nodes](Room::on_its_nodes). So the default is right for every policy that takes any free GPUs. A
+    /// policy that restricts jobs further, such as to one node, checks that with another function of
     /// [`Room`]. A job that passes and that the policy never places waits for ever.
     ///
     /// # Errors

@@ -64,8 +64,8 @@ impl Feasibility {
 }
 
 impl Feasibility {
-    /// Returns whether the scheduler could run a job on some cluster: the job has the data that the
-    /// policies need, and the scheduler keeps the number of nodes on which the job must run.
+    /// Returns whether the scheduler could run a job on some cluster. The job has the data that the
+    /// policies need, and they keep its [number of nodes](JobRef::node_limit).
     ///
     /// # Errors
     /// The reason if it could not.
@@ -104,19 +104,16 @@ pub(super) fn keeps_nodes(
     job: &Submission,
 ) -> Result<(), Reason> {
     match job.node_limit() {
-        Some(limit @ NodeLimit { nodes, gpus }) if nodes * gpus > 1 => {
+        Some(NodeLimit { nodes, gpus }) if nodes * gpus > 1 => {
             let keeps = scheduling.any_keeps_nodes(nodes) && placement.any_keeps_nodes(nodes);
-            keeps.then_some(()).ok_or_else(|| not_kept(limit))
+            let gpus = GpuCount(gpus);
+            match keeps {
+                true => Ok(()),
+                false => Err(Reason::NodesNotKept { nodes, gpus }),
+            }
         }
         _ => Ok(()),
     }
-}
-
-#[cold]
-fn not_kept(limit: NodeLimit) -> Reason {
-    Reason::other(format!(
-        "needs {limit}, and the scheduler does not keep this number of nodes"
-    ))
 }
 
 /// Checks whether a room could hold one of the shapes in which a job could be requested.

@@ -1,6 +1,6 @@
 //! Placement of jobs that must run on a number of nodes.
 
-use super::selector::NodeSelector;
+use super::selector::{NodeSelector, part_on_each};
 use super::types::find;
 use blox_core::{
     Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeId, NodeLimit, Reason, Shape,
@@ -66,16 +66,6 @@ fn on_nodes_of(
     };
     let meets = view.cluster().meets(limit, &whole.gpus);
     meets.then_some(whole)
-}
-
-/// Returns the part of a shape on each node.
-pub(super) fn part_on_each(limit: NodeLimit, shape: &Shape) -> Shape {
-    Shape {
-        gpus: GpuCount(limit.gpus),
-        cpus: shape.cpus / f64::from(limit.nodes),
-        memory_gib: shape.memory_gib / f64::from(limit.nodes),
-        ..shape.clone()
-    }
 }
 
 /// Returns the reason why a job does not find enough free GPUs on the nodes on which it must run;

@@ -1,7 +1,8 @@
 //! Selectors that find GPUs for one job, and what they need to know about nodes.
 
 use blox_core::{
-    Assignment, Draft, GpuId, GpuList, JobRef, Node, NodeId, Reason, Room, Shape, Share, View, sort,
+    Assignment, Draft, GpuCount, GpuId, GpuList, JobRef, Node, NodeId, NodeLimit, Reason, Room,
+    Shape, Share, View, sort,
 };
 use smallvec::SmallVec;
 
@@ -233,4 +234,13 @@ pub(crate) fn taken_in_order<'n>(
         }
     }
     None
+}
+/// Returns the part of a shape on each node.
+pub(super) fn part_on_each(limit: NodeLimit, shape: &Shape) -> Shape {
+    Shape {
+        gpus: GpuCount(limit.gpus),
+        cpus: shape.cpus / f64::from(limit.nodes),
+        memory_gib: shape.memory_gib / f64::from(limit.nodes),
+        ..shape.clone()
+    }
 }

@@ -1,7 +1,6 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::laid_out::part_on_each;
-use super::selector::{NodeSelector, most_with_resources, suits};
+use super::selector::{NodeSelector, most_with_resources, part_on_each, suits};
 use blox_core::{
     Assignment, Draft, GpuId, GpuList, GpuTypeId, JobRef, Node, Reason, Room, Shape, SortedMap,
     sort,
@@ -158,8 +157,8 @@ pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape
     }
 }
 
-/// Checks whether the rule could find GPUs for a shape in a room: on the nodes on which the job must
-/// run, and of one type for a training job.
+/// Checks whether the rule could find GPUs for a shape in a room. The job gets its number of nodes, and
+/// a training job GPUs of one type.
 #[inline]
 pub(crate) fn could_find<R: NodeSelector + ?Sized>(
     rule: &R,

@@ -325,8 +325,8 @@ impl<'a> Draft<'a> {
     ///
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
     /// work and have room, or if the job does not accept one of them. Also returns `None` if too few
-    /// CPUs or too little memory are left, or if the GPUs are on other [nodes](JobRef::node_limit)
-    /// than those on which the job must run.
+    /// CPUs or too little memory are left, or if the job must run on another [number of
+    /// nodes](JobRef::node_limit).
     pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let theirs = self.current(host).filter(|_| host != job.id())?;
         let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);

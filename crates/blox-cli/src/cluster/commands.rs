@@ -945,9 +945,11 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         true => last_nodes(j),
         false => j.nodes.clone(),
     };
-    let on = match nodes.is_empty() {
-        true => String::new(),
-        false => format!(" on {}", plain(&nodes.join(" "))),
+    let on = match (nodes.is_empty(), j.node_count) {
+        (false, _) => format!(" on {}", plain(&nodes.join(" "))),
+        (true, 0) => String::new(),
+        (true, 1) => " on one node".to_owned(),
+        (true, nodes) => format!(", {} on each of {nodes} nodes", j.gpus / nodes),
     };
     writeln!(out, "GPUs       {}{on}", j.gpus)?;
     if let Some(share) = share_of(j) {
@@ -1074,6 +1076,9 @@ fn job_json(j: &pb::JobLine) -> Value {
         "queue": j.queue, "priority": j.priority,
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
     });
+    if j.node_count > 0 {
+        all["node_count"] = json!(j.node_count);
+    }
     if j.gpu_share > 0.0 {
         all["gpu_share"] = json!(j.gpu_share);
     }
