@@ -285,10 +285,13 @@ impl Scheduler for ByHand {
         // Only pipelines reject jobs that can never run.
         for job in asking.iter().filter_map(|&id| view.job(id)) {
             let (asked, possible) = (job.gpus(), view.installed_gpus());
-            if asked <= possible {
-                out.accept(job.id());
-            } else {
+            let limit = job.node_limit();
+            if asked > possible {
                 out.reject(job.id(), Reason::never_fits(asked, possible));
+            } else if limit.is_some_and(|limit| limit.nodes * limit.gpus > 1) {
+                out.reject(job.id(), Reason::other("the scheduler takes any nodes"));
+            } else {
+                out.accept(job.id());
             }
         }
         Validity::UntilEvent

@@ -114,7 +114,7 @@ impl Forecaster for LookAhead {
     /// ended runs for its stated duration times a ratio, which follows from `past` and the running
     /// jobs. The stated duration is the user's estimate if there is one. With fewer than
     /// [`ENOUGH`] ended jobs, jobs run as stated. Jobs arrive as on the last day of `past` and of the
-    /// live jobs. A future ends after 30 days or 20,000 rounds, and at most 1,000 jobs arrive. If
+    /// live jobs. A future ends after 30 days or 10,000 rounds, and at most 1,000 jobs arrive. If
     /// `stop` is set, 19 complete futures are enough.
     fn expect(
         &self,

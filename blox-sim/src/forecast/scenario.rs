@@ -29,7 +29,7 @@ const MOST: usize = 1_000;
 /// Longest duration of a future.
 const REACH: Seconds = Seconds::new(30.0 * 86_400.0);
 /// Largest number of rounds of a future. A job that never starts keeps a future going so long.
-const ROUNDS: f64 = 20_000.0;
+const ROUNDS: f64 = 10_000.0;
 /// Part of its work that is left of a job that has run longer than its work takes.
 const LEFT: f64 = 1e-3;
 
