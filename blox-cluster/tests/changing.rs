@@ -4,7 +4,7 @@ mod support;
 
 use blox_cluster::daemon::{Composed, Daemon, Earlier, FromPolicy, Limits, PolicyReplica, Start};
 use blox_cluster::log::{Log, load};
-use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings};
+use blox_cluster::protocol::scheduler::{ControllerInput, Request, Settings, SubmitMany};
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, PROTOCOL, Report, Session};
 use blox_cluster::rehearsal::{Kind, Rehearsal, rehearse};
 use blox_core::{
@@ -463,23 +463,9 @@ fn job_that_fits_no_more_is_held_until_nodes_join() {
     running.submit(None, 2);
     running.rounds(1);
     running.submit(None, 8);
-    let why = "no more work".into();
-    let (node, evict_after) = (NodeId(1), None);
-    let drain = Request::Drain {
-        node,
-        why,
-        evict_after,
-    };
-    for request in [drain, Request::Remove(node)] {
-        running.step(Some(ControllerInput::Request(request)));
-    }
-    let reason = |running: &Running| {
-        let written = running.daemon.written().unwrap();
-        let held = &written.launches().durable().held_back;
-        held.get(&JobId(1))
-            .map(|held| held.text_with(|job| job.to_string()))
-    };
-    let expected = "held until nodes join: asks for 8 GPUs, at most 4 are possible";
+    remove(&mut running, 1);
+    let reason = |running: &Running| held_back(running, 1);
+    let expected = "held, as it could never run: asks for 8 GPUs, at most 4 are possible";
     assert_eq!(reason(&running).as_deref(), Some(expected));
     // Later jobs do not wait behind it, also after a restart.
     running.submit(None, 1);
@@ -492,6 +478,95 @@ fn job_that_fits_no_more_is_held_until_nodes_join() {
     assert_eq!(reason(&again).as_deref(), Some(expected));
     again.report_as("n2");
     assert_eq!(reason(&again), None);
+}
+
+/// Drains and removes a node.
+fn remove(running: &mut Running, node: u32) {
+    let (why, evict_after) = ("no more work".into(), None);
+    let node = NodeId(node);
+    let drain = Request::Drain {
+        node,
+        why,
+        evict_after,
+    };
+    for request in [drain, Request::Remove(node)] {
+        running.step(Some(ControllerInput::Request(request)));
+    }
+}
+
+/// Returns why a job is held back.
+fn held_back(running: &Running, job: u32) -> Option<String> {
+    let written = running.daemon.written().unwrap();
+    let held = written.launches().durable().held_back.get(&JobId(job))?;
+    Some(held.text_with(|job| job.to_string()))
+}
+
+#[test]
+fn removed_node_changes_no_other_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
+    running.report();
+    running.report_as("n1");
+    running.submit(None, 2);
+    running.rounds(1);
+    let wide = |key: &str, dependency: &str, hold| {
+        Request::SubmitMany(Box::new(SubmitMany {
+            key: key.into(),
+            spec: JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1e6)),
+            indices: Vec::new(),
+            at_once: 0,
+            dependency: dependency.parse().unwrap_or_default(),
+            hold,
+        }))
+    };
+    running.submit(None, 8);
+    for request in [
+        wide("after", "afterok:0", false),
+        wide("held", "", true),
+        Request::Hold(JobId(1)),
+    ] {
+        running.step(Some(ControllerInput::Request(request)));
+    }
+    let expected = [
+        None,
+        Some("waits until job 0 completes".to_owned()),
+        Some("held by user".to_owned()),
+    ];
+    assert_eq!([1, 2, 3].map(|job| held_back(&running, job)), expected);
+    remove(&mut running, 1);
+    assert_eq!([1, 2, 3].map(|job| held_back(&running, job)), expected);
+    running.report_as("n2");
+    assert_eq!([1, 2, 3].map(|job| held_back(&running, job)), expected);
+    running.rounds(2);
+    assert_eq!(running.placed(), [0]);
+    // A release finds what does not fit.
+    remove(&mut running, 2);
+    for job in [1, 3] {
+        running.step(Some(ControllerInput::Request(Request::Release(JobId(job)))));
+        let expected = "held, as it could never run: asks for 8 GPUs, at most 4 are possible";
+        assert_eq!(held_back(&running, job).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn jobs_are_checked_once_nodes_are_there_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
+    running.report();
+    running.report_as("n1");
+    running.submit(None, 6);
+    running.submit(None, 8);
+    let expected = "held, as it could never run: asks for 8 GPUs, at most 4 are possible";
+    remove(&mut running, 1);
+    assert_eq!(held_back(&running, 1).as_deref(), Some(expected));
+    remove(&mut running, 0);
+    running.rounds(1);
+    assert_eq!(held_back(&running, 1).as_deref(), Some(expected));
+    running.report_as("n2");
+    assert_eq!(held_back(&running, 1).as_deref(), Some(expected));
+    assert!(held_back(&running, 0).is_some());
+    running.report_as("n3");
+    assert_eq!([0, 1].map(|job| held_back(&running, job)), [None, None]);
 }
 
 #[test]

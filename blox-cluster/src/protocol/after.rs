@@ -220,7 +220,7 @@ impl HeldBack {
             return "held by user".to_owned();
         }
         if !self.unfit.is_empty() {
-            return format!("held until nodes join: {}", self.unfit);
+            return format!("held, as it could never run: {}", self.unfit);
         }
         if let Some((kind, first)) = self.after.first() {
             let end = match kind {
@@ -300,7 +300,7 @@ mod tests {
         };
         assert_eq!(
             text(&unfit),
-            "held until nodes join: asks for 8 GPUs, at most 4 are possible"
+            "held, as it could never run: asks for 8 GPUs, at most 4 are possible"
         );
         held.after.clear();
         assert_eq!(text(&held), "waits until earlier jobs with its name end");

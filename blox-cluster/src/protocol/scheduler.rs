@@ -269,6 +269,10 @@ pub struct Controller {
     last_refused: String,
     /// True if a job may have met its conditions.
     may_let_go: bool,
+    /// True if a held job may fit, because a node has joined.
+    nodes_joined: bool,
+    /// True if a queued job may fit no more, because a node has left.
+    nodes_left: bool,
     /// Refuses submissions, once the nodes that are waited for have come.
     feasibility: Option<Feasibility>,
     /// Records and effects of the current step.
@@ -334,6 +338,8 @@ impl Controller {
             refused_events: 0,
             last_refused: String::new(),
             may_let_go: true,
+            nodes_joined: false,
+            nodes_left: false,
             feasibility: None,
             step,
         };
@@ -496,8 +502,8 @@ impl Controller {
                     | Event::Progress { .. }
                     | Event::Metric { .. } => self.try_event(at, event),
                     event => {
-                        // Held jobs may fit with a new node.
-                        self.may_let_go |= matches!(event, Event::NodeJoined { .. });
+                        self.nodes_joined |= matches!(event, Event::NodeJoined { .. });
+                        self.nodes_left |= matches!(event, Event::NodeLeft { .. });
                         self.handle(Input::Event { at, event })
                     }
                 };
@@ -511,6 +517,7 @@ impl Controller {
             for command in std::mem::take(&mut self.commands) {
                 self.launches.command(now, self.core.view(), &command);
             }
+            self.follow_nodes(at);
             self.let_go(at);
             if self.launches.out.moved.is_empty() && self.launches.out.events.is_empty() {
                 break;
@@ -862,15 +869,17 @@ impl Controller {
         })
     }
 
-    /// Returns why a live job could never run on the present nodes; `None` if it could.
+    /// Returns why a live job could never run on the present nodes; `None` if it could, and without
+    /// nodes.
     fn unfit(&self, job: JobId) -> Option<String> {
-        let rule = self.feasibility.as_ref().filter(|_| self.has_nodes())?;
         let view = self.core.view();
+        let there = self.has_nodes() && view.installed_gpus().get() > 0;
+        let rule = self.feasibility.as_ref().filter(|_| there)?;
         let checked = rule.check_live(view, &view.job(job)?);
         checked.err().map(|why| why.to_string())
     }
 
-    /// Holds a job that waits for GPUs if it could never run since nodes have left. It would keep all
+    /// Holds a job that waits for GPUs if it could never run, since nodes have left. It would keep all
     /// others waiting under many schedulers.
     fn hold_unfit(&mut self, at: Time, job: JobId) {
         let unfit = self.unfit(job);
@@ -881,6 +890,31 @@ impl Controller {
             };
             let (by, never) = (Some(Box::new(held)), String::new());
             self.fact(Record::HeldBack { job, by, never });
+        }
+    }
+
+    /// Holds queued jobs that fit no more after nodes have left, and lets jobs go that fit again after
+    /// nodes have joined. Without nodes, nothing changes.
+    fn follow_nodes(&mut self, at: Time) {
+        let joined = std::mem::take(&mut self.nodes_joined);
+        if !(joined || self.nodes_left) || self.core.view().installed_gpus().get() == 0 {
+            return;
+        }
+        if joined {
+            let all = self.launches.durable().held_back.iter();
+            let unfit = all.filter(|(_, held)| !held.unfit.is_empty());
+            let unfit: Vec<JobId> = unfit.map(|(job, _)| *job).collect();
+            for job in unfit {
+                let why = self.unfit(job).unwrap_or_default();
+                self.hold_back(job, |held| held.unfit = why);
+            }
+        }
+        if std::mem::take(&mut self.nodes_left) {
+            let view = self.core.view();
+            // Jobs that a user or a condition holds are checked at their release.
+            let queued = view.submitted().chain(view.admissible());
+            let queued: Vec<JobId> = queued.chain(view.waiting()).map(|job| job.id()).collect();
+            queued.into_iter().for_each(|job| self.hold_unfit(at, job));
         }
     }
 
@@ -902,9 +936,7 @@ impl Controller {
             return;
         }
         // The end of a job changes nothing for a job that only its user holds.
-        let changes = |held: &HeldBack| {
-            !held.by_user || !held.after.is_empty() || held.singleton || !held.unfit.is_empty()
-        };
+        let changes = |held: &HeldBack| !held.by_user || !held.after.is_empty() || held.singleton;
         let all = self.launches.durable().held_back.iter();
         let due: Vec<JobId> = all
             .filter(|(_, h)| changes(h))
@@ -953,7 +985,6 @@ impl Controller {
                 let name = brief.map(|b| (b.user.clone(), b.name.clone()));
                 rest.singleton = name.and_then(|n| first.get(&n)) != Some(&job);
             }
-            rest.unfit = self.unfit(job).unwrap_or_default();
             let is_next = rest.after.is_empty() && !rest.singleton && rest.unfit.is_empty();
             if let Some(array) = array.filter(|_| is_next && rest.at_once > 0) {
                 let free = places.entry(array.id).or_insert_with(|| {
@@ -967,7 +998,11 @@ impl Controller {
                     rest.at_once = 0;
                 }
             }
-            if is_next && (rest.at_once == 0 || array.is_none()) && !rest.by_user {
+            let goes = is_next && (rest.at_once == 0 || array.is_none()) && !rest.by_user;
+            if goes && let Some(unfit) = self.unfit(job) {
+                rest.unfit = unfit;
+            }
+            if goes && rest.unfit.is_empty() {
                 let (by, never) = (None, String::new());
                 self.fact(Record::HeldBack { job, by, never });
                 self.try_event(at, Event::Release { job });
@@ -1025,13 +1060,7 @@ impl Controller {
         let event = Event::NodeLeft { node };
         self.handle(Input::Event { at, event });
         self.launches.part_with(node);
-        let view = self.core.view();
-        let queued = view
-            .submitted()
-            .chain(view.deferred())
-            .chain(view.waiting());
-        let queued: Vec<JobId> = queued.map(|job| job.id()).collect();
-        queued.into_iter().for_each(|job| self.hold_unfit(at, job));
+        self.nodes_left = true;
         Ok(JobId(0))
     }
 

@@ -34,7 +34,7 @@ pub(super) fn barred(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<St
     let there = |n: &&Node| n.status() != NodeStatus::Left && n.wanted().is_none();
     let nodes = cluster.nodes().iter().filter(there);
     let nodes = nodes.filter(|n| job.accepts(cluster, n.gpu_type()));
-    let (mut gpus, mut suited, mut all) = (0, 0, Vec::new());
+    let (mut gpus, mut suited, mut open, mut all) = (0, 0, 0, Vec::new());
     for n in nodes {
         let idle = |g: GpuId| {
             cluster.bound_to(g).next().is_none() && cluster.allocated_to(g).next().is_none()
@@ -46,13 +46,16 @@ pub(super) fn barred(s: &Controller, now: Millis, job: &JobRef<'_>) -> Option<St
             continue;
         }
         suited += 1;
+        open += u32::from(on_each > 0 && n.free_count() >= on_each);
         if let Some(why) = why(s, now, n).filter(|_| out > 0) {
             all.push(format!("{} ({why})", s.node_name(n.id())));
             gpus += out;
         }
         gpus += n.free_count();
     }
-    if all.is_empty() || gpus < wanted || suited < nodes_wanted {
+    // Enough nodes are free: the job lacks something else.
+    let is_enough = nodes_wanted > 0 && open >= nodes_wanted;
+    if all.is_empty() || gpus < wanted || suited < nodes_wanted || is_enough {
         return None;
     }
     let more = match all.len().saturating_sub(MOST) {

@@ -42,8 +42,9 @@ const STREAMS: u32 = 64;
 const LARGEST_ARRAY: usize = 16 << 20;
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time after which a forecast is stopped, also while it waits for another one.
-const FORECAST: Duration = Duration::from_secs(8);
+/// Time after which a forecast is stopped, and for which it waits for others. Together they are below
+/// [`DEADLINE`].
+const FORECAST: Duration = Duration::from_millis(4_800);
 /// Interval at which the health service checks the log.
 const HEALTH: Duration = Duration::from_millis(250);
 /// Interval of the checks whether all nodes have acknowledged a planned absence.
@@ -771,6 +772,16 @@ impl pb::jobs_server::Jobs for Service {
         let pb::WhenRequest { job, name } = request.into_inner();
         let none = || Status::unimplemented("this scheduler makes no forecasts");
         let forecaster = self.forecaster.clone().ok_or_else(none)?;
+        let stop = StopAtEnd::default();
+        let (stopped, late) = (Arc::clone(&stop.0), Arc::clone(&stop.0));
+        let forecasting = Arc::clone(&self.forecasting).lock_owned();
+        let forecasting = tokio::time::timeout(FORECAST, forecasting).await;
+        let busy = "other forecasts are being made: try again later";
+        let forecasting = forecasting.map_err(|_| Status::failed_precondition(busy))?;
+        let over = tokio::spawn(async move {
+            tokio::time::sleep(FORECAST).await;
+            late.store(true, Ordering::Relaxed);
+        });
         let copies = self.handle.copies().await;
         let (mut state, policy) = copies.ok_or_else(|| self.handle.gone())?;
         let filter = pb::Filter {
@@ -793,21 +804,6 @@ impl pb::jobs_server::Jobs for Service {
         let (now, past) = self.look(look).await?;
         // The core's time advances only with events.
         state.advance(now);
-        let slow = || {
-            let wait = FORECAST.as_secs();
-            Status::failed_precondition(format!(
-                "a forecast of this queue takes longer than {wait} s"
-            ))
-        };
-        let stop = StopAtEnd::default();
-        let (stopped, late) = (Arc::clone(&stop.0), Arc::clone(&stop.0));
-        let over = tokio::spawn(async move {
-            tokio::time::sleep(FORECAST).await;
-            late.store(true, Ordering::Relaxed);
-        });
-        let forecasting = Arc::clone(&self.forecasting).lock_owned();
-        let forecasting = tokio::time::timeout(FORECAST, forecasting).await;
-        let forecasting = forecasting.map_err(|_| slow())?;
         let forecast = move || {
             let _one_at_a_time = forecasting;
             forecaster.expect(&state, &*policy, &past, &stopped)
@@ -815,7 +811,9 @@ impl pb::jobs_server::Jobs for Service {
         let forecast = tokio::task::spawn_blocking(forecast).await;
         over.abort();
         let forecast = forecast.map_err(|e| Status::internal(e.to_string()))?;
-        let mut jobs = forecast.ok_or_else(slow)?;
+        let wait = FORECAST.as_secs_f64();
+        let slow = || format!("a forecast of this queue takes longer than {wait} s");
+        let mut jobs = forecast.ok_or_else(|| Status::failed_precondition(slow()))?;
         let is_listed = |id: JobId| {
             listed
                 .as_ref()

@@ -576,7 +576,7 @@ impl Pipeline {
     /// # Errors
     /// The reason why the scheduler could never run the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.fits(self.room(view).as_ref(), job)
+        self.could_run(self.room(view).as_ref(), job)
     }
 
     /// Returns whether the scheduler keeps a number of nodes: its [order](SchedulingPolicy::keeps_nodes)
@@ -588,7 +588,7 @@ impl Pipeline {
 
     /// Checks whether the scheduler could ever run a job in a room; `None` for any room.
     #[inline]
-    fn fits(&self, room: Option<&Room<'_>>, job: &JobRef<'_>) -> Result<(), Reason> {
+    fn could_run(&self, room: Option<&Room<'_>>, job: &JobRef<'_>) -> Result<(), Reason> {
         let (scheduling, placement) = (&*self.scheduling.policy, &*self.placement.policy);
         feasibility::keeps_nodes(scheduling, placement, job.spec())?;
         room.map_or(Ok(()), |room| self.has_room(room, job))
@@ -950,7 +950,7 @@ impl Scheduler for Pipeline {
                     })
                 });
             }
-            match self.fits(room.as_ref(), &job) {
+            match self.could_run(room.as_ref(), &job) {
                 Err(why) => out.reject(id, why),
                 // Another scheduler ran it before: a job that has begun stays admitted.
                 _ if job.attempt() > 0 => out.accept(id),

@@ -9,8 +9,8 @@ use blox_core::{
 };
 
 /// Runs an inner placement, then migrates jobs against fragmentation (Gandiva, OSDI 2018, section
-/// 4). Jobs that span nodes move to one node if they fit, unless they must run on several. Jobs on nearly idle nodes move to fuller
-/// ones.
+/// 4). Jobs that span nodes move to one node if they fit, unless they must run on several. Jobs on
+/// nearly idle nodes move to fuller ones.
 ///
 /// A job that spans nodes moves to the node with the fewest GPUs to spare. A node is nearly idle if
 /// it runs jobs and at least three of four GPUs are free. The one with most free GPUs comes first.

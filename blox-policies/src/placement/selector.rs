@@ -235,6 +235,7 @@ pub(crate) fn taken_in_order<'n>(
     }
     None
 }
+
 /// Returns the part of a shape on each node.
 pub(super) fn part_on_each(limit: NodeLimit, shape: &Shape) -> Shape {
     Shape {

@@ -68,6 +68,9 @@ pub(super) fn expect(
             let (experience, measured) = (&experience, &measured);
             scope.spawn(move || {
                 for (i, seen) in part.iter_mut().enumerate() {
+                    if world.2.load(Ordering::Relaxed) {
+                        break;
+                    }
                     let number = (chunk * per_thread + i) as u64;
                     let measure = Measure::Each(Arc::clone(measured));
                     let from = (state.clone(), until);
@@ -109,9 +112,6 @@ fn future(
     measure: Measure,
     number: u64,
 ) -> Option<Seen> {
-    if stop.load(Ordering::Relaxed) {
-        return None;
-    }
     let mut rng = ChaCha8Rng::seed_from_u64(number);
     let mut ratios = experience.ratios(&mut rng);
     let mut live = Vec::with_capacity(experience.live.len());

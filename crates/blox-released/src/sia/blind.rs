@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_keeps_nodess_of_nodes_and_jobs() {
+    fn repair_keeps_limits_of_nodes_and_jobs() {
         let (_, parts) = parts_of("2x4:aws");
         let all = [linear(4, vec![0, 0]), linear(8, vec![0, 0])];
         let mut rows = vec![vec![2, 4], vec![4, 4]];
