@@ -402,7 +402,7 @@ fn ordinary_user_runs_a_cluster_and_hides_the_token() {
     let seen = other.output(&[&token]);
     let error = String::from_utf8_lossy(&seen.stderr).into_owned();
     assert!(error.contains("Permission denied"), "{seen:?}");
-    // A job that is too large for the next allocation waits for a larger one.
+    // A job that is too large for the next allocation is held until a larger one.
     let refused = pilot.ask(&["submit", "--gpus", "5", "--", "true"]);
     assert!(refused.unwrap_err().contains("at most 4 are possible"));
     let script = "trap 'exit 75' TERM; [ $BLOX_ATTEMPT = 2 ] || while :; do sleep 0.1; done";
@@ -413,7 +413,7 @@ fn ordinary_user_runs_a_cluster_and_hides_the_token() {
     pilot.down();
     pilot.up("--nodes 1 --gpus-per-node 3 --time 10 --faster 5");
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(phase(), "waiting");
+    assert_eq!(phase(), "deferred");
     pilot.down();
     pilot.up("--nodes 2 --gpus-per-node 3 --time 10 --faster 5");
     pilot.until_all("completed");
