@@ -113,12 +113,16 @@ fn decided(cluster: &ClusterSpec, spec: &JobSpec, mut policy: Pipeline) -> (Phas
 }
 
 /// Returns whether a job may start although it is rejected. It may find its number of nodes by chance,
-/// or run on profiling nodes alone, and not to its end.
+/// run on profiling nodes alone, and not to its end, or train on GPUs of two types.
 fn is_strict(reason: &Reason) -> bool {
     let text = reason.to_string();
-    ["does not keep this number", "without the profiling"]
-        .iter()
-        .any(|rule| text.contains(rule))
+    [
+        "does not keep this number",
+        "without the profiling",
+        "of one type",
+    ]
+    .iter()
+    .any(|rule| text.contains(rule))
 }
 
 /// Checks on random clusters that the rule and the trial agree. Describes the first difference.

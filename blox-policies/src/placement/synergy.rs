@@ -171,6 +171,13 @@ struct Pass<'r, R> {
 }
 
 impl<R: NodeSelector> Pass<'_, R> {
+    fn find(&self, draft: &mut Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        match shape.share.is_whole() && job.node_limit().is_none() {
+            true => self.rule.find(draft, job, shape),
+            false => find_laid_out(self.rule, draft, job, shape),
+        }
+    }
+
     /// Places a job with these amounts if the rule finds room for it.
     fn give(
         &mut self,
@@ -184,7 +191,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: amounts.memory_gib,
             ..shape.clone()
         };
-        match find_laid_out(self.rule, draft, job, &shape) {
+        match self.find(draft, job, &shape) {
             Some(assignment) => self.settle(draft, job.id(), assignment),
             None => Ok(false),
         }
@@ -222,7 +229,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             memory_gib: 0.0,
             ..shape.clone()
         };
-        let Some(mut assignment) = find_laid_out(self.rule, draft, job, &gpus) else {
+        let Some(mut assignment) = self.find(draft, job, &gpus) else {
             return Ok(false);
         };
         assignment.cpus = share.cpus;
