@@ -457,9 +457,7 @@ fn job_on_a_number_of_nodes_refuses_the_change() {
 #[test]
 fn job_that_fits_no_more_is_held_until_nodes_join() {
     let dir = tempfile::tempdir().unwrap();
-    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
-    running.report();
-    running.report_as("n1");
+    let mut running = on_two_nodes(dir.path());
     running.submit(None, 2);
     running.rounds(1);
     running.submit(None, 8);
@@ -478,6 +476,14 @@ fn job_that_fits_no_more_is_held_until_nodes_join() {
     assert_eq!(reason(&again).as_deref(), Some(expected));
     again.report_as("n2");
     assert_eq!(reason(&again), None);
+}
+
+/// A daemon under `first` with two nodes.
+fn on_two_nodes(dir: &Path) -> Running {
+    let mut running = Running::start(dir, first(), &|_| None).unwrap();
+    running.report();
+    running.report_as("n1");
+    running
 }
 
 /// Drains and removes a node.
@@ -504,9 +510,7 @@ fn held_back(running: &Running, job: u32) -> Option<String> {
 #[test]
 fn removed_node_changes_no_other_hold() {
     let dir = tempfile::tempdir().unwrap();
-    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
-    running.report();
-    running.report_as("n1");
+    let mut running = on_two_nodes(dir.path());
     running.submit(None, 2);
     running.rounds(1);
     let wide = |key: &str, dependency: &str, hold| {
@@ -551,9 +555,7 @@ fn removed_node_changes_no_other_hold() {
 #[test]
 fn jobs_are_checked_once_nodes_are_there_again() {
     let dir = tempfile::tempdir().unwrap();
-    let mut running = Running::start(dir.path(), first(), &|_| None).unwrap();
-    running.report();
-    running.report_as("n1");
+    let mut running = on_two_nodes(dir.path());
     running.submit(None, 6);
     running.submit(None, 8);
     let expected = "held, as it could never run: asks for 8 GPUs, at most 4 are possible";

@@ -903,9 +903,10 @@ impl Controller {
         if joined {
             let all = self.launches.durable().held_back.iter();
             let unfit = all.filter(|(_, held)| !held.unfit.is_empty());
-            let unfit: Vec<JobId> = unfit.map(|(job, _)| *job).collect();
-            for job in unfit {
-                let why = self.unfit(job).unwrap_or_default();
+            let now = unfit.map(|(job, held)| (*job, held, self.unfit(*job).unwrap_or_default()));
+            let changed = now.filter(|(_, held, why)| held.unfit != *why);
+            let changed: Vec<_> = changed.map(|(job, _, why)| (job, why)).collect();
+            for (job, why) in changed {
                 self.hold_back(job, |held| held.unfit = why);
             }
         }
